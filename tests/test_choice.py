@@ -18,10 +18,9 @@ from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
 from gprune.models.export import pruning_file
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import Case, of_model
-from gprune.pipeline.estimate.memory import need
-from gprune.pipeline.estimate.operations import operations
-from gprune.pipeline.preflight import anew
+from gprune.pipeline.estimate.dimensions import of_model
+from gprune.pipeline.estimate.memory import Case, memory_need
+from gprune.pipeline.preflight import estimate_study
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import measured_on, read, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
@@ -261,20 +260,15 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
 def test_estimates_count_every_candidate(made):
     _, opened, _ = made
     study = opened.study
-    graph, model = results_of(opened).graph, of_model(study.model)
-    case = Case(model, study, 4, gpu=False)
-    words = study.choice.repairs
-    fits = [stages.repaired(graph, "gprune", word).id for word in words]
-    three = [one for one in fits if one.variant[1] == "both_and_sampled"]
-    two = [one for one in fits if one.variant[1] == "both"]
-    assert operations(three[0], model, study) == pytest.approx(1.5 * operations(two[0], model, study), rel=0.2)
-    measuring = stages.candidate(graph, "gprune", "none").id
-    # two texts through the pruned model, the third through both
-    tokens = 8 * 16 * (3 * study.retention + 1)
-    assert operations(measuring, model, study) == 2.0 * model.shape.decoder_weights * tokens
-    assert need(measuring, case).device(1) > case.evaluated
-    found = anew(study)
-    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 15
+    graph = results_of(opened).graph
+    case = Case(of_model(study.model), study, 4, gpu=False)
+    fits = [stages.repaired(graph, "gprune", word).id for word in study.choice.repairs]
+    three, two = (next(fit for fit in fits if fit.variant[1] == texts) for texts in ("both_and_sampled", "both"))
+    assert memory_need(three, case).fixed > memory_need(two, case).fixed
+    candidate = stages.candidate(graph, "gprune", "none").id
+    assert memory_need(candidate, case).on_device(1) > case.weights
+    estimate = estimate_study(study)
+    assert len([stage for stage in estimate.stages if stage.identity.kind == "candidate"]) == 15
 
 
 def test_page_and_command_show_every_candidate(made, capsys):

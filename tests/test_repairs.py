@@ -19,8 +19,8 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, pruning_file
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import Case, of_model
-from gprune.pipeline.estimate.memory import need
+from gprune.pipeline.estimate.dimensions import of_model
+from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
@@ -126,12 +126,12 @@ def test_keys_of_what_is_measured_tell_masks_texts_target_and_damping(run):
 def test_the_estimate_counts_a_fit(run):
     graph = results_of(run[0]).graph
     case = Case(of_model(graph.study.model), graph.study, 4, gpu=False)
-    found = need(stages.repaired(graph, "gprune").id, case)
-    fewer = need(
+    found = memory_need(stages.repaired(graph, "gprune").id, case)
+    fewer = memory_need(
         stages.repaired(graph, "gprune").id,
         Case(case.model, with_repair(graph.study, texts="both"), 4, False),
     )
-    assert found.device(1) > fewer.device(1) > case.weights
+    assert found.on_device(1) > fewer.on_device(1) > case.weights
 
 
 def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):

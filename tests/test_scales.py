@@ -21,8 +21,8 @@ from gprune.app.preview.request import Question, repair_of, resolve
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, padded
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import Case, of_model
-from gprune.pipeline.estimate.memory import need
+from gprune.pipeline.estimate.dimensions import of_model
+from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.sparsity import tuning
 from gprune.pruning.surgery import cut
@@ -166,9 +166,9 @@ def test_the_estimate_counts_learning_scales(run):
     more = Case(case.model, study.with_settings({"scales.batch": 12, "scales.steps": 12}), 4, gpu=False)
     graph = results_of(run[0]).graph
     for stage in (stages.scales(graph, "flap"), stages.gates(graph, "gates_scaled")):
-        found = need(stage.id, case)
-        assert found.setting == "scales.batch" and found.asked == 6
-        assert need(stage.id, more).device(12) > found.device(6) > case.weights
+        found = memory_need(stage.id, case)
+        assert found.setting == "scales.batch" and found.batch == 6
+        assert memory_need(stage.id, more).on_device(12) > found.on_device(6) > case.weights
 
 
 def test_methods_of_other_packages_are_scaled(site, tmp_path):

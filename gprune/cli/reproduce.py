@@ -183,7 +183,8 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, 
     work.prepare(series)
     made = work_of(options, chosen, series)
     missing, seconds = made.outlook()
-    left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
+    time = "" if seconds is None else f", about {duration(seconds, 1)}, as in earlier runs"
+    left = f"{missing} studies to run{time}"
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
     with Shown(reporter, "reproduce") as shown:

@@ -96,9 +96,9 @@ def _run_reported(options: argparse.Namespace) -> int:
 def _show_course(options: argparse.Namespace, study: Study) -> int:
     """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
-    from gprune.cli.study import shown_forecast
+    from gprune.cli.study import print_forecast
     from gprune.pipeline.eta import last_time
-    from gprune.pipeline.preflight import foreseen
+    from gprune.pipeline.preflight import estimate_missing
     from gprune.pipeline.stages.task_data import require_tasks
 
     store = Store(options.cache)
@@ -115,7 +115,7 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
         say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
-        shown_forecast(foreseen(stages, results, measure=True))
+        print_forecast(estimate_missing(stages, results))
     say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 

@@ -126,33 +126,32 @@ def _study(options: argparse.Namespace) -> int:
     if not options.dry_run:
         sys.stdout.write(study.to_json())
         return 0
-    from gprune.pipeline.preflight import anew
+    from gprune.pipeline.preflight import estimate_study
 
-    shown_forecast(anew(study, measure=True))
+    print_forecast(estimate_study(study))
     return 0
 
 
-def shown_forecast(found: Forecast | None) -> None:
-    """Prints memory and time of what is to be made, and whether they fit, on stderr; None is not known."""
-    if found is None:
+def print_forecast(forecast: Forecast | None) -> None:
+    """Print memory and time of stages, and whether they fit, on stderr; None if they are not known."""
+    if forecast is None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return
-    from gprune.pipeline.estimate import judged
+    from gprune.pipeline.estimate import judge
 
-    verdict = judged(found)
-    for line in (*_table(found), *verdict.lines):
+    for line in (*_table(forecast), *judge(forecast).lines):
         say(line, file=sys.stderr)
 
 
-def _table(found: Forecast) -> list[str]:
+def _table(forecast: Forecast) -> list[str]:
     """One line a stage: memory on the device and beside it, sequences at a time, and time."""
-    if not found.stages:
+    if not forecast.stages:
         return []
-    widest = max(len(one.identity.name) for one in found.stages)
-    lines = [f"{'estimate':<{widest}}  {'device GiB':>10}  {'host GiB':>8}  {'at a time':>9}  {'time':>8}"]
-    for one in found.stages:
-        device, host = (on(one.need, one.need.asked) / 2**30 for on in (found.on_device, found.on_host))
-        batch = str(one.need.asked) if one.need.setting else ""
-        time = "" if one.seconds is None else duration(one.seconds, 1)
-        lines.append(f"{one.identity.name:<{widest}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
+    width = max(len(stage.identity.name) for stage in forecast.stages)
+    lines = [f"{'estimate':<{width}}  {'device GiB':>10}  {'host GiB':>8}  {'at a time':>9}  {'time':>8}"]
+    for stage in forecast.stages:
+        device, host = (on(stage.need, stage.need.batch) / 2**30 for on in (forecast.on_device, forecast.on_host))
+        batch = stage.need.batch if stage.need.setting else ""
+        time = "" if stage.seconds is None else duration(stage.seconds, 1)
+        lines.append(f"{stage.identity.name:<{width}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
     return lines

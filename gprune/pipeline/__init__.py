@@ -76,7 +76,9 @@ def run(
     learning = next((stage.title for stage in wanted if stage.id.has_backward and not results.holds(stage)), "")
     if study.offload and learning:
         raise identity.offloaded(learning)
-    record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
+    expectation = expected(wanted, results)
+    record = RunRecord(results, until, expectation.seconds, missing_tasks, listener)
+    record.expected_from_cache = expectation.from_cache
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)

@@ -1,9 +1,7 @@
-"""How far a run is and how long the rest will take, weighted by what its stages are known to cost.
+"""Progress and time left of a run, from the seconds of the same kinds of results in the cache.
 
-The seconds of a stage come from this cache: from its own result, from another run on the same model, or else
-from the table of kinds. What the run has taken so far corrects them. This is the time left of a run. Two
-others measure something else: `jobs.timeline` the step at work by its own rate, as a job that only exports
-has no course, and `experiments.scheduler` a series of studies by the mean of those that have ended.
+Where the cache has none of the model, the time left follows from the first batch of the run itself.
+`jobs.timeline` estimates the stage at work alone, `experiments.scheduler` a series of studies.
 """
 
 from __future__ import annotations
@@ -14,23 +12,27 @@ from typing import Any
 
 from gprune.pipeline import runs
 from gprune.pipeline.stages import KINDS, Results, Stage, on_the_way
+from gprune.study import Study
+from gprune.system import machine
 
 _TRUST = 0.25
-"""how much of a run must have passed before its own pace counts as much as the expectation"""
+"""share of a run after which its own pace counts as much as the expectation"""
+_BATCHED = 2.0
+"""seconds in the table of kinds from which a stage counts as one that runs batches: the model's speed shows"""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Where a run stands."""
+    """Progress of a run."""
 
     done: int
-    """stages that are finished"""
+    """finished stages"""
     steps: int
-    """stages in all"""
+    """all stages"""
     share: float
     """finished share of the work, in [0, 1]"""
     left: float | None
-    """seconds that the rest will take; None where nothing is left"""
+    """seconds left; None where nothing is left, or no batch was timed yet"""
 
     @classmethod
     def of(
@@ -40,78 +42,138 @@ class Outlook:
         elapsed: float,
         stage: str = "",
         fraction: float = 0.0,
+        timed: Mapping[str, float] | None = None,
     ) -> Outlook:
-        """Puts expectation and progress together.
+        """Combine expectation and progress.
 
-        `expected` are the seconds of every stage of the run, in order; `finished` names stages that are done;
-        `elapsed` are the seconds since the run began; `fraction` of `stage`, at work, is done, in [0, 1].
+        Args:
+            expected: seconds of every stage, in order.
+            finished: names of finished stages.
+            elapsed: seconds since the run began.
+            stage: the stage at work.
+            fraction: its finished share, in [0, 1].
+            timed: seconds of this run by stage, where `expected` are proportions that no cache has measured.
         """
-        whole = sum(expected.values())
-        done = sum(seconds for name, seconds in expected.items() if name in finished)
+        total = sum(expected.values())
+        work = {name: seconds for name, seconds in expected.items() if name in finished}
         if stage in expected and stage not in finished:
-            done += expected[stage] * fraction
-        count = sum(name in finished for name in expected)
-        left = whole - done
-        if count == len(expected) or whole <= 0:
+            work[stage] = expected[stage] * fraction
+        done, count = sum(work.values()), sum(name in finished for name in expected)
+        if count == len(expected) or total <= 0:
             return cls(count, len(expected), 1.0, None)
-        # the pace of this run against the expectation, which counts for a part of the whole at first
-        prior = _TRUST * whole
-        pace = (elapsed + prior) / (done + prior)
-        return cls(count, len(expected), done / whole, left * pace)
+        if timed is None:
+            prior = _TRUST * total
+            pace: float | None = (elapsed + prior) / (done + prior)
+        else:
+            batches = {
+                name: part for name, part in work.items() if expected[name] >= _BATCHED and part and name in timed
+            }
+            pace = sum(timed[name] for name in batches) / sum(batches.values()) if batches else None
+        return cls(count, len(expected), done / total, None if pace is None else (total - done) * pace)
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Seconds that stages took in earlier runs of a model."""
+
+    seconds: Mapping[str, float]
+    """by the name and by the kind of stage, the latest run first"""
+    scale: float | None
+    """their ratio to the table of kinds, for kinds that never ran; None where no batches were timed"""
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
+        """Read the records of runs of the study's model with as many tokens on this kind of device."""
+        device = "gpu" if study.device != "cpu" and machine.has_gpu() else "cpu"
+        wanted = (study.model, device, precision, study.calibration.samples, study.calibration.length)
+        seconds, batches = dict[str, float](), dict[str, float]()
+        for record in records:
+            values, provenance = record["study"], record.get("provenance") or {}
+            calibration, inputs = values.get("calibration") or {}, provenance.get("inputs") or {}
+            model = (values.get("model"), provenance.get("device"), inputs.get("precision"))
+            if (*model, calibration.get("samples"), calibration.get("length")) != wanted:
+                continue
+            for name, entry in record["stages"].items():
+                words = f"{name}_".replace(".", "_")
+                kind = max((kind for kind in KINDS if words.startswith(f"{kind}_")), key=len, default="")
+                # what was computed along with another stage has no seconds of its own
+                if "with" in entry or not kind:
+                    continue
+                seconds.setdefault(name, float(entry.get("seconds") or 0.0))
+                seconds.setdefault(kind, seconds[name])
+                if KINDS[kind].seconds >= _BATCHED:
+                    batches.setdefault(kind, seconds[name])
+        table = sum(KINDS[kind].seconds for kind in batches)
+        return cls(seconds, sum(batches.values()) / table if table else None)
+
+    def of_stage(self, stage: Stage[Any]) -> float | None:
+        """Return the expected seconds of a stage; None where no batches were timed."""
+        if self.scale is None:
+            return None
+        return self.seconds.get(stage.name, self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds))
+
+    def total(self, stages: Iterable[Stage[Any]]) -> float | None:
+        """Return the expected seconds of stages that have no results; None where no batches were timed."""
+        distinct = {stage.key or stage.name: stage for stage in stages}.values()
+        along = on_the_way(distinct)
+        return (
+            None if self.scale is None else sum(self.of_stage(stage) or 0.0 for stage in distinct if stage not in along)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Seconds that the stages of a run will take."""
+
+    seconds: dict[str, float]
+    """by name, in order; 0 for results that are there"""
+    from_cache: bool
+    """False if no batches were timed: then these are proportions, as on the bundled demo"""
+
+    @property
+    def total(self) -> float | None:
+        """Seconds of all stages; None where no batches were timed."""
+        return sum(self.seconds.values()) if self.from_cache else None
+
+
+def stage_times(results: Results) -> StageTimes:
+    """Read the seconds of stages from the runs of a cache."""
+    records = (record for _, record in runs.every(results.store))
+    return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
+
+
+def expected(stages: Iterable[Stage[Any]], results: Results) -> Expectation:
+    """Return the expected seconds of every stage of a run."""
+    stages = tuple(stages)
+    along = on_the_way(stage for stage in stages if not results.holds(stage))
+    times, seconds, keys = stage_times(results), dict[str, float](), set[str]()
+    for stage in stages:
+        # stages with one key are computed once
+        computed = stage.key in keys or stage in along or results.holds(stage)
+        known = times.of_stage(stage)
+        seconds[stage.name] = 0.0 if computed else KINDS[stage.kind].seconds if known is None else known
+        keys.add(stage.key)
+    return Expectation(seconds, times.scale is not None)
+
+
+def last_time(stages: Iterable[Stage[Any]], results: Results) -> dict[str, float | None]:
+    """Return the seconds that every stage took last in this cache, by name; None if it never ran."""
+    times = stage_times(results)
+    stored = {stage.name: results.details(stage).get("seconds") for stage in stages}
+    return {name: times.seconds.get(name) if value is None else float(value) for name, value in stored.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The stages that a run goes through, by their keys."""
+    """The stages of a run, by key."""
 
     keys: frozenset[str]
     missing: frozenset[str]
-    """those whose result is not there"""
+    """those without a result"""
 
 
 def extent(results: Results, until: str) -> Extent:
-    """The stages of a run as far as `until`."""
+    """Return the stages of a run as far as `until`."""
     stages = results.course(until)
     missing = frozenset(stage.key for stage in stages if not results.holds(stage))
     return Extent(frozenset(stage.key for stage in stages), missing)
-
-
-def expected(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float]:
-    """Seconds that every stage of a run will take, by name, in its order; those that are there take none."""
-    wanted = tuple(wanted)
-    beside = on_the_way(stage for stage in wanted if not results.holds(stage))
-    seen, found, keys = _seen(results), dict[str, float](), set[str]()
-    for stage in wanted:
-        # a stage of the same key is made once, whatever it is called
-        made = stage.key in keys or stage in beside or results.holds(stage)
-        found[stage.name] = 0.0 if made else seen.get(stage.name, KINDS[stage.kind].seconds)
-        keys.add(stage.key)
-    return found
-
-
-def last_time(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float | None]:
-    """Seconds that every stage took when this cache last saw it, by name; None for one that it never saw."""
-    seen = _seen(results)
-    taken: dict[str, float | None] = {}
-    for stage in wanted:
-        known = results.details(stage).get("seconds")
-        taken[stage.name] = seen.get(stage.name) if known is None else float(known)
-    return taken
-
-
-def _seen(results: Results) -> dict[str, float]:
-    """What stages of these names took in other runs on this model and as many tokens, the latest first."""
-    found: dict[str, float] = {}
-    inputs, calibration = results.graph.inputs, results.graph.study.calibration
-    for _, record in runs.every(results.store):
-        made = (record.get("provenance") or {}).get("inputs") or {}
-        if (made.get("model"), made.get("precision")) != (inputs.model, inputs.precision):
-            continue
-        other = record["study"].get("calibration") or {}
-        if (other.get("samples"), other.get("length")) != (calibration.samples, calibration.length):
-            continue
-        for stage, entry in record["stages"].items():
-            # what was made on the way of another says nothing of a pass of its own
-            if "with" not in entry:
-                found.setdefault(stage, float(entry.get("seconds") or 0.0))
-    return found

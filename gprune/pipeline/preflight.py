@@ -1,13 +1,10 @@
-"""What a run will take, asked before it starts: by the run itself, by `--dry-run` and by the launch form."""
+"""Estimate of a run before it starts, for the run itself, `--dry-run` and the launch form."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import tee
 from typing import Any
 
-from gprune.pipeline import runs
-from gprune.pipeline.estimate import Forecast, TooLarge, forecast, judged, libraries
-from gprune.pipeline.eta import last_time
+from gprune.pipeline.estimate import Forecast, TooLarge, forecast, judge
+from gprune.pipeline.eta import StageTimes, stage_times
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import Graph, Results, Stage, course
 from gprune.pipeline.stages.inputs import Inputs, precision_of
@@ -16,73 +13,47 @@ from gprune.system.errors import GpruneError
 from gprune.system.progress import Notice
 
 ESTIMATE = "estimate"
-"""the name under which a run tells what it will take, among those of its stages"""
+"""the stage name under which a run reports its estimate"""
+Records = Iterable[Mapping[str, Any]]
+"""`run.json` of a cache's runs, the latest first"""
 
 
-def foreseen(wanted: Iterable[Stage[Any]], results: Results, *, measure: bool = False) -> Forecast | None:
-    """What those stages of a run take that are not there yet; None where the model's sizes are not known.
-
-    What the libraries take is known from the latest run; if `measure`, a process is started where none says.
-    """
-    missing = [stage for stage in wanted if not results.holds(stage)]
+def estimate_missing(stages: Iterable[Stage[Any]], results: Results) -> Forecast | None:
+    """Estimate the stages of a run that have no result; None if the model is not on this machine."""
+    missing = [stage for stage in stages if not results.holds(stage)]
     graph = results.graph
-    known = last_time(missing, results)
-    # each record is read once, and none further back than either asks for
-    records, again = tee(record for _, record in runs.every(results.store))
-    found = forecast(graph.study, graph.inputs.precision, missing, records, known)
-    return _with_libraries(found, again, measure)
+    return forecast(graph.study, graph.inputs.precision, missing, stage_times(results))
 
 
-def _with_libraries(found: Forecast | None, records: Iterable[Mapping[str, Any]], measure: bool) -> Forecast | None:
-    if found is None or not found.stages:
-        return found
-    size = libraries.recorded(records) or (libraries.measured() if measure else libraries.ASSUMED)
-    return replace(found, libraries=size)
-
-
-def anew(study: Study, records: Iterable[Mapping[str, Any]] = (), *, measure: bool = False) -> Forecast | None:
-    """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
-
-    `records` of a cache's runs, the latest first, tell how fast this machine is; for `measure` see `foreseen`.
-    None where the model is not on this machine, or cannot be used.
-    """
-    records, again = tee(records)
+def estimate_study(study: Study, records: Records = ()) -> Forecast | None:
+    """Estimate a whole run of a study, as if it had no results; None if its model is absent or unusable."""
     try:
+        precision = precision_of(study)
         stages = course(Graph(study), "all", lambda _: False)
-        found = forecast(study, precision_of(study), stages, records)
+        return forecast(study, precision, stages, StageTimes.of(records, study, precision))
     except GpruneError:
-        # what is wrong with it is said when the run is started
+        # the sentence appears when the run is started
         return None
-    return _with_libraries(found, again, measure)
 
 
-def further_seconds(studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = ()) -> float:
-    """Seconds that whole runs of studies take beside the first of them: what they do not share with it.
+def further_seconds(studies: Sequence[Study], records: Records = ()) -> float | None:
+    """Seconds of whole runs of studies after the first, without the stages they share; None if unknown.
 
-    For studies that differ in their seed, whose model is on this machine; otherwise as `anew`.
+    The studies differ in their seed, and their model is on this machine.
     """
-    records, made, seconds = list(records), set[str](), 0.0
-    for number, study in enumerate(studies):
-        # the digests are blank, and alike: what tells the keys apart is what the studies differ in
-        stages = course(Graph(study, Inputs.unknown(study)), "all", lambda _: False)
-        own = [stage for stage in stages if stage.key not in made]
-        made |= {stage.key for stage in own}
-        found = forecast(study, precision_of(study), own, records) if number else None
-        seconds += found.seconds if found else 0.0
-    return seconds
+    times = StageTimes.of(records, studies[0], precision_of(studies[0]))
+    # the digests are blank and alike, so that keys differ where the studies do
+    first, *others = (course(Graph(study, Inputs.unknown(study)), "all", lambda _: False) for study in studies)
+    known = {stage.key for stage in first}
+    return times.total(stage for stages in others for stage in stages if stage.key not in known)
 
 
-def require_room(wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
-    """Says what a run will take, and refuses what cannot fit unless it starts `anyway`.
-
-    The listener is told of the estimate, and of what will be halved. Raises TooLarge where it cannot fit on
-    this machine.
-    """
-    found = foreseen(wanted, results)
-    if found is None or not found.stages:
+def require_room(stages: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
+    """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
+    estimate = estimate_missing(stages, results)
+    if estimate is None or not estimate.stages:
         return
-    # what this process takes itself, at its start: it will have to load them anyway
-    verdict = judged(replace(found, libraries=float(libraries.own())))
+    verdict = judge(estimate)
     for words in (verdict.summary, *verdict.warnings):
         listener(ESTIMATE, 1, 1, Notice(words))
     if verdict.refusal:

@@ -9,7 +9,6 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from gprune.pipeline.estimate import libraries
 from gprune.system import installation
 from gprune.system.machine import has_gpu, peak_memory, version
 from gprune.system.version import __version__
@@ -80,6 +79,5 @@ def collect(inputs: Any, device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "device": "gpu" if device != "cpu" and has_gpu() else "cpu",
         "peak_memory_mib": peak_memory() // 2**20,
-        **libraries.told(),
         "inputs": asdict(inputs),
     }

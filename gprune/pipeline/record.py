@@ -43,6 +43,8 @@ class RunRecord:
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
+        self.expected_from_cache = True
+        """False if `expected` are proportions only, because this cache has no seconds of the model"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
@@ -139,6 +141,7 @@ class RunRecord:
             # by a clock that nobody sets
             "seconds": round(time.monotonic() - self._began, 1),
             "expected": self.expected,
+            "expected_from_cache": self.expected_from_cache,
             "stages": {**self._earlier, **self.stages},
             "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
             "missing_tasks": self.unmeasured_tasks(),

@@ -22,7 +22,7 @@ from gprune.models.families import FAMILIES
 from gprune.models.loading import load, load_tokenizer
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
-from gprune.pipeline.preflight import anew
+from gprune.pipeline.preflight import estimate_study
 from gprune.pruning.surgery import Silenced
 from gprune.records import Array
 from gprune.store import Store
@@ -120,7 +120,7 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
         values["repair"] = {"target": "dense_inputs"}
     values["baselines"] = {"taylor_samples": 2, "taylor_length": 12}
     study, store = from_dict(values), Store(place / "cache")
-    forecast = anew(study)
+    forecast = estimate_study(study)
     result = pipeline.run(study, store, tiny_study.silent)
     results = pipeline.opened(study, store)
     questions = place / "questions.jsonl"

@@ -11,10 +11,10 @@ from gprune import pipeline
 from gprune.__main__ import main
 from gprune.evaluation import speed
 from gprune.pipeline import arrays, runs, stages
-from gprune.pipeline.eta import Outlook, expected, last_time
+from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time
 from gprune.pipeline.stages import KINDS, course, on_the_way
 from gprune.store import Store
-from gprune.study import from_dict, run_name
+from gprune.study import Study, from_dict, run_name
 from gprune.study.methods import METHODS, METRICS
 from gprune.system.errors import MethodError
 
@@ -147,7 +147,9 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     wanted = course(results.graph, "adapted", results.holds)
     beside = on_the_way(wanted)
     assert {stage.kind for stage in beside} == {"positions"}
-    assert expected(wanted, results) == {
+    expectation = expected(wanted, results)
+    assert not expectation.from_cache and expectation.total is None
+    assert expectation.seconds == {
         # what is made on the way of another result takes no time of its own
         stage.name: 0.0 if stage in beside else KINDS[stage.kind].seconds
         for stage in wanted
@@ -157,7 +159,8 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
     again = course(other.graph, "adapted", other.holds)
     known = expected(again, other)
-    assert known["norms"] == 0.0 and known["partition"] == done["seconds"]["partition"]
+    assert known.seconds["norms"] == 0.0 and known.seconds["partition"] == done["seconds"]["partition"]
+    assert known.from_cache and known.total == pytest.approx(sum(known.seconds.values()))
     assert last_time(again, other)["norms"] == done["seconds"]["norms"]
 
 
@@ -175,6 +178,46 @@ def test_the_outlook_counts_to_the_end_and_its_time_left_falls_steadily():
     assert [one.share for one in seen] == pytest.approx([second / 20 for second in range(20)])
     end = Outlook.of(plan, list(plan), 20.0)
     assert (end.done, end.steps, end.share, end.left) == (4, 4, 1.0, None)
+
+
+def test_without_a_cache_the_time_left_follows_from_the_first_batch():
+    """Proportions of 1 : 10 : 9, of which the second stage runs batches; one of its ten took 5 s."""
+    plan = {"a": 1.0, "b": 10.0, "d": 9.0}
+    assert Outlook.of(plan, (), 3.0, "a", 0.5, timed={"a": 3.0}).left is None
+    assert Outlook.of(plan, ("a",), 4.0, "b", 0.0, timed={"a": 3.0, "b": 1.0}).left is None
+    first = Outlook.of(plan, ("a",), 8.0, "b", 0.1, timed={"a": 3.0, "b": 5.0})
+    assert first.left == pytest.approx(18 * 5.0) and first.share == pytest.approx(2 / 20)
+    second = Outlook.of(plan, ("a", "b"), 63.0, "d", 0.0, timed={"a": 3.0, "b": 60.0, "d": 0.0})
+    assert second.left == pytest.approx(9 * 6.0)
+
+
+def record_of(stages, model="model", samples=8, precision="float32"):
+    return {
+        "study": {"model": model, "calibration": {"samples": samples, "length": 16}},
+        "provenance": {"device": "cpu", "inputs": {"precision": precision}},
+        "stages": {name: {"key": "k", **entry} for name, entry in stages.items()},
+    }
+
+
+def test_times_are_those_of_the_latest_run_of_the_model_then_of_the_same_kind_then_scaled():
+    study = Study("model", "A", "B", device="cpu").with_settings({"calibration.samples": 8, "calibration.length": 16})
+    other = [record_of({"learning": {"seconds": 1.0}}, **changes) for changes in ({"model": "x"}, {"samples": 9})]
+    assert StageTimes.of(other, study, "float32").scale is None
+    latest = {"statistics_primary": {"seconds": 22.0}, "perplexity.flap.0": {"seconds": 3.0}, "gone": {"seconds": 9.0}}
+    older = {
+        "statistics_primary": {"seconds": 50.0},
+        "learning": {"seconds": 360.0},
+        "positions_primary": {"with": "x"},
+    }
+    times = StageTimes.of([*other, record_of(latest), record_of(older)], study, "float32")
+    graph = stages.Graph(study)
+    known = {stage.name: times.of_stage(stage) for stage in course(graph, "all", lambda _: False)}
+    assert known["statistics_primary"] == known["statistics_auxiliary"] == 22.0 and known["learning"] == 360.0
+    assert known["masks_gprune"] == pytest.approx(KINDS["masks"].seconds * 382 / (2.2 + 36))
+    drift = course(graph, "drift", lambda _: False)
+    assert times.total([drift[-1], *drift]) == pytest.approx(
+        sum(known[stage.name] for stage in drift if stage not in on_the_way(drift))
+    )
 
 
 class Refusing:

@@ -56,7 +56,10 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     known = progress.elapsed or 0.0
     # a start in the future is of a clock that was set back since
     elapsed = min(begun, known) if begun >= 0 else known
-    return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction)
+    # proportions become seconds once this run has timed a batch
+    from_cache = run.record.get("expected_from_cache", True)
+    timed = None if from_cache else {stage.stage: stage.seconds for stage in progress.stages}
+    return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction, timed)
 
 
 def called(task: str) -> str:

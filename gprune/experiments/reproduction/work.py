@@ -94,12 +94,12 @@ class TableWork:
         Schedule(self.store.root, watch, ended, self._needed, build).run(left)
         return self.write(self.tables)
 
-    def outlook(self) -> tuple[int, float]:
-        """Return how many studies are missing, and about how many seconds they take, one after the other."""
+    def outlook(self) -> tuple[int, float | None]:
+        """Return the number of missing studies, and the seconds of all of them; None if no such run was timed."""
         left = missing(self.tables, self.series, self.finished)
         opened_studies = [(opened(entry.study, self.store), entry.until) for entry in left]
-        times = (expected(results.course(until), results).values() for results, until in opened_studies)
-        return len(left), sum(map(sum, times), 0.0)
+        times = [expected(results.course(until), results).total for results, until in opened_studies]
+        return len(left), None if None in times else sum(seconds or 0.0 for seconds in times)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
         """Assembles tables of what is there now and writes them."""

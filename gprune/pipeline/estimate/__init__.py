@@ -1,4 +1,4 @@
-"""What a study will take, before it starts: memory and time of every stage, by arithmetic, without torch."""
+"""Memory and time of a study before it starts: every stage by formula, without torch."""
 
-from gprune.pipeline.estimate.fit import ANYWAY, TooLarge, Verdict, judged
+from gprune.pipeline.estimate.fit import ANYWAY, TooLarge, Verdict, judge
 from gprune.pipeline.estimate.forecast import Forecast, StageNeed, forecast

@@ -1,154 +1,122 @@
-"""What every stage of a run will take that is still to be made: bytes and seconds."""
+"""Memory and time of the stages that a run has to compute, before it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions, Need, of_model
-from gprune.pipeline.estimate.libraries import ASSUMED
-from gprune.pipeline.estimate.memory import need
-from gprune.pipeline.estimate.operations import Rate, operations, rate
+from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
+from gprune.pipeline.estimate.memory import Case, MemoryNeed, memory_need
+from gprune.pipeline.eta import StageTimes
 from gprune.pipeline.stages import Stage, StageId, on_the_way
 from gprune.study import Study
 from gprune.system import machine
 from gprune.system.errors import ModelError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
 
-BESIDE = 0.13 * 2**30
-"""bytes that come to the libraries with the first model: tokenizer, kernels and the texts that are read"""
-CUDA_BASE = 0.7 * 2**30
-"""bytes that a process takes at least whose libraries use a GPU"""
-HEAP_MOST = 0.4 * 2**30
-"""bytes that malloc keeps at most between blocks that are in use: it takes large ones from the system by
-themselves"""
+PROCESS = {True: 0.8 * 2**30, False: 0.6 * 2**30}
+"""bytes of a process without a model, with and without a GPU: libraries, tokenizer, kernels, texts"""
 CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
+HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
+"""share of what learning allocates on a CPU that malloc keeps besides (measured), and its most in bytes"""
 
 
 @dataclass(frozen=True, slots=True)
 class StageNeed:
-    """What one stage takes."""
+    """Memory and time of one stage."""
 
     identity: StageId
-    """which stage"""
     title: str
-    """what it does, in words"""
-    need: Need
-    """its memory"""
+    need: MemoryNeed
     seconds: float | None
-    """its time; None where nobody can tell before"""
+    """None where this cache has no seconds of the model"""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What there is."""
+    """The memory of this machine, in bytes."""
 
     device: str
-    """what it is called: cpu, or the name of a card"""
+    """cpu, or the name of the GPU"""
     gpu: bool
     card: float
-    """bytes of the GPU; 0 on a CPU"""
+    """memory of the GPU; 0 on a CPU"""
     host: float
-    """bytes of the machine's memory"""
     free: float
-    """bytes of these that are free now"""
+    """part of `host` that is free now"""
     addresses: float
-    """bytes of addresses that a process may have; 0 where they are not limited"""
+    """limit of a process's address space (ulimit -v); 0 without one"""
     gpus: int = 1
     """GPUs that the study may use"""
 
     @classmethod
     def of(cls, device: str) -> Capacity:
-        """Of this machine; `device` is auto, cpu, cuda or cuda:1, as in a study."""
-        free, whole = machine.memory()
-        gpu = device != "cpu" and machine.has_gpu()
+        """Read the memory for a device as named in a study: auto, cpu, cuda or cuda:1."""
+        free, host = machine.memory()
         number, count = device.partition(":")[2], len(machine.cards())
         index = int(number) if number.isdecimal() else 0
-        known = gpu and index < count
-        name = machine.cards()[index] if known else "cpu"
-        card = float(machine.card_memory(index)) if known else 0.0
-        gpus = 1 if number or not known else count
-        return cls(name, known, card, float(whole), float(free), float(machine.address_space()), gpus)
+        gpu = device != "cpu" and machine.has_gpu() and index < count
+        name = machine.cards()[index] if gpu else "cpu"
+        card = float(machine.card_memory(index)) if gpu else 0.0
+        gpus = 1 if number or not gpu else count
+        return cls(name, gpu, card, float(host), float(free), float(machine.address_space()), gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run takes, stage by stage."""
+    """Memory and time of a run."""
 
     model: Dimensions
     study: Study
     precision: str
     capacity: Capacity
-    rate: Rate
     stages: tuple[StageNeed, ...]
-    """those that are to be made, in their order"""
+    """those that need the model and have no result yet, in order"""
+    seconds: float | None = None
+    """of all stages without a result; None where this cache has no seconds of the model"""
     gpus: int = 1
-    """over which the layers lie"""
-    libraries: float = ASSUMED
-    """bytes of a process that has loaded them and holds no model"""
+    """GPUs that share the layers"""
 
-    @property
-    def seconds(self) -> float:
-        """Of all stages of which somebody can tell."""
-        return sum(one.seconds or 0.0 for one in self.stages)
-
-    def on_device(self, one: Need, sequences: int) -> float:
-        """Bytes on each device with so many sequences at a time; on a CPU all that there is."""
+    def on_device(self, need: MemoryNeed, sequences: int) -> float:
+        """Return the bytes on the device with batches of this many sequences; on a CPU, all bytes."""
         if self.capacity.gpu:
-            return CARD_BASE + one.device(sequences)
-        wanted = one.host + one.device(sequences)
-        heap = min(one.churn * (wanted - one.weights), HEAP_MOST)
-        return self.libraries + BESIDE + wanted + heap
+            return CARD_BASE + need.on_device(sequences)
+        size = need.host + need.on_device(sequences)
+        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.learns else 0.0
+        return PROCESS[False] + size + heap
 
-    def on_host(self, one: Need, sequences: int) -> float:
-        """Bytes in the machine's memory."""
-        if not self.capacity.gpu:
-            return self.on_device(one, sequences)
-        return max(self.libraries + BESIDE, CUDA_BASE) + one.host
+    def on_host(self, need: MemoryNeed, sequences: int) -> float:
+        """Return the bytes in the machine's memory with batches of this many sequences."""
+        return PROCESS[True] + need.host if self.capacity.gpu else self.on_device(need, sequences)
 
 
-def forecast(
-    study: Study,
-    precision: str,
-    stages: Iterable[Stage[Any]],
-    records: Iterable[Mapping[str, Any]],
-    last_time: Mapping[str, float | None] | None = None,
-) -> Forecast | None:
-    """What a run takes; None where its model is not on this machine, so that its sizes are not known.
+def forecast(study: Study, precision: str, stages: Iterable[Stage[Any]], times: StageTimes) -> Forecast | None:
+    """Estimate stages without results; None if the model is not on this machine, so that its sizes are unknown.
 
-    `precision` is resolved on this machine; `stages` are those to be made, in order; `records` of the cache's
-    runs, the latest first, tell how fast this machine is; `last_time` has the seconds that stages took when
-    this cache last saw them, by name.
+    `precision` is the number type that the study's `dtype` stands for on this machine.
     """
     try:
         model = of_model(study.model)
     except ModelError:
         return None
-    capacity = Capacity.of(study.device)
+    capacity, stages = Capacity.of(study.device), tuple(stages)
     width = WIDTHS.get(precision, 4)
     gpus = count_gpus(model, width, capacity)
     case = Case(model, study, width, capacity.gpu, gpus)
-    pace = rate(records, capacity.gpu, precision)
-    known, found, stages = last_time or {}, [], tuple(stages)
-    beside = on_the_way(stages)
-    for stage in stages:
-        takes = need(stage.id, replace(case, together=1 + len(beside.intersection(stage.joined))))
-        # what another stage makes on the way is in that one's memory and time
-        if takes is None or stage in beside:
-            continue
-        work = operations(stage.id, model, study)
-        seconds = known.get(stage.name)
-        if seconds is None and work is not None:
-            seconds = work / pace.operations
-        found.append(StageNeed(stage.id, stage.title, takes, seconds))
-    return Forecast(model, study, precision, capacity, pace, tuple(found), gpus)
+    along = on_the_way(stages)
+    needs = [
+        StageNeed(stage.id, stage.title, need, times.of_stage(stage))
+        for stage in stages
+        if stage not in along and (need := memory_need(stage.id, case)) is not None
+    ]
+    return Forecast(model, study, precision, capacity, tuple(needs), times.total(stages), gpus)
 
 
 def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
-    """Return over how many GPUs the layers of a model lie, whose numbers take `width` bytes each.
+    """Return how many GPUs share the layers of a model whose numbers take `width` bytes each.
 
-    As `gprune.models.loading.load` decides: over all of them where the first one is too small.
+    As in `gprune.models.loading.load`: all of them if the first one is too small.
     """
     return capacity.gpus if model.parameters * width > WEIGHTS_OF_A_GPU * capacity.card else 1

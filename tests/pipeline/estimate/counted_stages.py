@@ -92,7 +92,7 @@ def positions(decoder, study, sequences, monkeypatch):
     return counted.peak
 
 
-def context_passes(decoder, study, sequences, monkeypatch, together=1):
+def context_passes(decoder, study, sequences, monkeypatch):
     calibration, shape, count = study.calibration, decoder.shape, study.contexts.count
     if decoder.device.type == "meta":
         monkeypatch.setattr(context_statistics._Pass, "_require_finite", lambda *_: None)
@@ -100,7 +100,7 @@ def context_passes(decoder, study, sequences, monkeypatch, together=1):
     ids = ids_of(decoder, sequences, calibration.length)
     shards = shards_of(calibration)[:sequences]
     with CountedMemory() as counted:
-        made = context_statistics._Pass(decoder, [contexts] * together, calibration.shards, True)
+        made = context_statistics._Pass(decoder, [contexts], calibration.shards, True)
         with torch.set_grad_enabled(True), made.observing():
             made.run(ids, shards)
     return counted.peak

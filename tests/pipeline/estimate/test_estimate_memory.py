@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from counted_memory import CountedMemory
-from estimate.counted_stages import COUNTED, attention_of_a_gpu, context_passes, decoder_of
+from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
-from gprune.pipeline.estimate.memory import need
+from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
+from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, StageId, course
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
@@ -54,21 +54,11 @@ def test_formulas_tell_what_is_allocated_at_true_shapes(shape, kind, monkeypatch
     """The stage's own code on the meta device, with attention as a GPU's kernels keep it."""
     attention_of_a_gpu(monkeypatch)
     decoder, case = decoder_of(SHAPES[shape], torch.bfloat16), case_of(SHAPES[shape])
-    found = need(STAGES[kind], case)
-    counted = COUNTED[kind](decoder, PAPER, found.asked, monkeypatch)
-    assert found.device(found.asked) - found.weights == pytest.approx(counted, rel=0.3), (
+    found = memory_need(STAGES[kind], case)
+    counted = COUNTED[kind](decoder, PAPER, found.batch, monkeypatch)
+    assert found.on_device(found.batch) - found.weights == pytest.approx(counted, rel=0.3), (
         f"{counted / GIB:.2f} GiB counted"
     )
-
-
-@pytest.mark.long
-def test_a_pass_under_contexts_of_two_seeds_takes_as_much_more_as_is_allocated(monkeypatch):
-    attention_of_a_gpu(monkeypatch)
-    decoder, case = decoder_of(SHAPES[PUBLISHED[0]], torch.bfloat16), case_of(SHAPES[PUBLISHED[0]])
-    one, two = (need(STAGES["context_statistics"], replace(case, together=count)) for count in (1, 2))
-    counted = [context_passes(decoder, PAPER, one.asked, monkeypatch, count) for count in (1, 2)]
-    more = two.device(one.asked) - one.device(one.asked)
-    assert more == pytest.approx(counted[1] - counted[0], rel=0.3), f"{counted[1] - counted[0]:,} counted"
 
 
 EVERYTHING = replace(
@@ -103,9 +93,9 @@ def test_no_stage_grows_beyond_its_ceiling(number):
     """All of GPrune, and the speed of six models two at a time, fits on a card of 80 GiB, as it is set."""
     case, most = case_of(SHAPES[PUBLISHED[number]], EVERYTHING), {}
     for stage in course(Graph(EVERYTHING), "all", lambda _: False):
-        found = need(stage.id, case)
+        found = memory_need(stage.id, case)
         if found is not None:
-            most[stage.kind] = max(most.get(stage.kind, 0.0), found.device(found.asked) / GIB)
+            most[stage.kind] = max(most.get(stage.kind, 0.0), found.on_device(found.batch) / GIB)
     assert most.keys() == CEILINGS.keys()
     for kind, ceilings in CEILINGS.items():
         assert 0.9 * ceilings[number] < most[kind] <= ceilings[number], kind
@@ -130,9 +120,9 @@ def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
     """The same code for real, in float32 on a CPU: 135 million random weights, eight sequences of 128."""
     decoder = decoder_of(LARGE, torch.float32, "cpu")
     assert decoder.size.parameters > 1e8
-    found = need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
+    found = memory_need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
     counted = COUNTED[kind](decoder, PAPER, 8, monkeypatch)
-    formula = found.device(8) - found.weights
+    formula = found.on_device(8) - found.weights
     print(f"{kind}: {counted / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
     assert counted / 1.3 < formula < counted * 1.3
 
@@ -154,8 +144,8 @@ def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
     )
     with CountedMemory() as counted:
         fit(decoder, masks, texts, study.repair, batch)
-    found = need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
-    formula = found.device(batch) - found.weights
+    found = memory_need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
+    formula = found.on_device(batch) - found.weights
     print(counted.peak, formula)
     assert counted.peak / 1.3 < formula < counted.peak * 1.3
 
@@ -176,8 +166,8 @@ def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch
         choose = slimllm.decision(decoder, 0.5, np.array([0.9, 0.8, 0.7]))
     with CountedMemory() as counted:
         walk(decoder, tokens, batch, choose, METHODS[name].fit)
-    found = need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
-    formula = found.device(batch) - found.weights
+    found = memory_need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
+    formula = found.on_device(batch) - found.weights
     print(counted.peak, formula)
     assert counted.peak / 1.3 < formula < counted.peak * 1.3
 
@@ -197,8 +187,8 @@ def test_formulas_are_near_what_an_h200_has_measured(stage, measured):
     """GiB of tensors at 7B (docs/performance.md), without streams of activations that may lie on the host."""
     changes = {"calibration.batch": 32, "repair.kind": "least_squares", "recovery.kind": "lora"}
     study = PAPER.with_settings(changes | {"methods": ("dense", "gprune", "gates", "osscar", "slimllm")})
-    found = need(stage, case_of(SHAPES["llama2-7b"], study))
-    assert measured <= found.device(found.asked) / GIB < 1.3 * measured
+    found = memory_need(stage, case_of(SHAPES["llama2-7b"], study))
+    assert measured <= found.on_device(found.batch) / GIB < 1.3 * measured
 
 
 @pytest.mark.parametrize(("precision", "rank", "batch"), [("float32", 4, 8), ("bfloat16", 16, 8)])
@@ -217,6 +207,6 @@ def test_the_formula_of_a_recovery_tells_what_it_allocates(precision, rank, batc
     model = cut(decoder, masks)
     with CountedMemory() as counted:
         recover(decoder, model, "gprune", texts, study.recovery, 0)
-    found = need(StageId("recovered", method="gprune"), case_of(shape, study, precision, gpu=False))
-    formula = found.device(batch) - found.weights
+    found = memory_need(StageId("recovered", method="gprune"), case_of(shape, study, precision, gpu=False))
+    formula = found.on_device(batch) - found.weights
     assert counted.peak / 1.3 < formula < counted.peak * 1.3

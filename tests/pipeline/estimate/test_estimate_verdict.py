@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline.estimate import ANYWAY, judged
+from gprune.pipeline.estimate import ANYWAY, judge
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
-from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, count_gpus
-from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
-from gprune.pipeline.estimate.operations import RATES, Rate, operations, rate
+from gprune.pipeline.estimate.forecast import (
+    Capacity,
+    Forecast,
+    StageNeed,
+    count_gpus,
+)
+from gprune.pipeline.estimate.memory import OFFLOADED, Case, memory_need
 from gprune.pipeline.stages import Graph, StageId, course
 from gprune.study import Study
 
@@ -24,19 +28,20 @@ def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, 
         "a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB, ulimit * GIB
     )
     case = Case(model, study, WIDTHS[precision], card > 0)
-    pace = Rate(RATES["gpu"], "assumed")
-    found = [
-        StageNeed(stage.id, stage.title, takes, (operations(stage.id, model, study) or 0) / pace.operations)
+    needs = [
+        StageNeed(stage.id, stage.title, need, None)
         for stage in course(Graph(study), "all", lambda _: False)
-        if (takes := need(stage.id, case)) is not None
+        if (need := memory_need(stage.id, case)) is not None
     ]
-    return Forecast(model, study, precision, capacity, pace, tuple(found))
+    return Forecast(model, study, precision, capacity, tuple(needs))
 
 
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
-    verdict = judged(forecast_of())
+    verdict = judge(forecast_of())
     assert not verdict.refusal and not verdict.warnings
     assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
+    assert verdict.summary.endswith("the time left shows after the first batch")
+    assert judge(replace(forecast_of(), seconds=300.0)).summary.endswith("about 5 min, as in earlier runs")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
     ],
 )
 def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
-    verdict = judged(forecast_of(**changes))
+    verdict = judge(forecast_of(**changes))
     assert words in verdict.refusal and verdict.refusal.endswith(f"or start it with {ANYWAY}")
     assert len(verdict.refusal) <= 300
     assert "takes about" in verdict.refusal
@@ -63,56 +68,21 @@ def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
 
 def test_the_named_setting_makes_it_fit():
     changes = {"card": 28.0, "calibration.length": 8192}
-    verdict = judged(forecast_of(**changes))
+    verdict = judge(forecast_of(**changes))
     named = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
     assert 128 <= named < 8192
-    assert not judged(forecast_of(**(changes | {"calibration.length": named}))).refusal
+    assert not judge(forecast_of(**(changes | {"calibration.length": named}))).refusal
 
 
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
-    found = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
+    forecasts = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
     explored = [
-        replace(one, stages=tuple(each for each in one.stages if each.identity.kind in OFFLOADED)) for one in found
+        replace(forecast, stages=tuple(stage for stage in forecast.stages if stage.identity.kind in OFFLOADED))
+        for forecast in forecasts
     ]
-    whole, offloaded = map(judged, explored)
-    assert whole.refusal.endswith("of a card: switch offload on, or start it with --anyway")
+    in_memory, offloaded = map(judge, explored)
+    assert in_memory.refusal.endswith("of a card: switch offload on, or start it with --anyway")
     assert not offloaded.refusal
-
-
-def test_time_follows_from_the_rate_of_the_last_run():
-    record = {
-        "run": "earlier",
-        "study": {"model": "random:llama2-7b", "calibration": {"samples": 64, "length": 100}},
-        "provenance": {"device": "cpu", "inputs": {"precision": "float32"}},
-        "stages": {
-            "statistics_primary": {"key": "k", "seconds": 10.0, "passes": {"forward": 1.0, "backward": 0.0}},
-            "learning": {"key": "l", "seconds": 100.0, "passes": {"forward": 4.0, "backward": 4.0}},
-            "drift": {"key": "d", "seconds": 900.0},
-            "sampled_sampled": {"key": "s", "seconds": 900.0, "passes": {"forward": 1.2, "backward": 0.0}},
-        },
-    }
-    weights = Dimensions.of(SHAPES["llama2-7b"]).shape.decoder_weights
-    found = rate([record], False, "float32")
-    assert found.operations == pytest.approx(2 * weights * 6400 * 8 / 100)
-    assert "learning of the run earlier" in found.words
-    assert "just timed" in rate([record], False, "bfloat16").words
-    assert rate([record], True, "float32") == Rate(RATES["gpu"], "assumed: nothing has run on this GPU yet")
-
-
-def test_operations_count_the_passes_of_a_stage():
-    model, study = Dimensions.of(SHAPES["llama2-7b"]), STUDY
-    plain = 2.0 * model.shape.decoder_weights
-    stages = {stage.name: stage.id for stage in course(Graph(study), "all", lambda _: False)}
-    tokens = study.calibration.samples * study.calibration.length
-    assert operations(stages["statistics_primary"], model, study) == plain * tokens
-    head = 2.0 * model.shape.hidden * model.vocabulary
-    expected = plain * 2 * tokens * (3 * study.sparsity.epochs + 1) + 2 * tokens * study.sparsity.epochs * 4 * head
-    assert operations(stages["learning"], model, study) == pytest.approx(expected)
-    assert operations(StageId("gates"), model, study) == pytest.approx(expected)
-    # the teacher runs once, whatever the epochs
-    twice = 2 * expected - plain * 2 * tokens
-    assert operations(StageId("gates", method="gates_double"), model, study) == pytest.approx(twice)
-    assert operations(stages["drift"], model, study) == 0
 
 
 LARGE = Dimensions.of(
@@ -142,7 +112,12 @@ def test_four_gpus_of_80_gb_prune_and_measure_it_and_two_do_not():
     for gpus, fits in ((4, True), (2, False)):
         case = Case(LARGE, OVER_SEVERAL, 2, True, gpus)
         for stage in (LEARNING, PRUNED):
-            takes = need(stage, case)
-            assert (takes.device(takes.asked) < CARD) == fits, stage
-    takes = need(STATISTICS, Case(LARGE, OVER_SEVERAL, 2, True, 4))
-    assert takes.weights == pytest.approx(2 * LARGE.parameters / 4) and takes.device(takes.asked) < 0.75 * CARD
+            need = memory_need(stage, case)
+            assert (need.on_device(need.batch) < CARD) == fits, stage
+    need = memory_need(STATISTICS, Case(LARGE, OVER_SEVERAL, 2, True, 4))
+    assert need.weights == pytest.approx(2 * LARGE.parameters / 4) and need.on_device(need.batch) < 0.75 * CARD
+
+
+def test_a_batch_that_does_not_fit_is_halved_with_a_warning():
+    warnings = judge(forecast_of(card=24.0)).warnings
+    assert any("sparsity.batch 32 takes about" in words and "16 at a time" in words for words in warnings)

@@ -8,8 +8,8 @@ import streamlit as st
 from gprune.app.ui import tables
 from gprune.app.ui.commands import command, python_of
 from gprune.app.ui.text import said
-from gprune.pipeline.estimate import ANYWAY, Forecast, judged
-from gprune.pipeline.preflight import anew, further_seconds
+from gprune.pipeline.estimate import ANYWAY, Forecast, judge
+from gprune.pipeline.preflight import estimate_study, further_seconds
 from gprune.study import Study
 from gprune.system.units import duration
 
@@ -30,26 +30,27 @@ def show_estimate(
     records: list[dict[str, Any]],
     key: str,
 ) -> tuple[str, ...] | None:
-    """Shows what whole runs of a study and its further seeds take, if nothing of it is there yet.
+    """Show memory and time of whole runs of a study and its further seeds, as if they had no results.
 
-    Gives what the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
-    The `records` of the cache, the latest first, tell how fast this machine is.
+    Return the arguments of the job beside the study; None if it cannot fit and is not wanted nevertheless.
+    `records` of the cache's runs, the latest first, have the time.
     """
-    found = anew(studies[0], records)
-    if found is None:
+    forecast = estimate_study(studies[0], records)
+    if forecast is None:
         st.caption("Memory and time are not known before the model is on this machine.")
         return ()
-    verdict = judged(found)
+    verdict = judge(forecast)
     st.caption(f"Estimate, if nothing of it is there yet: {said(verdict.summary)}.")
-    if len(studies) > 1:
-        st.caption(_of_seeds(found, len(studies), further_seconds(studies, records)))
+    further = further_seconds(studies, records)
+    if len(studies) > 1 and forecast.seconds is not None and further is not None:
+        st.caption(_describe_seeds(forecast.seconds, len(studies), further))
     for words in verdict.warnings:
         st.warning(said(words), icon=":material/warning:")
     with st.expander("Memory and time of each stage", icon=":material/memory:"):
-        tables.show(_table(found), alt="memory and time of each stage")
+        tables.show(_table(forecast), alt="memory and time of each stage")
         st.caption(
-            "By arithmetic: memory within a factor of 1.3, time from operations over the rate above. Where "
-            "memory runs out, fewer sequences go through the model at a time, which changes no result."
+            "Memory by formula, within a factor of 1.3; time as in earlier runs of the model. Where memory runs "
+            "out, fewer sequences go through the model at a time, which changes no result."
         )
     if not verdict.refusal:
         return ()
@@ -58,22 +59,21 @@ def show_estimate(
     return (ANYWAY,) if nevertheless else None
 
 
-def _of_seeds(found: Forecast, seeds: int, further: float) -> str:
-    """How long several seeds take, which share what no seed changes."""
+def _describe_seeds(seconds: float, seeds: int, further: float) -> str:
     return (
-        f"That is one seed. All {seeds} together: about {duration(found.seconds + further, 1)}, each further "
+        f"That is one seed. All {seeds} together: about {duration(seconds + further, 1)}, each further "
         f"one {duration(further / (seeds - 1), 1)}; what no seed changes is made once."
     )
 
 
-def _table(found: Forecast) -> pd.DataFrame:
-    device = "GPU GiB" if found.capacity.gpu else "memory GiB"
+def _table(forecast: Forecast) -> pd.DataFrame:
+    device = "GPU GiB" if forecast.capacity.gpu else "memory GiB"
     rows = []
-    for one in found.stages:
-        takes = one.need
-        row = {"stage": one.title, device: round(found.on_device(takes, takes.asked) / _GIB, 1)}
-        if found.capacity.gpu:
-            row["memory GiB"] = round(found.on_host(takes, takes.asked) / _GIB, 1)
-        row["at a time"] = str(takes.asked) if takes.setting else ""
-        rows.append(row | {"time": "" if one.seconds is None else duration(one.seconds, 1)})
+    for stage in forecast.stages:
+        need = stage.need
+        row = {"stage": stage.title, device: round(forecast.on_device(need, need.batch) / _GIB, 1)}
+        if forecast.capacity.gpu:
+            row["memory GiB"] = round(forecast.on_host(need, need.batch) / _GIB, 1)
+        row["at a time"] = str(need.batch) if need.setting else ""
+        rows.append(row | {"time": "" if stage.seconds is None else duration(stage.seconds, 1)})
     return pd.DataFrame(rows)

@@ -173,7 +173,7 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
         st.caption("The choice is what this run has learned.")
         return
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
-    seconds = sum(eta.expected(results.course("all"), results).values())
+    seconds = eta.expected(results.course("all"), results).total
     with st.container(horizontal=True, vertical_alignment="center"):
         clicked = buttons.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
         # the frame, which was drawn before, is to show the job
@@ -181,8 +181,8 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
             st.rerun(scope="app")
         exchanged = "A run with both texts exchanged. " if choice.scoring == whatif.AUXILIARY else ""
         st.caption(
-            f"{exchanged}Learns the thresholds and measures everything: about {duration(seconds)} by what is "
-            "known here."
+            f"{exchanged}Learns the thresholds and measures everything"
+            + ("." if seconds is None else f": about {duration(seconds)}, as in earlier runs.")
         )
 
 
