@@ -33,17 +33,18 @@ _ALIKE: dict[type, tuple[type, ...]] = {
 
 def names() -> tuple[str, ...]:
     """The figures that `figure` can make, by name; see `gprune.Run.figures`."""
-    from gprune.app.figures import KNOWN
+    from gprune.app.figures import load_figures
 
-    return tuple(sorted(KNOWN))
+    return tuple(sorted(load_figures()))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
-    from gprune.app.figures import KNOWN
+    from gprune.app.figures import load_figures
 
-    require_choice("figure", name, names())
-    known = KNOWN[name].options
+    figures = load_figures()
+    require_choice("figure", name, tuple(sorted(figures)))
+    known = figures[name].options
     for option, value in options.items():
         if option not in known:
             listed = ", ".join(known) or "none"
@@ -53,7 +54,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
             raise SettingsError(f"{option} must be like {quoted(known[option])} (got {quoted(value)})")
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
-    found = go.Figure(KNOWN[name](run, **options).figure)
+    found = go.Figure(figures[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
         found.layout.template = LOOK
     return found

@@ -16,12 +16,12 @@ from synthetic_run import MAKERS, names, the_run, write_run
 from gprune.analysis import comparison as compare
 from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
-from gprune.app.figures import KNOWN
+from gprune.app.figures import load_figures
+from gprune.app.figures import rank_drift as drift
 from gprune.app.pages.comparison import charts as comparison
 from gprune.app.pages.module_agreement import charts as agreement
 from gprune.app.pages.overview import charts as overview
 from gprune.app.pages.pruning_decisions import charts as decisions
-from gprune.app.pages.rank_drift import charts as drift
 from gprune.app.pages.rasa import charts as reliability
 from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
@@ -32,6 +32,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 
+KNOWN = load_figures()
 CEILING = 300_000
 ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity", "text_overlap")
 
@@ -96,11 +97,11 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
 def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells():
     shares = np.array([60.0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
     curves = [drift_analysis.Distribution(name, shares, 0.1, 0.5) for name in ("A | B", "half A | half B")]
-    assert drift.histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
+    assert drift.plot_histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
-    assert drift.joint(wide, wide, 0).data[0].type == "heatmap"
-    assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
+    assert drift.plot_joint(wide, wide, 0).data[0].type == "heatmap"
+    assert drift.plot_joint(narrow, narrow, 0).data[0].type == "scatter"
 
 
 def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
@@ -238,10 +239,10 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
     assert comparison.changes(found, line, [second], names) is None
 
 
-def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
+def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
     assert len(KNOWN) == 50 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
-        assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
+        assert one.make.__module__.startswith(("gprune.app.figures.", "gprune.app.pages."))
         assert one.name == name and one.heading and one.about and gathering.page_of(name)
 
 

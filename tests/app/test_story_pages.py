@@ -20,7 +20,7 @@ STEMS = [next(stem for stem, place in PLACES.items() if place == step.place) for
 
 def headline(app):
     """The largest line of the overview."""
-    return next(item.value[3:] for item in app.markdown if item.value.startswith("## "))
+    return next(item.value[3:] for item in app.markdown if item.value.startswith("## ")).replace("\u00a0", " ")
 
 
 def alive(cache, name):

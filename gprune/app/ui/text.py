@@ -11,6 +11,7 @@ _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
 _CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
+_SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[%±×])|(?<=[±≈≤≥=<>]) (?=\d)")
 _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
@@ -32,6 +33,11 @@ def unmarked(text: str) -> str:
     line = _ICON.sub("", text.replace(_JOINER, ""))
     line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
     return " ".join(_ESCAPED.sub(r"\1", line).split())
+
+
+def join_numbers(text: str) -> str:
+    """Join numbers to their sign, percent and error by no-break spaces, so that no line ends between them."""
+    return _SPACE_OF_NUMBER.sub("\u00a0", text)
 
 
 def in_figure(text: object) -> str:
