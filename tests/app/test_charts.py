@@ -17,9 +17,9 @@ from gprune.analysis import comparison as compare
 from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
 from gprune.app.figures import load_figures
+from gprune.app.figures import module_agreement as agreement
 from gprune.app.figures import rank_drift as drift
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.module_agreement import charts as agreement
 from gprune.app.pages.overview import charts as overview
 from gprune.app.pages.pruning_decisions import charts as decisions
 from gprune.app.pages.rasa import charts as reliability
@@ -80,7 +80,7 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
-    figure = agreement.lines(small_run.agreement(), "ari")
+    figure = agreement.plot_agreement(small_run.agreement(), "ari")
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
