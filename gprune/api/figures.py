@@ -42,9 +42,8 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
     from gprune.app.figures import load_figures
 
-    figures = load_figures()
-    require_choice("figure", name, tuple(sorted(figures)))
-    known = figures[name].options
+    require_choice("figure", name, names())
+    known = load_figures()[name].options
     for option, value in options.items():
         if option not in known:
             listed = ", ".join(known) or "none"
@@ -54,7 +53,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
             raise SettingsError(f"{option} must be like {quoted(known[option])} (got {quoted(value)})")
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
-    found = go.Figure(figures[name](run, **options).figure)
+    found = go.Figure(load_figures()[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
         found.layout.template = LOOK
     return found

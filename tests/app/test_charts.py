@@ -16,12 +16,11 @@ from synthetic_run import MAKERS, names, the_run, write_run
 from gprune.analysis import comparison as compare
 from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
-from gprune.app.figures import load_figures
+from gprune.app.figures import load_figures, overview
 from gprune.app.figures import module_agreement as agreement
+from gprune.app.figures import pruning_decisions as decisions
 from gprune.app.figures import rank_drift as drift
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.overview import charts as overview
-from gprune.app.pages.pruning_decisions import charts as decisions
 from gprune.app.pages.rasa import charts as reliability
 from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
@@ -115,10 +114,10 @@ def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_c
     note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
     masks = small_run.masks()
-    assert all(trace.visible is True for trace in decisions.by_layer(masks, "neurons").data)
+    assert all(trace.visible is True for trace in decisions.plot_by_layer(masks, "neurons").data)
     one = next(iter(masks.values()))
     forms = "flap_uniform flap_pooled msl_layers wanda_sp_pooled fang_pooled llm_pruner fang".split()
-    many = decisions.by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
+    many = decisions.plot_by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
     shown = {trace.name for trace in many.data if trace.visible is True}
     assert shown == {style.label(method) for method in ("gprune", "flap", "wanda_sp", "llm_pruner", "fang")}
     assert {trace.visible for trace in many.data} == {True, "legendonly"}
@@ -147,7 +146,7 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
     found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
     found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
-    figure = overview.costs(found)
+    figure = overview.plot_costs(found)
     texts = [note.text for note in figure.layout.annotations]
     assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
     assert len(figure.data) == overview.MOST_ROWS - 1
@@ -196,7 +195,7 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(found.neurons)
     assert lines[marks.RING].y == (pytest.approx(found.first[0]), pytest.approx(found.second[0]))
     _, cells = story.on_unseen(small_run)
-    figure = overview.costs(cost.costs(cells))
+    figure = overview.plot_costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
     drawn = {trace.name: trace for trace in figure.data}
     assert len(drawn) == len(cells) - 1

@@ -8,7 +8,11 @@ from gprune.app.ui.panel import KNOWN, PanelFunction
 
 def load_figures() -> dict[str, PanelFunction[...]]:
     """Import every module that declares figures, and return the figures by name."""
+    import gprune.app.figures.mask_atlas
     import gprune.app.figures.module_agreement
+    import gprune.app.figures.neuron_map
+    import gprune.app.figures.overview
+    import gprune.app.figures.pruning_decisions
     import gprune.app.figures.rank_drift
     import gprune.app.pages.calibration_data.panels
     import gprune.app.pages.comparison.panels
@@ -16,10 +20,6 @@ def load_figures() -> dict[str, PanelFunction[...]]:
     import gprune.app.pages.flipped_questions.panels
     import gprune.app.pages.inspector.panels
     import gprune.app.pages.jobs.panels
-    import gprune.app.pages.mask_atlas.panels
-    import gprune.app.pages.neuron_map.panels
-    import gprune.app.pages.overview.panels
-    import gprune.app.pages.pruning_decisions.panels
     import gprune.app.pages.rasa.panels
     import gprune.app.pages.speed_export.panels  # noqa: F401
 

@@ -59,7 +59,7 @@ _PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
 def agreement(
     run: Run, *, measure: str = "ari", comparisons: tuple[str, ...] = (), selected: Selection = NOTHING
 ) -> Panel:
-    """How far the modules of every layer agree; without comparisons those of the paper."""
+    """Agreement of the modules in every layer; without comparisons those of the paper."""
     record = run.agreement()
     require_choice("measure", measure, tuple(MEASURES))
     for name in comparisons:
@@ -84,7 +84,7 @@ def agreement(
     reads={"comparison": "ma_pair", "layer": "layer"},
 )
 def shared_neurons(run: Run, *, comparison: str = "", layer: int | None = None) -> Panel:
-    """Which modules of two partitions share their neurons, in the middle layer where none is named."""
+    """Neurons that the modules of two partitions share, in the middle layer where none is named."""
     pairs = partition_pairs(run)
     if not pairs:
         raise MissingResultError(AGREEMENT_TITLE)
@@ -108,10 +108,10 @@ def shared_neurons(run: Run, *, comparison: str = "", layer: int | None = None) 
 
 @panel("module_counts", "ma_counts", "How many modules does each layer have?")
 def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
-    """How many modules each layer has."""
+    """Number of modules in each layer."""
     partition = run.load(stages.partition)
-    least, most = partition.counts.min(), partition.counts.max()
-    per_layer = f"{least} to {most}" if most > least else f"{most}"
+    smallest, largest = partition.counts.min(), partition.counts.max()
+    per_layer = f"{smallest} to {largest}" if largest > smallest else f"{largest}"
     return Panel(
         _plot_counts(partition, selected),
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
@@ -141,10 +141,7 @@ def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Part
 
 
 def plot_agreement(
-    record: records.Agreement,
-    measure: str,
-    chosen: Collection[str] | None = None,
-    selected: Selection = NOTHING,
+    record: records.Agreement, measure: str, chosen: Collection[str] | None = None, selected: Selection = NOTHING
 ) -> go.Figure:
     """Plot one line a comparison over the layers, with its mean in the legend.
 

@@ -41,7 +41,7 @@ _CAPTIONS = {
     "drift", "rd_histogram", "Rank drift of all neurons", reads={"form": "rd_form", "bins": "rd_bins", "log": "rd_log"}
 )
 def drift(run: Run, *, form: str = SURVIVAL, bins: int = BINS, log: bool = False) -> Panel:
-    """How many neurons move how far: as a curve, or as a histogram of some bins."""
+    """Share of neurons by how far their rank moves, as a curve or as a histogram."""
     require_choice("form", form, (SURVIVAL, HISTOGRAM))
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
@@ -109,13 +109,9 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
 
 def plot_survival(curves: list[analysis.Distribution]) -> go.Figure:
     """Plot the share of neurons that move by d or more; the excess over the higher re-sampling floor is shaded."""
-    figure = go.Figure()
-    edges, beyond = marks.excess(figure, curves)
-    for curve in curves:
-        hover = f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{curve.name}</extra>"
-        marks.curve(figure, edges, beyond[curve.name], _legend_entry(curve), _LINES[curve.name], hover)
+    figure, _ = marks.survival(curves, _LINES, _legend_entry)
     style(figure, _DRIFT_AXIS, "neurons that move by d or more (%)", 420)
-    figure.update_xaxes(range=[0, marks.drift_end(curves)])
+    figure.update_xaxes(range=[0, _drift_end(curves)])
     return figure.update_yaxes(range=[0, 101])
 
 
@@ -123,24 +119,26 @@ def _legend_entry(curve: analysis.Distribution) -> str:
     return f"{curve.name}: median d {curve.median:.3f}, ρ {curve.correlation:.2f}"
 
 
+def _drift_end(curves: list[analysis.Distribution]) -> float:
+    # where the last curve has run out, so that the floor's narrow peak stays readable
+    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
+    return min(1.0, (last + 2) / len(curves[0].shares))
+
+
 def plot_histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     """Plot histograms of the drift over each other: bars across texts, grey steps for the floors."""
     figure = go.Figure()
+    edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     for curve in curves:
         if curve.name != analysis.CROSS:
-            marks.drift_steps(figure, curve, _legend_entry(curve), _LINES[curve.name])
+            steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
+            hover = f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{curve.name}</extra>"
+            marks.curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
-        edges = np.linspace(0.0, 1.0, len(curve.shares) + 1)
-        figure.add_bar(
-            x=(edges[:-1] + edges[1:]) / 2,
-            y=curve.shares,
-            width=edges[1],
-            name=_legend_entry(curve),
-            marker={"color": PAIR, "opacity": 0.55, "line": {"width": 0}},
-            hovertemplate="d ≈ %{x:.3f}: %{y:.2f} % of neurons<extra>A | B</extra>",
-        )
+        middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f} % of neurons<extra>A | B</extra>"
+        marks.bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
-    figure.update_xaxes(range=[0, marks.drift_end(curves)])
+    figure.update_xaxes(range=[0, _drift_end(curves)])
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         positive = shares[shares > 0]

@@ -9,17 +9,7 @@ from gprune.analysis import agreement as analysis
 from gprune.analysis import published
 from gprune.app.figures import module_agreement as figures
 from gprune.app.ui import card as cards
-from gprune.app.ui import (
-    derived_cache,
-    frame,
-    job_runs,
-    rest_of_page,
-    selection,
-    tables,
-    text_picker,
-    url_state,
-    work,
-)
+from gprune.app.ui import derived_cache, frame, job_runs, rest_of_page, selection, tables, text_picker, url_state, work
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run

@@ -26,8 +26,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 @frame.page(
-    "Rank drift",
-    "Which neurons move when the calibration text changes, and is it above the re-sampling floor?",
+    "Rank drift", "Which neurons move when the calibration text changes, and is it above the re-sampling floor?"
 )
 def show(run: Run) -> None:
     """Draw the page."""
@@ -71,11 +70,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     card.asked(rows=int(rows))
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
-        table[columns],
-        "rd_top_rows",
-        height=440,
-        column_config=_COLUMNS,
-        alt="neurons with the largest drift",
+        table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
     )
     st.caption("Ranks run from 0 to 1. Choose a row to select its neuron on every page.")
     card.tools(

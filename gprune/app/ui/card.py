@@ -242,7 +242,7 @@ class Card:
                 st.badge("published, same setting", color="green")
             else:
                 st.badge("published, different setting", color="grey")
-            st.caption(f"The paper reports {claim.claim}. Setting: {claim.setting}.", width="stretch")
+            st.caption(join_numbers(f"The paper reports {claim.claim}. Setting: {claim.setting}."), width="stretch")
 
     def _file_name(self) -> str:
         return f"{self.run.name}-{self.key}" if self.run else self.key
