@@ -8,6 +8,7 @@ from gprune.app.ui.panel import KNOWN, PanelFunction
 
 def load_figures() -> dict[str, PanelFunction[...]]:
     """Import every module that declares figures, and return the figures by name."""
+    import gprune.app.figures.inspector
     import gprune.app.figures.mask_atlas
     import gprune.app.figures.module_agreement
     import gprune.app.figures.neuron_map
@@ -18,7 +19,6 @@ def load_figures() -> dict[str, PanelFunction[...]]:
     import gprune.app.pages.comparison.panels
     import gprune.app.pages.decision.panels
     import gprune.app.pages.flipped_questions.panels
-    import gprune.app.pages.inspector.panels
     import gprune.app.pages.jobs.panels
     import gprune.app.pages.rasa.panels
     import gprune.app.pages.speed_export.panels  # noqa: F401

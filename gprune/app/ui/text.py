@@ -45,6 +45,12 @@ def in_figure(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
+def names_in_figure(settings: study.Study) -> dict[str, str]:
+    """Return the short names of a study's calibration texts by letter, escaped for figures."""
+    names = zip("ABC", (settings.primary, settings.auxiliary, settings.substitute), strict=True)
+    return {letter: in_figure(short(name)) for letter, name in names if name}
+
+
 def from_figure(text: object) -> str:
     """What a reader sees of a name or a title in a figure: without Plotly's mark-up."""
     return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())
