@@ -8,6 +8,7 @@ from gprune.app.ui.panel import KNOWN, PanelFunction
 
 def load_figures() -> dict[str, PanelFunction[...]]:
     """Import every module that declares figures, and return the figures by name."""
+    import gprune.app.figures.calibration_data
     import gprune.app.figures.inspector
     import gprune.app.figures.mask_atlas
     import gprune.app.figures.module_agreement
@@ -15,7 +16,6 @@ def load_figures() -> dict[str, PanelFunction[...]]:
     import gprune.app.figures.overview
     import gprune.app.figures.pruning_decisions
     import gprune.app.figures.rank_drift
-    import gprune.app.pages.calibration_data.panels
     import gprune.app.pages.comparison.panels
     import gprune.app.pages.decision.panels
     import gprune.app.pages.flipped_questions.panels
