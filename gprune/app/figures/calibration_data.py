@@ -15,7 +15,7 @@ from gprune.analysis.calibration_report import TextCard, figures, writing
 from gprune.analysis.calibration_report.measuring import scored_by, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.ui import marks
-from gprune.app.ui.chart_style import GREY, MAGNITUDE, PAIR, TEXT_LOOKS, label, style
+from gprune.app.ui.chart_style import GREY, PAIR, TEXT_LOOKS, label, style
 from gprune.app.ui.memo import memoized
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import names_in_figure, plain, short
@@ -243,25 +243,14 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
     """
     values = table.to_numpy(dtype=np.float64)
     titles = [f"{letter} ({names[letter]})" for letter in table.index]
-    figure = go.Figure(
-        go.Heatmap(
-            z=values,
-            x=list(table.columns),
-            y=list(table.index),
-            text=[["" if np.isnan(value) else f"{value:.3f}" for value in row] for row in values],
-            customdata=[[f"{first} and {second}" for second in titles] for first in titles],
-            texttemplate="%{text}",
-            textfont={"size": 15},
-            colorscale=MAGNITUDE,
-            zmin=float(np.min(values, initial=0.0, where=~np.isnan(values))),
-            zmax=highest,
-            xgap=2,
-            ygap=2,
-            showscale=False,
-            hovertemplate="%{customdata}: %{text}<extra></extra>",
-            hoverongaps=False,
-        )
-    )
+    lowest = float(np.min(values, initial=0.0, where=~np.isnan(values)))
+    figure = marks.heat(
+        values, list(table.columns), list(table.index), "",
+        text=[["" if np.isnan(value) else f"{value:.3f}" for value in row] for row in values],
+        customdata=[[f"{first} and {second}" for second in titles] for first in titles],
+        texttemplate="%{text}", textfont={"size": 15}, zmin=lowest, zmax=highest, xgap=2, ygap=2, showscale=False,
+        hoverinfo=None, hovertemplate="%{customdata}: %{text}<extra></extra>", hoverongaps=False,
+    )  # fmt: skip
     style(figure, "text", "text", 84 + _CELL_PIXELS * len(table))
     figure.update_xaxes(type="category", showgrid=False)
     return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)

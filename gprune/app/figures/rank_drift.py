@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from gprune.analysis import drift as analysis
 from gprune.analysis.verdict import drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
-from gprune.app.ui.chart_style import GREY, MAGNITUDE, PAIR, layer_axis, style
+from gprune.app.ui.chart_style import GREY, PAIR, layer_axis, style
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import NOTHING, Selection, module_labels
@@ -187,16 +187,17 @@ def plot_joint(
 
     Scores, and `modules` where there are modules, are (neurons,).
     """
-    figure, top = go.Figure(), max(len(primary) - 1, 1)
+    top = max(len(primary) - 1, 1)
     x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
     if len(primary) <= MOST_POINTS:
+        figure = go.Figure()
         module = np.full(len(x), marks.NONE) if modules is None else modules
         suffix = "" if modules is None else ", module %{customdata[1]}"
         hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
         data, look = marks.identity(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
         marks.points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
-        figure.add_trace(_count_cells(analysis.joint_ranks(primary, auxiliary, _JOINT_BINS)))
+        figure = _plot_counts(analysis.joint_ranks(primary, auxiliary, _JOINT_BINS))
     marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
@@ -214,17 +215,14 @@ def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None,
         figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
 
 
-def _count_cells(counts: Array) -> go.Heatmap:
+def _plot_counts(counts: Array) -> go.Figure:
     middle = (np.arange(len(counts)) + 0.5) / len(counts)
     logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
     powers = np.arange(int(np.nanmax(logs)) + 1)
-    return go.Heatmap(
-        z=logs,
-        x=middle,
-        y=middle,
-        customdata=counts.astype(np.int32),
-        colorscale=MAGNITUDE,
-        colorbar=marks.colorbar("neurons", tickvals=powers, ticktext=[f"{10**power:,}" for power in powers]),
-        hovertemplate="rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>",
-        name="neurons",
-    )
+    hover = "rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>"
+    figure = marks.heat(
+        logs, middle, middle, "neurons", name="neurons", customdata=counts.astype(np.int32), hoverinfo=None,
+        hovertemplate=hover,
+    )  # fmt: skip
+    figure.data[0].colorbar.update(tickvals=powers, ticktext=[f"{10**power:,}" for power in powers])
+    return figure

@@ -77,7 +77,7 @@ def show(run: Run) -> None:
     with cards.card("ov_tiles", "The run in numbers", run) as card:
         with st.grid(4, min_column_width=170):
             for tile in (*_drift_tiles(run), *_module_tiles(run), *_perplexity_tiles(run)):
-                st.metric(border=True, delta_color="off", delta_arrow="off", **tile)
+                st.metric(border=True, delta_color="off", delta_arrow="off", **({"value": _UNKNOWN} | tile))
         card.tools(how=_HOW_TILES)
     if rest_of_page.waits():
         return
@@ -115,13 +115,11 @@ def _show_headline(run: Run) -> None:
 def _drift_tiles(run: Run) -> list[dict[str, Any]]:
     across = {
         "label": "Rank correlation A | B",
-        "value": _UNKNOWN,
         "help": "Spearman correlation of the neurons' ranks on both texts, median over layers, by the scores "
         f"of {plain(label(run.study.metric))}. Below: half of all neurons drift further than that.",
     }
     resampled = {
         "label": "Rank correlation re-sampled",
-        "value": _UNKNOWN,
         "help": "The same correlation between two halves of one text: all that noise alone leaves.",
     }
     if run.has(stages.drift):
@@ -135,7 +133,6 @@ def _drift_tiles(run: Run) -> list[dict[str, Any]]:
 def _module_tiles(run: Run) -> list[dict[str, Any]]:
     adapted = {
         "label": "Modules adapted",
-        "value": _UNKNOWN,
         "help": "Modules that are sensitive to the text and weakly supported by A (RASA); each takes its "
         "scores from the text that supports it better.",
     }
@@ -145,7 +142,6 @@ def _module_tiles(run: Run) -> list[dict[str, Any]]:
         adapted["delta"] = f"{counts.from_auxiliary} re-scored from B"
     ari = {
         "label": "Module ARI",
-        "value": _UNKNOWN,
         "help": "Agreement of the modules when one calibration text is replaced: mean ± standard deviation "
         "over layers. Below it: the same texts with another seed.",
     }
@@ -160,7 +156,6 @@ def _module_tiles(run: Run) -> list[dict[str, Any]]:
         ari["delta"] = "needs a third text"
     retention = {
         "label": "Decoder weights kept",
-        "value": _UNKNOWN,
         "help": "Of the linear weights of the decoder layers, under GPrune.",
     }
     # another run of the same settings may have made GPrune's masks where this one leaves GPrune out
