@@ -25,10 +25,10 @@ def _help() -> None:
 
 def _figures() -> SlideFigures:
     # imported for a slide
-    from gprune.app.figures import KNOWN
+    from gprune.app.figures import load_figures
     from gprune.app.pages.rasa import retention_slide
 
-    return SlideFigures(KNOWN, retention_slide.show)
+    return SlideFigures(load_figures(), retention_slide.show)
 
 
 frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figures)

@@ -1,6 +1,6 @@
 """The card of each calibration text; all of them beside each other, and one's own."""
 
-from gprune.app.pages.calibration_data import page
+from gprune.app.pages import calibration_data
 from gprune.app.ui import places
 
-places.show({"card": page.show_card, "calibration": page.show})
+places.show({"card": calibration_data.show_card, "calibration": calibration_data.show})

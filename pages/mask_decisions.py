@@ -1,7 +1,6 @@
 """Who is kept (figure 3), and which units a choice decides."""
 
-from gprune.app.pages.mask_atlas import page as atlas
-from gprune.app.pages.pruning_decisions import page as decisions
+from gprune.app.pages import mask_atlas, pruning_decisions
 from gprune.app.ui import places
 
-places.show({"decisions": decisions.show, "atlas": atlas.show})
+places.show({"decisions": pruning_decisions.show, "atlas": mask_atlas.show})

@@ -1,8 +1,6 @@
 """One neuron, module or layer; the neurons of a layer as points; what a model predicts."""
 
-from gprune.app.pages.inspector import page as inspector
-from gprune.app.pages.neuron_map import page as neuron_map
-from gprune.app.pages.text_lens import page as lens
+from gprune.app.pages import inspector, neuron_map, text_lens
 from gprune.app.ui import places
 
-places.show({"inspector": inspector.show, "map": neuron_map.show, "lens": lens.show})
+places.show({"inspector": inspector.show, "map": neuron_map.show, "lens": text_lens.show})

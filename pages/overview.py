@@ -1,6 +1,6 @@
 """A run in half a minute."""
 
-from gprune.app.pages.overview import page
+from gprune.app.pages import overview
 from gprune.app.ui import places
 
-places.show({"home": page.show})
+places.show({"home": overview.show})

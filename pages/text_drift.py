@@ -1,7 +1,6 @@
 """What another text changes: ranks of neurons (figure 1a) and modules (figure 1b)."""
 
-from gprune.app.pages.module_agreement import page as agreement
-from gprune.app.pages.rank_drift import page as drift
+from gprune.app.pages import module_agreement, rank_drift
 from gprune.app.ui import places
 
-places.show({"drift": drift.show, "agreement": agreement.show})
+places.show({"drift": rank_drift.show, "agreement": module_agreement.show})

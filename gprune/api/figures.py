@@ -29,17 +29,17 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
 
 def names() -> tuple[str, ...]:
     """Return the names of all figures; see `gprune.Run.figures`."""
-    from gprune.app.figures import KNOWN
+    from gprune.app.figures import load_figures
 
-    return tuple(sorted(KNOWN))
+    return tuple(sorted(load_figures()))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """Return a figure of a run; see `gprune.Run.figure`."""
-    from gprune.app.figures import KNOWN
+    from gprune.app.figures import load_figures
 
     require_choice("figure", name, names())
-    defaults = KNOWN[name].options
+    defaults = load_figures()[name].options
     for option, value in options.items():
         if option not in defaults:
             names_of_options = ", ".join(defaults) or "none"
@@ -49,7 +49,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
             raise SettingsError(f"{option} must be like {quoted(defaults[option])} (got {quoted(value)})")
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
-    drawing = go.Figure(KNOWN[name](run, **options).figure)
+    drawing = go.Figure(load_figures()[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
         drawing.layout.template = TEMPLATE
     return drawing

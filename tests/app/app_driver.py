@@ -121,9 +121,9 @@ def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: An
 
 
 def words(app: AppTest) -> str:
-    """Everything a reader sees as text."""
+    """Everything a reader sees as text; no-break spaces are spaces."""
     kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)
-    return "\n".join(str(item.value) for kind in kinds for item in kind)
+    return "\n".join(str(item.value) for kind in kinds for item in kind).replace("\u00a0", " ")
 
 
 def charts(app: AppTest) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from app_driver import charts, open_page, show, words
 from synthetic_run import a_study, exchange, names, the_run, write_run
 
 from gprune.analysis import agreement as analysis
-from gprune.app.pages.module_agreement import charts as figures
+from gprune.app.figures import module_agreement as figures
 from gprune.app.ui import work
 from gprune.app.ui.chart_style import BLUE, PURPLE
 from gprune.pipeline import stages
@@ -28,7 +28,7 @@ def an_agreement(*compared):
 
 
 def test_comparisons_keep_their_look_and_the_plot_its_height():
-    figure = figures.lines(an_agreement(*COMPARISONS), "ari")
+    figure = figures.plot_agreement(an_agreement(*COMPARISONS), "ari")
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
     assert looks["A-B against A-C"].line.color == BLUE
     fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
@@ -41,17 +41,17 @@ def test_comparisons_keep_their_look_and_the_plot_its_height():
     assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
     assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
     record = an_agreement(*COMPARISONS)
-    whole = {trace.name: trace.line.to_plotly_json() for trace in figures.lines(record, "ari").data}
-    (alone,) = figures.lines(record, "ari", ["fang_bc"]).data
+    whole = {trace.name: trace.line.to_plotly_json() for trace in figures.plot_agreement(record, "ari").data}
+    (alone,) = figures.plot_agreement(record, "ari", ["fang_bc"]).data
     assert alone.line.to_plotly_json() == whole[alone.name]
     heights = []
     for chosen in (["ab_ac"], list(COMPARISONS)):
-        layout = figures.lines(an_agreement(*COMPARISONS), "overlap", chosen).layout
+        layout = figures.plot_agreement(an_agreement(*COMPARISONS), "overlap", chosen).layout
         heights.append(layout.height - layout.margin.b - layout.margin.t)
     assert heights[0] == heights[1]
-    assert figures.lines(an_agreement("ab_ac"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
+    assert figures.plot_agreement(an_agreement("ab_ac"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
     shared = analysis.confusion(np.array([[4, 0], [1, 3], [2, 0]]), 24)
-    figure = figures.confusion(shared, "A-B", "FANG on A")
+    figure = figures.plot_confusion(shared, "A-B", "FANG on A")
     (heat,) = figure.data
     np.testing.assert_allclose(np.asarray(heat.z).sum(axis=1), 100, rtol=1e-6)
     assert (heat.zmin, heat.zmax) == (0, 100) and figure.layout.yaxis.autorange == "reversed"

@@ -11,9 +11,9 @@ from synthetic_run import a_study, exchange, folder_of, names, the_run, write_ru
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
-from gprune.app.pages.calibration_data import charts as figures
-from gprune.app.pages.calibration_data.panels import MEASURES, _scorer
-from gprune.app.ui.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
+from gprune.app.figures import calibration_data as figures
+from gprune.app.figures.calibration_data import MEASURES
+from gprune.app.ui.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C, TEXT_LOOKS
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pruning import scoring
@@ -106,7 +106,7 @@ def test_a_run_that_has_only_begun_says_what_is_missing(cache):
 def test_parts_are_scored_as_the_whole_model_is(metric, run):
     moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
     keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
-    score, sizes = _scorer(run.root, metric, *keys)
+    score, sizes = figures.part_scorer(run.root, metric, *keys)
     whole = scoring.score(metric, moments, norms, run.shape, CalibrationSettings(), [1, 3])
     assert np.array_equal(score([1, 3]), whole.ffn) and sizes.tolist() == [8, 8, 8, 8]
 
@@ -135,11 +135,11 @@ def a_curve(name, level):
 
 
 def test_texts_differ_in_colour_and_marker_and_the_matrix_prints_its_numbers():
-    figure = figures.stability([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
+    figure = figures.plot_sizes([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
     drawn = [trace for trace in figure.data if trace.showlegend is not False]
     looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
     assert looks == [(TEXT_A, "solid", "circle"), (TEXT_B, "solid", "square"), (PAIR, "dash", "x")]
-    assert figures._LOOKS["C"] == (TEXT_C, "diamond")
+    assert TEXT_LOOKS["C"] == (TEXT_C, "diamond")
     np.testing.assert_allclose(drawn[0].error_y.array, 0.01)
     np.testing.assert_allclose(drawn[0].error_y.arrayminus, 0.02)
     assert figure.layout.shapes[0].x0 == 96 and figure.layout.annotations[0].text == "|D| = 96"
@@ -148,7 +148,7 @@ def test_texts_differ_in_colour_and_marker_and_the_matrix_prints_its_numbers():
     assert [trace.y[-1] for trace in ends] == pytest.approx([1.8 / 1.9, 1.6 / 1.8])
     assert "sequences" in figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
     table = analysis.square({("A", "B"): 0.125, ("A", "A"): 0.875, ("A", "C"): 0.5})
-    figure = figures.matrix(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
+    figure = figures.plot_pairs(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
     (heat,) = figure.data
     assert list(heat.text[0]) == ["0.875", "0.125", "0.500"] and heat.text[1][2] == ""
     assert heat.customdata[0][1] == "A (one) and B (two)"

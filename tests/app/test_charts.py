@@ -16,12 +16,11 @@ from synthetic_run import MAKERS, names, the_run, write_run
 from gprune.analysis import comparison as compare
 from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
-from gprune.app.figures import KNOWN
+from gprune.app.figures import load_figures, overview
+from gprune.app.figures import module_agreement as agreement
+from gprune.app.figures import pruning_decisions as decisions
+from gprune.app.figures import rank_drift as drift
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.module_agreement import charts as agreement
-from gprune.app.pages.overview import charts as overview
-from gprune.app.pages.pruning_decisions import charts as decisions
-from gprune.app.pages.rank_drift import charts as drift
 from gprune.app.pages.rasa import charts as reliability
 from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
@@ -32,6 +31,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 
+KNOWN = load_figures()
 CEILING = 300_000
 ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity", "text_overlap")
 
@@ -79,7 +79,7 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
-    figure = agreement.lines(small_run.agreement(), "ari")
+    figure = agreement.plot_agreement(small_run.agreement(), "ari")
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
@@ -96,11 +96,11 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
 def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells():
     shares = np.array([60.0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
     curves = [drift_analysis.Distribution(name, shares, 0.1, 0.5) for name in ("A | B", "half A | half B")]
-    assert drift.histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
+    assert drift.plot_histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
-    assert drift.joint(wide, wide, 0).data[0].type == "heatmap"
-    assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
+    assert drift.plot_joint(wide, wide, 0).data[0].type == "heatmap"
+    assert drift.plot_joint(narrow, narrow, 0).data[0].type == "scatter"
 
 
 def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
@@ -114,10 +114,10 @@ def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_c
     note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
     masks = small_run.masks()
-    assert all(trace.visible is True for trace in decisions.by_layer(masks, "neurons").data)
+    assert all(trace.visible is True for trace in decisions.plot_by_layer(masks, "neurons").data)
     one = next(iter(masks.values()))
     forms = "flap_uniform flap_pooled msl_layers wanda_sp_pooled fang_pooled llm_pruner fang".split()
-    many = decisions.by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
+    many = decisions.plot_by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
     shown = {trace.name for trace in many.data if trace.visible is True}
     assert shown == {style.label(method) for method in ("gprune", "flap", "wanda_sp", "llm_pruner", "fang")}
     assert {trace.visible for trace in many.data} == {True, "legendonly"}
@@ -146,7 +146,7 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
     found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
     found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
-    figure = overview.costs(found)
+    figure = overview.plot_costs(found)
     texts = [note.text for note in figure.layout.annotations]
     assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
     assert len(figure.data) == overview.MOST_ROWS - 1
@@ -195,7 +195,7 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(found.neurons)
     assert lines[marks.RING].y == (pytest.approx(found.first[0]), pytest.approx(found.second[0]))
     _, cells = story.on_unseen(small_run)
-    figure = overview.costs(cost.costs(cells))
+    figure = overview.plot_costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
     drawn = {trace.name: trace for trace in figure.data}
     assert len(drawn) == len(cells) - 1
@@ -238,10 +238,10 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
     assert comparison.changes(found, line, [second], names) is None
 
 
-def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
+def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
     assert len(KNOWN) == 50 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
-        assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
+        assert one.make.__module__.startswith(("gprune.app.figures.", "gprune.app.pages."))
         assert one.name == name and one.heading and one.about and gathering.page_of(name)
 
 

@@ -10,10 +10,11 @@ from test_lab_page import FakePool
 
 from gprune import records
 from gprune.app import preview
-from gprune.app.pages.inspector import charts as figures
-from gprune.app.pages.inspector import every_token, panels
+from gprune.app.figures import inspector as figures
+from gprune.app.pages import inspector
 from gprune.app.preview import Counted, Direction, Fired, Piece, Promoted, Reading, Spread
 from gprune.app.preview.histogram import histogram
+from gprune.app.ui.chart_style import TEXT_LOOKS
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
 from gprune.store import Store
@@ -105,13 +106,13 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
 
 
 def test_the_figure_of_ranks_is_that_of_the_records(small_run):
-    figure = panels.neuron_ranks(small_run, layer=1, neuron=3).figure
+    figure = figures.neuron_ranks(small_run, layer=1, neuron=3).figure
     scores = small_run.load(stages.scores, "primary").ffn[1]
     # of every text its whisker, which is the range over halves wherever the rank lies, and its rank
     whiskers, ranks = figure.data[::2], figure.data[1::2]
     assert ranks[0].x[0] == (scores < scores[3]).sum() / (len(scores) - 1)
     assert len(ranks) == 3 and all(low <= high for low, high in (one.x for one in whiskers))
-    drawn = panels.score_histograms(small_run, layer=1, module=0, neuron=3).figure
+    drawn = figures.score_histograms(small_run, layer=1, module=0, neuron=3).figure
     assert [sum(one.y) for one in drawn.data] == pytest.approx([100.0] * 3)
 
 
@@ -261,13 +262,13 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
 def test_bins_that_all_texts_share_hold_every_token():
     rng = np.random.default_rng(0)
     values = {"A": rng.normal(0, 1, 400), "B": rng.normal(5, 0.01, 300), "C": np.zeros(3)}
-    table = figures.binned({letter: histogram(one) for letter, one in values.items()})
+    table = figures.bin_activations({letter: histogram(one) for letter, one in values.items()})
     assert len(table) <= figures.MOST_ACTIVATION_BINS
     edges = np.append(table["from"], table["to"].iloc[-1])
     for letter, one in values.items():
         assert np.array_equal(table[letter], np.histogram(one, edges)[0])
-    figure = figures.activations(table, dict.fromkeys("ABC", "text"))
-    assert [trace.line.color for trace in figure.data] == list(figures.COLORS.values())
+    figure = figures.plot_activations(table, dict.fromkeys("ABC", "text"))
+    assert [trace.line.color for trace in figure.data] == [color for color, _ in TEXT_LOOKS.values()]
     assert np.nansum(figure.data[1].y) == pytest.approx(100) and figure.layout.yaxis.type == "log"
     assert "(no unit)" in figure.layout.xaxis.title.text and "(%)" in figure.layout.yaxis.title.text
 
@@ -291,7 +292,7 @@ def test_the_field_of_every_page_selects_and_opens_the_inspector(name):
 
 def test_tokens_of_one_character_share_its_colour():
     pieces = (Piece("a"), Piece("é", 1, 2), Piece("", 2, 2), Piece("b"))
-    found = every_token._tokens(pieces, np.array([0.1, 0.2, -0.8, 0.4]), 2, 1.6)
+    found = inspector.color_tokens(pieces, np.array([0.1, 0.2, -0.8, 0.4]), 2, 1.6)
     assert [(one.text, one.value, one.strength, one.peak) for one in found] == [
         ("a", "+0.1", pytest.approx(0.0625), False),
         ("é", "-0.8", pytest.approx(0.5), True),

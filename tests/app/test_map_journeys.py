@@ -5,7 +5,7 @@ import re
 import pytest
 from browser import PLOT, click_mark, expect
 
-from gprune.app.pages.neuron_map import panels
+from gprune.app.figures import neuron_map as figures
 from gprune.pipeline import stages
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -83,7 +83,7 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
 def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     run = visit.first
     # the neuron that is furthest to the right lies under no other
-    traces = panels.neuron_map(run, layer=1, colour="module").figure.data
+    traces = figures.neuron_map(run, layer=1, colour="module").figure.data
     trace = max(range(len(traces)), key=lambda number: float(traces[number].x.max()))
     point = int(traces[trace].x.argmax())
     page = visit.page("map?layer=1&nm_colour=module")

@@ -11,10 +11,9 @@ from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.analysis import whatif
 from gprune.analysis.formatting import MODULES
-from gprune.app.pages.mask_atlas import panels as atlas
-from gprune.app.pages.neuron_map import charts as figures
-from gprune.app.pages.neuron_map import colouring, panels
-from gprune.app.pages.neuron_map import page as region
+from gprune.app.figures import mask_atlas as atlas
+from gprune.app.figures import neuron_map as figures
+from gprune.app.pages import neuron_map as map_page
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.app.ui.unit import Selection
@@ -38,7 +37,7 @@ def put_map(run, layer=2):
 
 
 def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
-    figure = panels.neuron_map(small_run, layer=2, colour="module").figure
+    figure = figures.neuron_map(small_run, layer=2, colour="module").figure
     measured = [small_run.load(stages.statistics, text) for text in TEXTS]
     expected = analysis.behaviour(measured, 2).places
     labels = small_run.load(stages.partition).labels[2]
@@ -48,7 +47,7 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
         assert np.array_equal(np.stack([trace.x, trace.y], axis=1), expected[trace.customdata, :2])
         drawn += len(trace.customdata)
     assert drawn == 60 and figure.data[0].type == "scattergl"
-    colours = colouring.of(small_run, 1, colouring.TEXTS, "flap")
+    colours = figures.color_neurons(small_run, 1, figures.TEXT_MASKS, "flap")
     one, other = (
         derived_cache.masks_of_text(small_run, "flap", text).ffn[1] for text in (whatif.PRIMARY, whatif.AUXILIARY)
     )
@@ -59,11 +58,11 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
         int((one & ~other).sum()),
         int((~one & other).sum()),
     ]
-    assert colouring.decided_differently(colours) == (counts[2] + counts[3]) / 60 > 0
+    assert figures.differing_share(colours) == (counts[2] + counts[3]) / 60 > 0
     # every text's masks are the baseline's own rule at the run's own budget
     results, kept = small_run.results, small_run.study.retention
     assert np.array_equal(one, whatif.decide(results, "flap", kept, whatif.PRIMARY).ffn[1])
-    against = colouring.of(small_run, 1, colouring.METHODS_KEPT, "flap")
+    against = figures.color_neurons(small_run, 1, figures.METHOD_MASKS, "flap")
     ours, base = (small_run.load(stages.masks, name).ffn[1] for name in ("gprune", "flap"))
     assert [group.name for group in against.groups[2:]] == ["only GPrune", "only FLAP"]
     assert np.array_equal(against.groups[2].members, ours & ~base)
@@ -111,14 +110,14 @@ def test_the_marks_of_every_method_stand_out_on_each_page():
 
 def test_no_two_modules_of_a_layer_look_the_same():
     for count in (2, 5, 6, 15, 50):
-        groups = colouring.by_module(np.arange(2 * count) % count)
+        groups = figures.group_by_module(np.arange(2 * count) % count)
         assert len({(group.color, group.symbol) for group in groups}) == len(groups) == count
         assert all(group.members.sum() == 2 for group in groups)
 
 
-@pytest.mark.parametrize("colour", colouring.COLOURS)
+@pytest.mark.parametrize("colour", figures.COLORINGS)
 def test_a_layer_of_a_large_model_stays_within_a_charts_bytes(large_run, colour):
-    figure = panels.neuron_map(large_run, layer=3, colour=colour).figure
+    figure = figures.neuron_map(large_run, layer=3, colour=colour).figure
     assert sum(len(trace.x) for trace in figure.data) == 11_008
     assert len(figure.to_json().encode()) < 300_000
 
@@ -126,8 +125,8 @@ def test_a_layer_of_a_large_model_stays_within_a_charts_bytes(large_run, colour)
 def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():
     places = np.zeros((28_672, 2), np.float32)
     shown = analysis.shown(28_672, figures.MOST_POINTS)
-    values = colouring.Colouring(values=np.arange(28_672), title="rank drift d")
-    figure = figures.scatter(places, ("x", "y"), values, shown)
+    values = figures.Coloring(values=np.arange(28_672), title="rank drift d")
+    figure = figures.plot_plane(places, ("x", "y"), values, shown)
     assert len(figure.data[0].x) == figures.MOST_POINTS == len(figure.data[0].marker.color)
     assert figure.data[0].customdata[-1] == 28_671
 
@@ -153,7 +152,7 @@ def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, 
     (chart,) = charts(app)
     assert chart["layout"]["xaxis"]["title"]["text"] == "UMAP 1 (no unit)"
     run = the_run(cache)
-    figure = panels.neuron_map(run, layer=2, colour="drift").figure
+    figure = figures.neuron_map(run, layer=2, colour="drift").figure
     assert np.array_equal(np.stack([figure.data[0].x, figure.data[0].y], axis=1), places)
 
 
@@ -206,14 +205,14 @@ def test_parameters_of_a_model_that_is_gone_are_a_sentence(cache, tmp_path):
 
 def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a_sentence(run):
     app = open_page("neuron_map", layer="2")
-    app.session_state["nm_region_drawn"] = region.Region(run.name, 2, (3, 17, 40))
+    app.session_state["nm_region_drawn"] = map_page.Region(run.name, 2, (3, 17, 40))
     app.run()
     rows = app.dataframe[0].value
     assert rows["neuron"].tolist() == [3, 17, 40] and "3 neurons of layer 2 selected" in words(app)
     assert rows["drift d"].tolist() == run.load(stages.drift).magnitude[2][[3, 17, 40]].tolist()
     assert rows["module"].tolist() == run.load(stages.partition).labels[2][[3, 17, 40]].tolist()
     assert rows["kept, FLAP"].tolist() == run.load(stages.masks, "flap").ffn[2][[3, 17, 40]].tolist()
-    app.session_state["nm_region_drawn"] = region.Region(run.name, 2, ())
+    app.session_state["nm_region_drawn"] = map_page.Region(run.name, 2, ())
     assert "No neuron lies inside what was drawn" in words(app.run())
     # of another layer nothing was drawn: a selected module is listed instead, without a mouse
     app.query_params["layer"], app.query_params["module"] = "1", "4"
@@ -224,8 +223,8 @@ def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a
 
 def test_a_mark_names_its_neuron_however_the_browser_sends_it():
     for sent in (7, [7], {"0": 7}):
-        assert region.neuron_of({"customdata": sent}) == 7
-    assert region.neuron_of({}) is region.neuron_of({"customdata": []}) is None
+        assert map_page.neuron_of({"customdata": sent}) == 7
+    assert map_page.neuron_of({}) is map_page.neuron_of({"customdata": []}) is None
 
 
 def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(small_run):
@@ -255,17 +254,17 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
         # thousands of marks that are drawn would take the browser seconds
         unseen = [trace for trace in figure.data if trace.type != "heatmap"]
         assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
-    found = atlas.between_texts(small_run, "flap")
+    found = atlas.compare_texts(small_run, "flap")
     results, kept = small_run.results, small_run.study.retention
     one, other = (whatif.decide(results, "flap", kept, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))
     assert found.neurons == (one.ffn != other.ffn).mean() > 0
     assert found.groups == (one.heads != other.heads).mean()
     # the run's own masks are those from A
-    learned = atlas.between_texts(small_run, "gprune")
+    learned = atlas.compare_texts(small_run, "gprune")
     # its thresholds fix how many of a module are kept, whichever text ranks them
     assert np.abs(learned.change).max() < 0.2 and learned.neurons > 0 and learned.groups == 0
     with pytest.raises(MethodError, match="need a pass of the model"):
-        atlas.between_texts(small_run, "wanda_sp")
+        atlas.compare_texts(small_run, "wanda_sp")
     for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}, {"order": "x"}):
         with pytest.raises(SettingsError):
             atlas.atlas(small_run, **wrong)

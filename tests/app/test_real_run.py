@@ -10,7 +10,7 @@ from synthetic_run import read, write_run
 from gprune import pipeline
 from gprune.analysis import mask_diff, whatif
 from gprune.analysis.whatif import LabChoice
-from gprune.app.pages.calibration_data.panels import MEASURES
+from gprune.app.figures.calibration_data import MEASURES
 from gprune.app.pages.rasa import lab
 from gprune.app.pages.speed_export import page as pack_card
 from gprune.app.ui import derived_cache

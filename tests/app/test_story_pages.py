@@ -7,7 +7,7 @@ import pytest
 from app_driver import PLACES, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, names, read, the_run, write_run
 
-from gprune.app.pages.overview import charts as figures
+from gprune.app.figures import overview as figures
 from gprune.app.ui import derived_cache, story, tour, work
 from gprune.app.ui.text import plain
 from gprune.pipeline import runs, stages
@@ -20,7 +20,7 @@ STEMS = [next(stem for stem, place in PLACES.items() if place == step.place) for
 
 def headline(app):
     """The largest line of the overview."""
-    return next(item.value[3:] for item in app.markdown if item.value.startswith("## "))
+    return next(item.value[3:] for item in app.markdown if item.value.startswith("## ")).replace("\u00a0", " ")
 
 
 def alive(cache, name):
@@ -151,3 +151,20 @@ def test_the_movers_are_those_of_the_selected_layer_else_of_the_one_that_moves_m
     medians = np.median(run.load(stages.drift).magnitude, axis=1)
     assert f"Layer {medians.argmax()} moves most" in words(opened())
     assert story.movers_of(run, None, None).layer == medians.argmax()
+
+
+def test_each_row_of_the_layers_has_a_scale_of_its_own_and_a_cell_its_value():
+    rows = {"drift": np.array([0.01, 0.02, 0.03]), "kept": np.array([0.9, 0.5, 0.7]), "same": np.full(3, 0.4)}
+    figure = figures.plot_layers(rows)
+    heat = figure.data[0]
+    np.testing.assert_allclose(heat.z, [[0, 0.5, 1], [1, 0, 0.5], [0.5] * 3], atol=1e-6)
+    assert (heat.zmin, heat.zmax, heat.colorbar.ticktext) == (0, 1, ("lowest", "highest"))
+    written = {
+        (x, y): text
+        for trace in figure.data
+        if trace.text
+        for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
+    }
+    assert len(written) == 9 and written[0, "kept"] == "0.90" and written[2, "drift"] == "0.03"
+    cells = figure.data[-1]
+    np.testing.assert_allclose(cells.customdata[:, 3], np.concatenate(list(rows.values())), rtol=1e-6)

@@ -121,8 +121,8 @@ def test_files_that_contributing_follows_are_there_with_what_it_names(project):
         "gprune/pipeline/stages/graph.py": '"drift": Kind(records.RankDrift)',
         "gprune/pipeline/stages/scoring.py": "def drift(",
         "gprune/analysis/drift.py": "def distributions(",
-        "gprune/app/pages/rank_drift/charts.py": "def survival(",
-        "gprune/app/pages/rank_drift/page.py": "card_of(panels.drift, run)",
+        "gprune/app/figures/rank_drift.py": "def plot_survival(",
+        "gprune/app/pages/rank_drift.py": "card_of(figures.drift, run)",
     }
     for name, words in example.items():
         assert name in named and words in (project / name).read_text(encoding="utf-8")

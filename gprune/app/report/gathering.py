@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from gprune.app.figures import KNOWN, PAGES
+from gprune.app.figures import load_figures
 from gprune.app.ui import unit
 from gprune.app.ui.page_names import NAMES
 from gprune.app.ui.panel import Panel
@@ -17,6 +17,8 @@ from gprune.pipeline.runs.opened import Run
 from gprune.study.settings import require, require_choice
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.safe_parsing import sentence
+
+FIGURES = load_figures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +46,23 @@ class Entry:
 
 def names() -> tuple[str, ...]:
     """The figures that can be chosen, page by page as the app lists them."""
-    order = {module.__name__: place for place, module in enumerate(PAGES)}
-    return tuple(sorted(KNOWN, key=lambda name: order[KNOWN[name].make.__module__]))
+    order = list(NAMES)
+    return tuple(sorted(FIGURES, key=lambda name: order.index(_place_of(name))))
 
 
 def page_of(name: str) -> str:
     """What the page of a figure is called."""
-    return NAMES[KNOWN[name].make.__module__.split(".")[-2]]
+    return NAMES[_place_of(name)]
+
+
+def _place_of(name: str) -> str:
+    """The key in NAMES of the place whose module declares a figure."""
+    return next(part for part in reversed(FIGURES[name].make.__module__.split(".")) if part in NAMES)
 
 
 def about(name: str) -> str:
     """What a figure shows: the first line of its description."""
-    return KNOWN[name].about
+    return FIGURES[name].about
 
 
 def gather(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = None) -> list[Entry]:
@@ -86,11 +93,11 @@ def _entries(run: Run, name: str, values: Mapping[str, Any]) -> list[Entry]:
 def _asked(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The options of every figure of a name that the page shows; of one that it does not show, none."""
     try:
-        found = list(KNOWN[name].asked(run, values)) or [{}]
+        found = list(FIGURES[name].asked(run, values)) or [{}]
     except SettingsError:
         # what is set is of another run
-        found = list(KNOWN[name].asked(run, {})) or [{}]
-    if "selected" not in KNOWN[name].options:
+        found = list(FIGURES[name].asked(run, {})) or [{}]
+    if "selected" not in FIGURES[name].options:
         return found
     wanted = unit.Selection(*(values.get(key) for key in unit.KEYS))
     return [options | {"selected": unit.there(run, wanted)[0]} for options in found]
@@ -99,9 +106,9 @@ def _asked(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any
 def _made(run: Run, name: str, options: dict[str, Any]) -> Panel:
     """A panel; where what is set is of another run and this one has no such thing, as it is by itself."""
     try:
-        return KNOWN[name](run, **options)
+        return FIGURES[name](run, **options)
     except SettingsError:
-        return KNOWN[name](run)
+        return FIGURES[name](run)
 
 
 def _told_apart(panels: Sequence[Panel]) -> list[str]:

@@ -33,9 +33,9 @@ def import_views() -> None:
     A module that cannot be imported is left to the page that needs it, which says so to its reader.
     """
     pages = importlib.import_module(_PAGES)
-    names = [one.name for one in pkgutil.iter_modules(pages.__path__) if one.ispkg]
-    first = sorted(names, key=lambda name: (name != "overview", name))
-    for page in (_FRAME, *(f"{_PAGES}.{name}.page" for name in first), _REPORT):
+    modules = sorted(pkgutil.iter_modules(pages.__path__), key=lambda info: (info.name != "overview", info.name))
+    names = [f"{_PAGES}.{info.name}{'.page' if info.ispkg else ''}" for info in modules]
+    for page in (_FRAME, *names, _REPORT):
         try:
             importlib.import_module(page)
         except Exception:

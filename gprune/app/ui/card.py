@@ -30,7 +30,7 @@ from gprune.app.ui import (
 from gprune.app.ui.commands import command, python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN
-from gprune.app.ui.text import said
+from gprune.app.ui.text import join_numbers, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
@@ -65,7 +65,7 @@ class Card:
     def title(self, text: str) -> None:
         """Replaces the heading by the finding."""
         self._title = text
-        self._heading.markdown(f"#### {text}")
+        self._heading.markdown(f"#### {join_numbers(text)}")
 
     def _sizing(self) -> None:
         """The button that lets the card fill the window, and gives the window back."""
@@ -148,17 +148,18 @@ class Card:
             self.title(panel.title)
         self.offers(panel)
         self._draw(panel, on_point, on_region)
+        caption = f"{panel.caption} {panel.action}".strip()
         if narrow:
-            self.tools(caption=panel.caption)
+            self.tools(caption=caption)
             self.tools(panel.table, self.maximised, panel.how)
         else:
-            self.tools(panel.table, switch, panel.how, panel.caption)
+            self.tools(panel.table, switch, panel.how, caption)
 
     def beside(self, panel: Panel, key: str) -> None:
         """Draws another figure of the card, with its caption."""
         self.offers(panel)
         st.plotly_chart(panel.figure, key=key, config={"displaylogo": False}, alt=panel.alt or panel.caption)
-        st.caption(panel.caption)
+        st.caption(join_numbers(panel.caption))
 
     def _draw(
         self,
@@ -213,7 +214,7 @@ class Card:
         self._table, shown = self._table or table, False
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
-                st.caption(caption, width="stretch")
+                st.caption(join_numbers(caption), width="stretch")
             # in a narrow card they go below the caption together
             with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
                 if how:
@@ -241,7 +242,7 @@ class Card:
                 st.badge("published, same setting", color="green")
             else:
                 st.badge("published, different setting", color="grey")
-            st.caption(f"The paper reports {claim.claim}. Setting: {claim.setting}.", width="stretch")
+            st.caption(join_numbers(f"The paper reports {claim.claim}. Setting: {claim.setting}."), width="stretch")
 
     def _file_name(self) -> str:
         return f"{self.run.name}-{self.key}" if self.run else self.key

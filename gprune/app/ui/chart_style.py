@@ -19,6 +19,8 @@ MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
+TEXT_LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
+"""hue and symbol of each calibration text"""
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE, SIGNS = "Cividis", "PuOr"
 """colours of what has no sign, and of what has one: orange below 0, purple above"""

@@ -1,6 +1,6 @@
 """What figures share: lines, bars, scales and whiskers, cells that can be clicked, and what is selected."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def heat(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
     return go.Figure(go.Heatmap(z=z.astype(np.float32), **(shown | more)))
 
 
-def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str, hover: str, **more: Any) -> None:
+def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str | list[str], hover: str, **more: Any) -> None:
     """Draws bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
     box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     figure.add_bar(x=x, y=y, name=name, marker={"color": color}, hovertemplate=box, **more)
@@ -125,32 +125,29 @@ def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
     points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
 
 
-def drift_steps(figure: go.Figure, one: drift.Distribution, name: str, line: dict[str, Any]) -> None:
-    """Draws a histogram of the drift as a line of steps."""
-    edges, shares = np.linspace(0.0, 1.0, len(one.shares) + 1), np.append(one.shares, one.shares[-1])
-    hover = f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{one.name}</extra>"
-    curve(figure, edges, shares, name, line | {"shape": "hv"}, hover)
+def survival(
+    curves: Sequence[drift.Distribution],
+    lines: Mapping[str, dict[str, Any]],
+    name: Callable[[drift.Distribution], str] = lambda distribution: distribution.name,
+) -> tuple[go.Figure, dict[str, Array]]:
+    """Plot the percent of neurons that move by d or more, with the excess over the higher resampling floor shaded.
 
-
-def drift_end(curves: Sequence[drift.Distribution]) -> float:
-    """Where the last curve has run out, so that the floor's narrow peak stays readable."""
-    last = max(int(np.flatnonzero(one.shares).max()) for one in curves)
-    return min(1.0, (last + 2) / len(curves[0].shares))
-
-
-def excess(figure: go.Figure, curves: Sequence[drift.Distribution]) -> tuple[Array, dict[str, Array]]:
-    """Shades the share of neurons that drift across texts moves beyond the higher re-sampling floor.
-
-    Gives (bins + 1,) drifts, and by curve the percent of neurons that move so far or further.
+    `lines` is the look of each curve by name; curves without one are left out. Returns the figure, and
+    (bins + 1,) percents by curve.
     """
-    edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
+    figure, edges = go.Figure(), np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     beyond = {curve.name: drift.beyond(curve) for curve in curves}
     floor = np.maximum(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
     quiet: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
     figure.add_scatter(y=floor, line={"width": 0}, **quiet)
     top = np.maximum(beyond[drift.CROSS], floor)
     figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **quiet)
-    return edges, beyond
+    for distribution in curves:
+        if distribution.name in lines:
+            hover = f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
+            values, line = np.round(beyond[distribution.name], 3), lines[distribution.name]
+            curve(figure, edges, values, name(distribution), line, hover)
+    return figure, beyond
 
 
 def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:

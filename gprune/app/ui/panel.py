@@ -34,6 +34,8 @@ class Panel:
     figure: go.Figure
     caption: str = ""
     """one line on how to read it"""
+    action: str = ""
+    """one line on what a click does, for pages; a report does not say it"""
     title: str = ""
     """the finding; that of its card where left out"""
     how: str = ""

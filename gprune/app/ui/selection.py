@@ -52,10 +52,12 @@ def custom_data(point: dict[str, Any]) -> list[Any]:
     return list(data.values() if isinstance(data, dict) else data or [])
 
 
-def layer_field(run: Run, key: str, layers: int) -> int:
-    """A field for the layer that a card draws: the selected one, else the middle one."""
-    found = current(run).layer
-    layer = found if found is not None and found < layers else layers // 2
+def layer_field(run: Run, key: str, layers: int, default: int | None = None) -> int:
+    """Draw the field for the layer of a card, and return it: the selected one, else the default or the middle."""
+    selected = current(run).layer
+    layer = layers // 2 if default is None else default
+    if selected is not None and selected < layers:
+        layer = selected
     st.session_state[key] = layer
     st.number_input("Layer", 0, layers - 1, key=key, on_change=_take_layer, args=(key,), width=160)
     return layer

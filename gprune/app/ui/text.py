@@ -11,6 +11,7 @@ _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
 _CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
+_SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[%±×])|(?<=[±≈≤≥=<>]) (?=\d)")
 _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
@@ -34,9 +35,20 @@ def unmarked(text: str) -> str:
     return " ".join(_ESCAPED.sub(r"\1", line).split())
 
 
+def join_numbers(text: str) -> str:
+    """Join numbers to their sign, percent and error by no-break spaces, so that no line ends between them."""
+    return _SPACE_OF_NUMBER.sub("\u00a0", text)
+
+
 def in_figure(text: object) -> str:
     """Escapes the mark-up that Plotly understands in names and titles."""
     return html.escape(str(text), quote=False)
+
+
+def names_in_figure(settings: study.Study) -> dict[str, str]:
+    """Return the short names of a study's calibration texts by letter, escaped for figures."""
+    names = zip("ABC", (settings.primary, settings.auxiliary, settings.substitute), strict=True)
+    return {letter: in_figure(short(name)) for letter, name in names if name}
 
 
 def from_figure(text: object) -> str:

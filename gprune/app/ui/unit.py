@@ -5,6 +5,7 @@ from typing import Any
 
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
 
@@ -54,6 +55,12 @@ def there(run: Run, wanted: Selection) -> tuple[Selection, str]:
     if module is not None and module >= partition.counts[layer]:
         return Selection(layer), f"module {module} in layer {layer}: it has {partition.counts[layer]}"
     return Selection(layer, module, neuron), ""
+
+
+def module_labels(run: Run, layer: int) -> Array | None:
+    """Return the (neurons,) modules of a layer; None where the run has no modules yet."""
+    partition = run.find(stages.partition)
+    return None if partition is None else partition.labels[layer]
 
 
 def given(run: Run, option: Any) -> Selection:

@@ -129,8 +129,6 @@ def _fits(forecast: Forecast, stage: StageNeed, precision: str, changes: dict[st
     study = forecast.study.with_settings(changes)
     case = Case(forecast.model, study, WIDTHS[precision], forecast.capacity.gpu, forecast.gpus)
     need = memory_need(stage.identity, case)
-        stage.identity, Case(forecast.model, study, WIDTHS[precision], forecast.capacity.gpu, forecast.gpus)
-    )
     return need is not None and _shortage(forecast, need) is None
 
 

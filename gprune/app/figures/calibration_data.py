@@ -1,0 +1,305 @@
+"""Figures of the calibration texts: distances between them, and how many sequences are enough."""
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from gprune import records
+from gprune.analysis import calibration as analysis
+from gprune.analysis import calibration_report
+from gprune.analysis.calibration_report import TextCard, figures, writing
+from gprune.analysis.calibration_report.measuring import scored_by, texts_of
+from gprune.analysis.formatting import percent
+from gprune.app.ui import marks
+from gprune.app.ui.chart_style import GREY, PAIR, TEXT_LOOKS, label, style
+from gprune.app.ui.memo import memoized
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import names_in_figure, plain, short
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, record
+from gprune.pipeline.stages.comparisons import FANG, SUBSTITUTION
+from gprune.pruning.scoring import neuron_scorer
+from gprune.records import Array
+from gprune.store import Store
+from gprune.study.settings import require_choice
+
+RANKS, DRIFT, TOKENS, MODULES, GROUPS = "correlation", "drift", "tokens", "modules", "groups"
+MEASURES = {
+    RANKS: "Rank correlation",
+    TOKENS: "Token distance",
+    DRIFT: "Rank drift",
+    MODULES: "Module agreement (ARI)",
+    GROUPS: "FANG's groups (ARI)",
+}
+_CAPTIONS = {
+    RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
+    DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
+    TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
+    MODULES: "1 is the same modules with the one text in the place of the other, 0 chance.",
+    GROUPS: "1 is the same groups of the one text alone and of the other alone, 0 chance.",
+}
+_HOW = {
+    RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
+    "half the sequences each: what sampling alone leaves.",
+    DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
+    TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
+    "samples of one text are apart by chance.",
+    MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
+    "place of the other, the third staying.",
+    GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the two texts.",
+}
+_ROLES = {letter: role for role, letter in analysis.ROLES.items()}
+_CELL_PIXELS = 78
+
+
+@panel("texts", "cd_pairs", "How far apart are the texts?", reads={"measure": "cd_measure"})
+def texts(run: Run, *, measure: str = RANKS) -> Panel:
+    """Distance between the calibration texts, by a measure."""
+    require_choice("measure", measure, tuple(MEASURES))
+    table = measure_pairs(run, measure)
+    highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
+    finding = f"{MEASURES[measure]}: {analysis.finding(table)}" if has_values(table) else ""
+    names = {letter: plain(short(getattr(run.study, _ROLES[letter]))) for letter in table.index}
+    legend = ", ".join(f"{letter} = {name}" for letter, name in names.items())
+    return Panel(
+        plot_pairs(table, names_in_figure(run.study), highest),
+        _CAPTIONS[measure],
+        title=finding,
+        alt=finding,
+        table=lambda: table.reset_index(names="text"),
+        how=f"{_HOW[measure]} {legend}.",
+    )
+
+
+@panel("sequences", "cd_size", "How many sequences are enough?")
+def sequences(run: Run) -> Panel:
+    """Rank correlation between disjoint parts of a text, by the number of their sequences."""
+    roles = [role for role in texts_of(run.study) if run.has(stages.statistics, role)]
+    run.require(roles, stages.statistics)
+    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
+    metric = scored_by(run.study)
+    curves = _size_curves(run.root, metric, keys, run.key(stages.norms))
+    note = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
+    return Panel(
+        plot_sizes(curves, run.study.calibration.samples),
+        "Where a solid line is flat and far above the dashed one, more sequences change little.",
+        title=analysis.sampling_title(curves),
+        table=lambda: analysis.stability_table(curves),
+        how="Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so "
+        "many sequences each, mean and range over the draws; dashed: a part of A against a part of B. |D| is "
+        "what this run draws of each text; the dotted ends are expected there by the formula of Spearman and "
+        f"Brown. Scores: {label(metric)}, no further pass of the model.{note}",
+    )
+
+
+@panel(
+    "text_noise",
+    "cd_card_noise",
+    "What sampling alone does to ranks",
+    reads={"text": "cd_view", "share": "cd_share"},
+)
+def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.DEFAULT_SHARE) -> Panel:
+    """Effect of sampling alone on the ranks of a text, beside its drift to the others."""
+    card = text_card(run, text)
+    scores = f"Scores: {label(card.origin.metric)}."
+    if card.origin.metric != run.study.metric:
+        scores += " This run's own cannot score parts of a text."
+    needed, nearest, title = card.recommended(share), card.nearest, ""
+    if needed is not None and nearest is not None:
+        title = f"{needed:,} sequences bring sampling to {percent(share)} of the drift to {nearest.letter}"
+    return Panel(
+        figures.noise(card, share),
+        "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
+        title=title,
+        table=lambda: writing.numbers(card, share),
+        how=f"{writing.HOW} Points: mean and range over all draws. {scores}",
+    )
+
+
+@panel("text_overlap", "cd_card_overlap", "The same neurons with another text?", reads={"text": "cd_view"})
+def text_overlap(run: Run, *, text: str = "A") -> Panel:
+    """Share of the neurons kept by a text that another text, or another sample of it, keeps as well."""
+    card = text_card(run, text)
+    title = ""
+    if card.others:
+        lowest = min(card.others, key=lambda other: other.jaccard)
+        changed = percent(lowest.changed, 1)
+        title = f"With {lowest.letter} in its place {changed} of the neurons are decided differently"
+    return Panel(
+        figures.overlap(card),
+        "From what chance leaves in common to what another sample of the same text leaves.",
+        title=title,
+        how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
+        f"{percent(card.origin.retention)} of the weights are kept.",
+    )
+
+
+def text_card(run: Run, letter: str) -> TextCard:
+    """Return the card of a text.
+
+    Raises SettingsError where the run has no such text, MissingResultError where its statistics are not there.
+    """
+    require_choice("text", letter, tuple(analysis.ROLES[role] for role in texts_of(run.study)))
+    roles = calibration_report.measurable(run.results)
+    run.require(_ROLES[letter] in roles, stages.statistics, _ROLES[letter])
+    keys = tuple(
+        run.key(stage, role) for role in roles for stage in (stages.statistics, stages.tokens) if run.has(stage, role)
+    )
+    inputs = (run.study.metric, f"{run.study.retention}", *roles, run.key(stages.norms), *keys)
+    return _measure_cards(run.root, run.name, inputs, run)[letter]
+
+
+@memoized(16)
+def _measure_cards(root: str, name: str, inputs: tuple[str, ...], _run: Run) -> dict[str, TextCard]:
+    return calibration_report.measure(_run.results, name, _run.record.get("texts") or {})
+
+
+def has_values(table: pd.DataFrame) -> bool:
+    """Return True if a measure has any value."""
+    return not table.empty and bool(np.isfinite(table.to_numpy()).any())
+
+
+def measure_pairs(run: Run, measure: str) -> pd.DataFrame:
+    """Return a measure of every pair of texts and within each; NaN where the run cannot give it."""
+    measures: dict[str, Callable[[], pd.DataFrame]] = {
+        RANKS: lambda: _compare_ranks(run, 0),
+        TOKENS: lambda: analysis.distances(run.require(load_tokens(run), stages.tokens)),
+        DRIFT: lambda: _compare_ranks(run, 1),
+        MODULES: lambda: analysis.agreements(run.agreement(), SUBSTITUTION),
+        GROUPS: lambda: analysis.agreements(run.agreement(), FANG),
+    }
+    return measures[measure]()
+
+
+def load_tokens(run: Run) -> dict[str, records.Tokens]:
+    """Return the calibration sets of the run by letter."""
+    roles = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
+    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
+
+
+def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
+    """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
+    levels: dict[tuple[str, str], tuple[float, float]] = {}
+    for first, second in combinations(texts_of(run.study), 2):
+        letters = analysis.ROLES[first], analysis.ROLES[second]
+        if run.has(stages.drift, first, second):
+            levels |= _recorded_levels(run.root, run.key(stages.drift, first, second), *letters)
+        elif run.has(stages.scores, first) and run.has(stages.scores, second):
+            keys = [run.key(stages.scores, role) for role in (first, second)]
+            levels[letters] = _levels_between(run.root, keys[0], keys[1])
+    run.require(levels, stages.drift)
+    for letter in {letter for pair in levels for letter in pair}:
+        role = _ROLES[letter]
+        if (letter, letter) not in levels and run.has(stages.statistics, role) and run.has(stages.norms):
+            keys = [run.key(stages.statistics, role), run.key(stages.norms)]
+            levels[letter, letter] = _levels_within(run.root, scored_by(run.study), keys[0], keys[1])
+    return analysis.square({pair: values[index] for pair, values in levels.items()})
+
+
+@memoized(256)
+def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
+    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+
+
+@memoized(256)
+def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
+    scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
+    return analysis.rank_levels(*scores)
+
+
+@memoized(256)
+def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
+    score, sizes = part_scorer(root, metric, statistics, norms)
+    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
+
+
+def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:
+    """Return a function that scores chosen shards of a text, and the number of sequences of each shard.
+
+    The statistics are not shared like other records: they are read once for a result that is kept, and at
+    7B they hold hundreds of megabytes.
+    """
+    store = Store(Path(root))
+    moments = store.get("statistics", statistics, records.ActivationStatistics)
+    weights = store.get("norms", norms, records.WeightNorms)
+    return neuron_scorer(metric, moments, weights), moments.shard_samples
+
+
+@memoized(64)
+def _size_curves(root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str) -> list[analysis.Curve]:
+    scorers = {letter: part_scorer(root, metric, key, norms) for letter, key in statistics}
+    scores = {letter: score for letter, (score, _) in scorers.items()}
+    return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in scorers.items()})
+
+
+def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) -> go.Figure:
+    """Plot a square of texts by texts with its numbers: values by letter, NaN where not known.
+
+    `names` are escaped for figures; `highest` has the brightest colour.
+    """
+    values = table.to_numpy(dtype=np.float64)
+    titles = [f"{letter} ({names[letter]})" for letter in table.index]
+    lowest = float(np.min(values, initial=0.0, where=~np.isnan(values)))
+    figure = marks.heat(
+        values, list(table.columns), list(table.index), "",
+        text=[["" if np.isnan(value) else f"{value:.3f}" for value in row] for row in values],
+        customdata=[[f"{first} and {second}" for second in titles] for first in titles],
+        texttemplate="%{text}", textfont={"size": 15}, zmin=lowest, zmax=highest, xgap=2, ygap=2, showscale=False,
+        hoverinfo=None, hovertemplate="%{customdata}: %{text}<extra></extra>", hoverongaps=False,
+    )  # fmt: skip
+    style(figure, "text", "text", 84 + _CELL_PIXELS * len(table))
+    figure.update_xaxes(type="category", showgrid=False)
+    return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+
+
+def plot_sizes(curves: list[analysis.Curve], samples: int) -> go.Figure:
+    """Plot the rank correlation of two parts by their size; the run's number of sequences is marked."""
+    figure = go.Figure()
+    for curve in curves:
+        _add_size_curve(figure, curve, samples)
+    sizes = sorted({round(float(size), 2) for curve in curves for size in curve.sequences} | {float(samples)})
+    style(figure, "sequences in each part (log scale)", "Spearman correlation of ranks", 400)
+    figure.update_xaxes(
+        type="log",
+        tickmode="array",
+        tickvals=sizes,
+        ticktext=[f"{size:,.0f}" if size >= 10 else f"{size:.2g}" for size in sizes],
+        minor={"ticks": "", "showgrid": False},
+        range=[np.log10(sizes[0] / 1.12), np.log10(samples * 1.12)],
+    )
+    figure.add_vline(x=samples, line={"color": GREY, "dash": "dot", "width": 1.5})
+    return figure.add_annotation(
+        text=f"|D| = {samples:,}",
+        x=np.log10(samples),
+        y=0,
+        yref="paper",
+        xanchor="right",
+        yanchor="bottom",
+        showarrow=False,
+        xshift=-4,
+    )
+
+
+def _add_size_curve(figure: go.Figure, curve: analysis.Curve, samples: int) -> None:
+    """Add a curve with the range of its draws; that of one text goes on to what is expected at |D|."""
+    color, symbol = (PAIR, "x") if curve.crosses else TEXT_LOOKS[curve.name]
+    name = curve.name if curve.crosses else f"{curve.name} with itself"
+    line = {"color": color, "width": 2, "dash": "dash" if curve.crosses else "solid"}
+    marks.curve(
+        figure, curve.sequences, curve.mean, f"{name}: {curve.mean[-1]:.3f}", line,
+        f"%{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>", symbol=symbol,
+        error_y=marks.around(curve.mean, curve.lowest, curve.highest, 1, width=4),
+    )  # fmt: skip
+    expected = analysis.projected(curve, samples)
+    if curve.crosses or not np.isfinite(expected):
+        return
+    marks.curve(
+        figure, [curve.sequences[-1], samples], [curve.mean[-1], expected], f"{curve.name}, expected",
+        {"color": color, "width": 1.5, "dash": "dot"},
+        f"expected at %{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>",
+        symbol=f"{symbol}-open", size=[0, 9], showlegend=False,
+    )  # fmt: skip

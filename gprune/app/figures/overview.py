@@ -1,0 +1,249 @@
+"""Figures of the overview: how ranks move, how that compares with noise, what pruning costs, and the layers."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from gprune.analysis import cost as analysis
+from gprune.analysis import drift
+from gprune.analysis.cost import Cost
+from gprune.analysis.formatting import signed
+from gprune.analysis.verdict import missing_methods, rank_lines, winners
+from gprune.app.ui import chart_style, derived_cache, marks, story
+from gprune.app.ui.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_LABELS,
+    METHOD_SYMBOLS,
+    PAIR,
+    called,
+    label,
+    layer_axis,
+    style,
+)
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import from_figure, plain, short
+from gprune.app.ui.unit import NOTHING, Selection
+from gprune.evaluation import protocol
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.records import Array
+
+FIRST_SCREEN = 300
+"""pixels of each figure of the first screen"""
+MOST_ROWS = 9
+"""methods that fit into a figure of the first screen"""
+_TICK_WIDTH = 0.28
+"""share of the axis that a tick's name takes"""
+_MOST_WRITTEN = 16
+"""layers whose values are written into the cells"""
+_HEADROOM, _ABOVE_MARK, _NEXT_TO_MARK = 0.5, 13.0, 8.0
+"""rows of room above the first mark; pixels from a mark up to a name above it, and to one next to it"""
+_LETTER, _AXIS = 5.8, 270.0
+"""pixels of a letter of a name, and of the axis in a window of 1280"""
+_NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
+
+
+@panel("layers", "ov_strip", "Layer by layer")
+def layers(run: Run, *, selected: Selection = NOTHING) -> Panel:
+    """Drift, agreement and retention of every layer as one heat map."""
+    rows = derived_cache.layer_strip(run)
+    table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
+    return Panel(
+        plot_layers(rows, selected),
+        "Each row is one quantity between 0 and 1 with a colour scale of its own, each column a layer.",
+        action="Click a cell to select its layer.",
+        alt="heat map of drift, agreement and retention by layer",
+        table=lambda: table,
+        how="Colours run from the lowest to the highest value of a row, so that they compare layers and not rows. "
+        "Drift is a share of the ranking, the kept rows are shares of the layer’s units, and Jaccard "
+        f"compares the kept neurons with those of {plain(label(run.study.metric))}.",
+    )
+
+
+@panel("movers", "ov_slope", "Neurons that move most")
+def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
+    """The neurons whose rank moves most, in the selected layer or else in the one that drifts most."""
+    neurons = story.movers_of(run, selected.layer, selected.neuron)
+    count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
+    which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
+    return Panel(
+        marks.slopes(neurons, FIRST_SCREEN, selected.neuron),
+        f"{count} of {neurons.width:,} neurons; half of all move less than {neurons.median:.3f}.",
+        action="Click a mark to select its neuron on every page.",
+        title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} moves most",
+        alt=f"of the {count} neurons that move most in layer {neurons.layer}, {up} rank higher on B "
+        f"and {count - up} higher on A",
+        table=neurons.table,
+        how=f"Each line is a neuron of layer {neurons.layer}, {which}: left its rank when importance is "
+        f"measured on A = {plain(run.study.primary)}, right on B = {plain(run.study.auxiliary)}. They are "
+        "the largest moves of the layer and not typical of it; the next figure shows all neurons.",
+    )
+
+
+@panel("noise", "ov_survival", "More than noise?")
+def noise(run: Run) -> Panel:
+    """The drift beside what sampling alone does."""
+    curves = story.curves(run)
+    cross, _, *floors = curves
+    floor = max(curve.median for curve in floors)
+    # a metric that reads no text gives both texts the same ranks
+    times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
+    return Panel(
+        _plot_survival(curves),
+        f"Median drift by {plain(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
+        "re-sampled; shaded: above sampling noise.",
+        title=_noise_title(times),
+        alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
+        table=lambda: drift.distribution_table(curves),
+        how="How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
+        "between two halves of one text, which is what noise alone does. The tab Rank drift has more.",
+    )
+
+
+def _noise_title(times: float) -> str:
+    if np.isnan(times):
+        return "Half of all neurons do not move"
+    if times < 1.5:
+        return "Little above sampling noise"
+    return f"Median rank shift {times:.1f} × sampling noise" if times < 1000 else "All above sampling noise"
+
+
+@panel("cost", "ov_cost", "What pruning costs")
+def cost(run: Run) -> Panel:
+    """Perplexity of every method on a text that was not calibrated on, where there is one."""
+    text, cells = story.on_unseen(run)
+    costs = analysis.costs(cells)
+    if not costs:
+        raise MissingResultError("the perplexity of the dense model")
+    holdout = story.standings(run)[text]
+    expected, measured = story.expected([run]), story.lines_of(run)
+    missing = [] if story.ended(run) else missing_methods(measured, text, expected)
+    coming = f" Still to come: {plain(', '.join(map(label, missing)))}." if missing else ""
+    best = [called(name[1]) for name in winners(rank_lines(measured, [text], expected))]
+    title = f"{best[0]} costs least" if best else ""
+    return Panel(
+        plot_costs(costs),
+        f"Perplexity on {plain(short(text))} ({plain(holdout.brief)}), "
+        f"whiskers: 95 % interval, paired over windows.{coming}",
+        title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
+        alt=", ".join(f"{label(item.method)} {signed(item.ratio - 1, '.0%')}" for item in costs),
+        table=lambda: analysis.cost_table(costs, METHOD_LABELS),
+        how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
+        "same windows, so the bars are those of the windows’ differences from the dense model. "
+        f"{plain(holdout.sentence)}. Protocol: {plain('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
+    )
+
+
+def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
+    lines = {
+        drift.CROSS: {"color": PAIR, "width": 3},
+        drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
+        drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
+    }
+    figure, beyond = marks.survival(curves, lines)
+    style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    # above a falling curve there is room for it
+    legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
+    figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
+    # the axis ends where hardly a neuron is left
+    last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
+    figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
+    return figure.update_yaxes(range=[0, 101])
+
+
+def plot_costs(costs: list[Cost]) -> go.Figure:
+    """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95 % intervals."""
+    figure, rows = go.Figure(), costs
+    if len(costs) > MOST_ROWS:
+        # the cheapest, and GPrune in any case
+        gprune = [cost for cost in costs[MOST_ROWS - 1 :] if cost.method == "gprune"]
+        rows = [*costs[: MOST_ROWS - len(gprune)], *gprune]
+    finite = [value for cost in rows for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
+    low, high = 0.96 * min(1.0, *finite), 1.08 * max(1.1, *finite)
+    for index, cost in enumerate(rows):
+        _add_cost(figure, cost, len(rows) - 1 - index, (low, high))
+    figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
+    axis = chart_style.log_ticks(low, high)
+    ticks: list[float] = []
+    for value in axis["tickvals"]:
+        if not ticks or value >= (high / low) ** _TICK_WIDTH * ticks[-1]:
+            ticks.append(value)
+    names = [f"{100 * (value - 1):+,.0f} %" if value != 1 else "dense" for value in ticks]
+    axis |= {"tickvals": ticks, "tickangle": 0, "ticktext": names}
+    figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
+    return figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.5 + _HEADROOM])
+
+
+def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> None:
+    """Add a method's mark with its interval, and its name and change next to it; `axis` are the ends of the axis."""
+    name, finite = called(cost.method), np.isfinite(cost.ratio)
+    value = f"{100 * (cost.ratio - 1):+,.0f} %" if finite else "not finite"
+    text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
+    figure.add_annotation(y=row, showarrow=False, font={"size": 11}, **_text_position(cost, text, axis))
+    if not finite:
+        return
+    marker = {
+        "color": METHOD_COLORS.get(cost.method, GREY),
+        "symbol": METHOD_SYMBOLS.get(cost.method, "circle"),
+        "size": 11,
+    }
+    hover = (
+        f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
+        f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>"
+    )
+    interval = marks.around(np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high]), 2, width=5)
+    marks.points(figure, [cost.ratio], [row], marker, hover, name=name, showlegend=False, error_x=interval)
+
+
+def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str, Any]:
+    """Text and its position: right of a mark's interval or left of it, in two lines if need be, else above.
+
+    Positions on a log axis are powers of ten.
+    """
+    if not np.isfinite(cost.ratio):
+        return {"text": text, "x": 0, "xanchor": "left", "xshift": 3}
+    left, right = np.log10(axis)
+    room = right - left
+    spaces = [index for index, letter in enumerate(text) if letter == " "]
+    middle = min(spaces, key=lambda index: abs(index - len(text) / 2))
+    for lines_of_text in (text, f"{text[:middle]}<br>{text[middle + 1 :]}"):
+        letters = max(len(from_figure(line)) for line in lines_of_text.split("<br>"))
+        width = letters * _LETTER / _AXIS * room
+        low, high = float(np.log10(cost.low)), float(np.log10(cost.high))
+        if high + width <= right:
+            return {"text": lines_of_text, "x": high, "xanchor": "left", "xshift": _NEXT_TO_MARK}
+        if low - width >= left:
+            return {"text": lines_of_text, "x": low, "xanchor": "right", "xshift": -_NEXT_TO_MARK}
+    x = float(np.log10(cost.ratio))
+    anchor = "left" if x - left < room / 2 else "right"
+    return {"text": text, "x": x, "xanchor": anchor, "yshift": _ABOVE_MARK}
+
+
+def plot_layers(rows: dict[str, Array], selected: Selection = NOTHING) -> go.Figure:
+    """Plot one row a quantity, (layers,) by name from top to bottom, each on a colour scale of its own."""
+    names = list(rows)
+    values = np.stack([rows[name] for name in names])
+    low, spread = np.min(values, axis=1, keepdims=True), np.ptp(values, axis=1, keepdims=True)
+    # a row whose layers are all alike has the middle colour
+    colors = np.where(spread > 0, (values - low) / np.where(spread > 0, spread, 1.0), 0.5)
+    count = values.shape[1]
+    figure = marks.heat(colors, np.arange(count), names, "within the row", zmin=0, zmax=1, xgap=1, ygap=3)
+    figure.data[0].colorbar.update(tickvals=[0, 1], ticktext=["lowest", "highest"])
+    if count <= _MOST_WRITTEN:
+        # dark on the light half of the scale: Plotly’s grey is too near
+        for ink, cells in (("#FFFFFF", colors <= 0.5), ("#111111", colors > 0.5)):
+            row, layer = np.nonzero(cells)
+            text = {"text": [f"{value:.2f}" for value in values[cells]], "textfont": {"color": ink}}
+            marks.guide(figure, layer, [names[index] for index in row], {}, mode="text", **text)
+    layer = np.tile(np.arange(count), len(names))
+    hover = "layer %{x}, %{y}: %{customdata[3]:.3f}"
+    marks.cells(figure, layer, np.repeat(names, count), layer, values.ravel(), hover)
+    # the title of the scale stands along it, which is as long as two rows are high
+    style(figure, "layer", "", 110 + 42 * max(2, len(names)))
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    layer_axis(figure, count)
+    marks.layer_line(figure, selected)
+    return figure

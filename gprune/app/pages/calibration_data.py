@@ -1,0 +1,178 @@
+"""Page *Texts*: the calibration texts, their distances, and how many sequences are enough."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import calibration as analysis
+from gprune.analysis import calibration_report
+from gprune.analysis.calibration_report import TextCard, writing
+from gprune.analysis.calibration_report.measuring import texts_of
+from gprune.app.figures import calibration_data as figures
+from gprune.app.ui import card as cards
+from gprune.app.ui import frame, tables, url_state
+from gprune.app.ui.text import join_numbers, plain, short
+from gprune.models import vocabulary
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, record
+
+_ICONS = {True: ":green[:material/check_circle:]", False: ":orange[:material/warning:]", None: ":gray[:material/info:]"}
+_FORMATS = {
+    ".html": ("Page", "text/html", writing.page),
+    ".json": ("JSON", "application/json", writing.as_json),
+    ".csv": ("CSV", "text/csv", writing.as_csv),
+}
+
+
+@frame.page("All texts", "What am I calibrating on, and how stable is it?")
+def show(run: Run) -> None:
+    """Draw all texts of the run beside each other."""
+    with cards.card("cd_texts", "The calibration texts", run) as card:
+        _show_texts(run, card)
+    left, right = st.columns([2, 3])
+    with left, cards.card_of(figures.texts, run) as card:
+        measure = url_state.selectbox("Measure", figures.MEASURES, "cd_measure", figures.RANKS, width=280)
+        if figures.has_values(figures.measure_pairs(run, measure)):
+            card.show(figures.texts(run, measure=measure))
+        else:
+            st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
+    with right:
+        # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
+        curves = st.container(height="stretch")
+    with curves, cards.card_of(figures.sequences, run) as card:
+        with st.spinner("Scoring parts of the texts …"):
+            panel = figures.sequences(run)
+        card.show(panel)
+
+
+def _show_texts(run: Run, card: cards.Card) -> None:
+    texts = run.require(figures.load_tokens(run), stages.tokens)
+    roles = {letter: role for role, letter in analysis.ROLES.items() if letter in texts}
+    keys = tuple((letter, run.key(stages.tokens, role)) for letter, role in roles.items())
+    table = _text_table(run.root, keys, _vocabulary_size(run.study.model))
+    # the result may be another run's, which calls the same text by another name
+    table["name"] = [getattr(run.study, roles[letter]) for letter in table["text"]]
+    sizes = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
+    card.title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
+    sequences = [f"{used:,} of {total:,}" for used, total in zip(table["sequences"], table["available"], strict=True)]
+    # the length of a sequence stands in the title
+    columns = table.assign(name=table["name"].map(short), sequences=sequences).drop(
+        columns=["available", "tokens each"]
+    )
+    tables.show(columns, column_config=_column_config(table), placeholder="–", alt="the calibration texts")
+    notes = run.record.get("texts") or {}
+    described = [f"{letter}: {plain(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
+    card.tools(
+        lambda: table,
+        switch=False,
+        caption="One row a text: what was drawn of it, and how much of it the other texts share.",
+        how="The sequences drawn and available, how much of the vocabulary they use, the share of all "
+        f"tokens that falls on the {analysis.MOST_FREQUENT} most frequent ones, and how many of the text's "
+        f"distinct tokens the others use as well. {' '.join(described)}",
+    )
+    if not run.study.substitute:
+        st.caption("No third text C was chosen: its field `substitute` is empty.")
+
+
+def _column_config(table: pd.DataFrame) -> dict[str, Any]:
+    """Headings short enough for all columns to stand side by side, with the long ones as help."""
+    headings = {
+        "distinct tokens": "distinct",
+        "% of vocabulary": "% vocab.",
+        f"% in {analysis.MOST_FREQUENT} most frequent": f"% top {analysis.MOST_FREQUENT}",
+    }
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    columns: dict[str, Any] = {
+        "text": text(width=36),
+        "name": text(width=114),
+        "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
+        "sequences": text(help="drawn, of the disjoint ones that the text would give", width=98),
+    }
+    for name in table.columns[table.columns.get_loc("tokens") :]:
+        heading = headings.get(name, name.replace("% of distinct also in", "% in"))
+        form, width = ("%.1f", 63) if name.startswith("%") else ("localized", 66)
+        columns[name] = number(heading, help=name, format=form, width=width)
+    return columns
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _text_table(root: str, keys: tuple[tuple[str, str], ...], vocabulary_size: int | None) -> pd.DataFrame:
+    texts = {letter: record(root, "tokens", key, "Tokens") for letter, key in keys}
+    return analysis.text_table(texts, vocabulary_size)
+
+
+_vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
+
+
+@frame.page("Calibration card", "Is this text large enough, and would another one give another model?")
+def show_card(run: Run) -> None:
+    """Draw the card of one text."""
+    texts = texts_of(run.study).items()
+    labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short(text)}" for role, text in texts}
+    letter = url_state.segmented("Text", labels, "cd_view", "A", label_visibility="collapsed")
+    text_card: TextCard | None = None
+    with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
+        with st.spinner("Comparing samples of the texts …"):
+            text_card = figures.text_card(run, letter)
+        card.title(f"Calibration card of {letter}: {plain(short(text_card.name))}")
+        st.caption(" – ".join(plain(line) for line in (text_card.name, text_card.described) if line))
+        share = _choose_share()
+        for verdict in calibration_report.verdicts(text_card, share):
+            answer = join_numbers(plain(verdict.answer))
+            st.markdown(f"{_ICONS[verdict.good]} **{plain(verdict.question)}** {answer}".strip())
+        with st.container(horizontal=True):
+            for name, value in writing.size(text_card):
+                st.metric(name, value, border=True, width="content")
+        _offer_files(run, text_card, share)
+    if text_card is not None:
+        _show_evidence(run, text_card, share)
+
+
+def _choose_share() -> float:
+    return url_state.slider(
+        "Part of the drift that sampling may be",
+        "cd_share",
+        calibration_report.DEFAULT_SHARE,
+        0.05,
+        1.0,
+        0.05,
+        width=320,
+        help="A text is called large enough where sampling alone moves ranks by no more than this part of "
+        "the drift to the nearest other text.",
+    )
+
+
+def _offer_files(run: Run, text_card: TextCard, share: float) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("This card as a file that stands alone, and its numbers", width="content")
+        for suffix, (name, mime, _) in _FORMATS.items():
+            # written when somebody asks for it
+            data, file = partial(_write_card, suffix, text_card, share), f"{run.name}-card-{text_card.letter}{suffix}"
+            tables.download(name, data, file, mime, f"cd_card_{suffix[1:]}", type="tertiary")
+
+
+def _write_card(suffix: str, text_card: TextCard, share: float) -> bytes:
+    *_, write = _FORMATS[suffix]
+    return write(text_card, share).encode("utf-8", "replace")
+
+
+def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
+    letter = text_card.letter
+    left, right = st.columns(2)
+    with left:
+        cards.panel_card(figures.text_noise, run, text=letter, share=share)
+    with right, cards.card_of(figures.text_overlap, run) as card:
+        if text_card.others:
+            card.show(figures.text_overlap(run, text=letter))
+        else:
+            st.info("The run has no other text whose statistics are there.", icon=":material/info:")
+    if text_card.others:
+        with cards.card("cd_card_beside", f"{letter} beside the other texts", run):
+            tables.show(
+                writing.against(text_card, share),
+                alt="the other texts of the run beside this one",
+                height="content",
+                column_config={"measure": st.column_config.TextColumn(width=360)},
+            )

@@ -1,0 +1,667 @@
+"""Tab *Inspector*: one neuron, module or layer on each text, and the examples that activate it most."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from tokenizers import Tokenizer
+
+from gprune.analysis import calibration, inspection, prediction, token_loss
+from gprune.analysis.calibration_report.measuring import texts_of
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.inspection import Activation, LayerRanks
+from gprune.analysis.thresholds import KEPT, OUTCOMES
+from gprune.app import preview
+from gprune.app.figures import inspector as figures
+from gprune.app.preview import (
+    DENSE,
+    Answer,
+    Counted,
+    Direction,
+    Fired,
+    Firing,
+    Piece,
+    Promoted,
+    Question,
+    Source,
+    Spread,
+)
+from gprune.app.preview.token_answers import Found, What
+from gprune.app.ui import asking, buttons, frame, job_runs, packed, selection, tables, url_state, work
+from gprune.app.ui import card as cards
+from gprune.app.ui.chart_style import TEXT_LOOKS, called
+from gprune.app.ui.commands import command
+from gprune.app.ui.passages import Passage, Token, draw_passages
+from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.unit import Selection, module_labels, there
+from gprune.models import vocabulary
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, record
+from gprune.records import Array
+from gprune.system.errors import GpruneError, ModelError
+
+_LIVE, _ABLATED = "ins_every_token", "ins_ablated"
+"""address keys: whether the model may be asked; layer and number of the neuron that is silenced"""
+_EXAMPLES = "ins_fires"
+"""key of the card of examples"""
+_WINDOW = 16
+"""tokens on either side of an example"""
+_MOST_MEMBERS, _MOST_CONTRADICTING, _NEIGHBOURS = 2000, 200, 8
+"""rows of tables"""
+_UNTIL_POSITIONS = ("--until", "positions")
+_SWITCH_ON = "switch on “Ask the model” above."
+_CONTRADICTING_COLUMNS = {
+    "rank of the quantity": st.column_config.NumberColumn(
+        "rank", format="%.3f", help="Rank of the quantity within its layer"
+    ),
+    "contradiction": st.column_config.NumberColumn(format="%.3f", help="1: decided exactly unlike the quantity says"),
+}
+
+Quantities = tuple[tuple[str, tuple[str, str, str]], ...]
+"""quantities of each neuron by name: kind, key and field of a record"""
+
+
+@frame.page("Inspector", "What is this neuron, module or layer, and what activates it most?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    try:
+        selected, pinned = selection.current(run), figures.read_pin(run, url_state.text(figures.PIN))
+        unit = selected if selected or pinned else figures.most_drifting_neuron(run)
+        live = _show_controls(run, unit, pinned)
+    except GpruneError as error:
+        # without the sizes of the model, or with damaged modules, there is no unit
+        st.error(said(error), icon=":material/error:")
+        return
+    if missing := there(run, selection.asked())[1]:
+        st.warning(f"This run has no {missing}.", icon=":material/search_off:")
+    if not selected and not pinned:
+        until = f" Until then this is {unit.words}, whose rank differs most between A and B." if unit else ""
+        st.info(
+            "Nothing is selected: click a mark or a row on any page, choose one below, or type "
+            f"{inspection.EXAMPLES}.{until}",
+            icon=":material/ads_click:",
+        )
+    units = list(dict.fromkeys(item for item in (pinned, unit) if item))
+    # the cards of what is pinned have keys of their own
+    suffixes = ["_pinned", ""][-len(units) :]
+    for column, item, suffix in zip(st.columns(len(units) or 1), units, suffixes, strict=False):
+        with column, cards.card("ins_pinned" if suffix else "ins_unit", item.words, run) as card:
+            if suffix:
+                st.caption(":material/keep: pinned")
+            show_unit = _show_group if item.neuron is None else _show_neuron
+            show_unit(run, card, item)
+    for item, suffix in zip(units, suffixes, strict=False):
+        if item.neuron is not None:
+            _explain_neuron(run, item, suffix, live)
+    with cards.card("ins_predicts", "Which quantity predicts that a neuron is kept?", run) as card:
+        _show_predictors(run, card, unit)
+
+
+def _explain_neuron(run: Run, unit: Selection, suffix: str, live: bool) -> None:
+    left, right = st.columns([3, 2])
+    with left, cards.card(f"ins_spread{suffix}", f"How strong is {unit.words} on each text?", run) as card:
+        _show_activations(run, card, unit, live)
+    with right, cards.card(f"ins_promoted{suffix}", f"Which tokens does {unit.words} promote?", run) as card:
+        _show_promoted_tokens(run, card, unit, live)
+    with cards.card(f"ins_ablation{suffix}", f"What does the model lose without {unit.words}?", run) as card:
+        _show_ablation(run, card, unit)
+    with cards.card(f"{_EXAMPLES}{suffix}", f"Top-activating examples of {unit.words}", run) as card:
+        _show_examples(run, card, unit, live)
+    with cards.card(f"ins_near{suffix}", f"Neurons nearest to {unit.words}", run):
+        _show_neighbours(run, unit, "ins_pinned" if suffix else "ins_unit")
+
+
+# --- the unit and its neighbours
+
+
+def _show_controls(run: Run, unit: Selection, pinned: Selection) -> bool:
+    """Draw the search field, the way to neighbours, the pin and the switch; return whether the model is asked."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
+        selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
+        for label, step, icon, key in (("Previous", -1, "chevron_left", "P"), ("Next", 1, "chevron_right", "N")):
+            neighbour = _neighbour(run, unit, step)
+            buttons.act(
+                label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
+                shortcut=key, disabled=neighbour is None, help="The one before, or after, in its layer",
+            )  # fmt: skip
+        pin = "" if pinned else "-".join("x" if value is None else str(value) for value in _parts(unit))
+        buttons.act(
+            "Unpin" if pinned else "Pin", "ins_pin_button", "keep_off" if pinned else "keep", url_state.put,
+            figures.PIN, pin, disabled=not (unit or pinned),
+            help="Keeps it on the page, beside what is selected next",
+        )  # fmt: skip
+        ask = url_state.toggle(
+            "Ask the model",
+            _LIVE,
+            help="A worker loads the model of the run: it colours every token, counts all activations and "
+            "names the tokens that the neuron promotes. Nothing leaves this machine.",
+        )
+    return asking.allowed(run, ask)
+
+
+def _parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
+    return unit.layer, unit.module, unit.neuron
+
+
+def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
+    """The unit of the same kind before or after another; None at the ends, and where nothing is selected."""
+    if unit.layer is None or run.shape is None:
+        return None
+    if unit.neuron is not None:
+        neighbour = Selection(unit.layer, None, unit.neuron + step)
+    elif unit.module is not None:
+        neighbour = Selection(unit.layer, unit.module + step)
+    else:
+        neighbour = Selection(unit.layer + step)
+    if min(value for value in _parts(neighbour) if value is not None) < 0:
+        return None
+    neighbour, missing = there(run, neighbour)
+    return None if missing else neighbour
+
+
+def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
+    """Draw the card of a module, or of a layer; MissingResultError where the run has no scores yet."""
+    panel = figures.score_histograms(run, layer=unit.layer, module=unit.module)
+    members, modules = figures.members_of(run, unit)
+    card.title(panel.title)
+    _show_group_numbers(run, unit, members, modules)
+    card.show(panel)
+    if unit.module is None and modules is not None:
+        name, table = "modules", modules
+    else:
+        name, table = "members", figures.members_table(run, unit, members)
+    selection.table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
+    note = ""
+    if len(table) > _MOST_MEMBERS:
+        note = (
+            f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first, as more draw slowly; "
+            "the CSV holds all."
+        )
+    st.caption("Select a row to inspect it; u is how far local ranks move between halves, less is better." + note)
+
+
+def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.DataFrame | None) -> None:
+    """Drift, repeatability on both texts and what RASA did; of a layer the means over its modules."""
+    numbers: dict[str, str] = {}
+    if run.has(stages.drift):
+        numbers["Median drift A|B"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
+    if modules is not None and "u on A" in modules:
+        suffix = "" if unit.module is not None else ", mean of modules"
+        numbers |= {f"u on {letter}{suffix}": f"{modules[f'u on {letter}'].mean():.3f}" for letter in "AB"}
+    if modules is not None and "RASA" in modules and unit.module is None:
+        adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
+        numbers["Adapted modules"] = f"{adapted} of {len(modules)}"
+    for name, mask in figures.kept_neurons(run, unit.layer or 0).items():
+        numbers[f"{name} keeps"] = f"{100 * float(np.mean(mask[members])):.1f} %"
+    with st.container(horizontal=True):
+        for name, value in numbers.items():
+            st.metric(name, value, border=True, width="content")
+
+
+def _show_neuron(run: Run, card: cards.Card, unit: Selection) -> None:
+    layer, neuron = unit.layer or 0, unit.neuron or 0
+    texts = figures.layer_ranks(run, layer)
+    panel = figures.neuron_ranks(run, layer=layer, neuron=neuron)
+    card.title(panel.title)
+    labels = module_labels(run, layer)
+    _show_neuron_numbers(run, texts, layer, neuron, labels)
+    if labels is not None:
+        buttons.act(
+            f"Inspect module {labels[neuron]}", f"ins_to_module_{layer}_{neuron}", "arrow_upward",
+            selection.select, layer, int(labels[neuron]), type="tertiary",
+        )  # fmt: skip
+    _show_methods(run, layer, neuron)
+    card.show(panel)
+
+
+def _show_neuron_numbers(
+    run: Run, texts: Mapping[str, LayerRanks], layer: int, neuron: int, labels: Array | None
+) -> None:
+    with st.container(horizontal=True):
+        for letter, ranks in texts.items():
+            st.metric(f"Score on {letter}", f"{ranks.score[neuron]:.4g}", border=True, width="content")
+        if run.has(stages.drift):
+            drift = np.asarray(run.load(stages.drift).magnitude[layer])
+            share = inspection.percentile(float(drift[neuron]), drift)
+            note = f"More than {percent(share, 1)} of its layer"
+            if labels is not None:
+                inside = inspection.percentile(float(drift[neuron]), drift[labels == labels[neuron]])
+                note += f", {percent(inside, 1)} of its module"
+            st.metric("Drift A|B", f"{drift[neuron]:.3f}", border=True, width="content")
+            st.metric("Drift percentile", f"{100 * share:.1f}", border=True, width="content", help=note + ".")
+        if labels is not None:
+            size = int((labels == labels[neuron]).sum())
+            st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
+                      help="Its module within the layer, and how many neurons that has.")  # fmt: skip
+
+
+def _show_methods(run: Run, layer: int, neuron: int) -> None:
+    """Draw a badge a method: whether it keeps the neuron."""
+    masks = run.masks()
+    if not masks:
+        return
+    with st.container(horizontal=True, gap="xsmall"):
+        for name, mask in masks.items():
+            is_kept = bool(mask.ffn[layer, neuron])
+            scales = run.find(stages.scales, name) if is_kept and run.study.repair.scaled else None
+            scale = f", scale {scales.ffn[layer, neuron]:.3f}" if scales is not None else ""
+            st.badge(
+                plain(f"{called(name)}: {'kept' if is_kept else 'removed'}{scale}"),
+                icon=":material/check:" if is_kept else ":material/close:",
+                color="green" if is_kept else "grey",
+            )
+
+
+def _show_neighbours(run: Run, unit: Selection, key: str) -> None:
+    """Draw the neurons whose ranks on all texts are nearest; `key` is that of the neuron's card."""
+    layer, neuron = unit.layer or 0, unit.neuron or 0
+    labels, scope = module_labels(run, layer), "layer"
+    if labels is not None:
+        scopes = {"module": "Its module", "layer": "Its layer"}
+        scope = url_state.segmented("Nearest neighbours in", scopes, f"{key}_near", "module")
+    texts = figures.layer_ranks(run, layer)
+    profiles = np.stack([ranks.rank for ranks in texts.values()])
+    candidates = np.ones(profiles.shape[1], dtype=bool)
+    if scope == "module" and labels is not None:
+        candidates = labels == labels[neuron]
+    nearest, distance = inspection.neighbours(profiles, neuron, candidates, _NEIGHBOURS)
+    table = pd.DataFrame({"layer": layer, "neuron": nearest, "distance": distance})
+    for letter, ranks in zip(texts, profiles, strict=True):
+        table[f"rank on {letter}"] = ranks[nearest]
+    if labels is not None:
+        table.insert(1, "module", labels[nearest])
+    selection.table(table, f"{key}_near_rows", alt="the neurons nearest to it", height="content")
+    st.caption(f"By the Euclidean distance between ranks on {', '.join(texts)}. Choose a row to inspect it.")
+
+
+# --- which quantity predicts that a neuron is kept
+
+
+def _show_predictors(run: Run, card: cards.Card, unit: Selection) -> None:
+    """Draw the card; MissingResultError where no method has decided yet."""
+    masks = run.require({name: called(name) for name in run.masked}, stages.masks)
+    quantities = _quantities(run)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        method = url_state.selectbox("Method", masks, "ins_method", next(iter(masks)), width=260)
+        key = run.key(stages.masks, method)
+        table = _prediction_table(run.root, key, quantities)
+        names = list(table["quantity"])
+        quantity = url_state.selectbox("Quantity", names, "ins_quantity", names[0], width=260)
+        alone = unit.layer is not None and url_state.toggle(f"Layer {unit.layer} alone", "ins_alone")
+    best = table.iloc[0]
+    word, name = ("more" if best["mean AUC"] >= 0.5 else "less"), str(best["quantity"])
+    card.title(f"{plain(name[:1].upper() + name[1:])} says most: {word} of it is kept, AUC {best['mean AUC']:.3f}")
+    left, right = st.columns([2, 3])
+    with left:
+        card.table(
+            table,
+            alt="how well quantities predict",
+            height="content",
+            caption="0.5 is chance, 1 always right, 0 always wrong; within layers, mean and range over them.",
+            how="How often a kept neuron has more of the quantity than a removed one of its layer; equal "
+            "ones count by half. Layers that keep all or no neurons are left out.",
+        )
+    with right:
+        rows = _contradicting(run.root, key, dict(quantities)[quantity], unit.layer if alone else None)
+        selection.table(
+            rows, "ins_unlike", height=330, column_config=_CONTRADICTING_COLUMNS, alt="neurons that contradict it most"
+        )
+        st.caption(
+            f"The {len(rows)} neurons that {plain(masks[method])} decides most unlike {plain(quantity)} "
+            "says; choose a row to inspect it."
+        )
+
+
+def _quantities(run: Run) -> Quantities:
+    quantities: dict[str, tuple[str, str, str]] = {}
+    for role in texts_of(run.study):
+        if run.has(stages.scores, role):
+            name = f"score on {calibration.ROLES[role]}"
+            quantities[name] = ("scores", run.key(stages.scores, role), "ffn")
+    if run.has(stages.adapted):
+        quantities["adapted score"] = ("adapted", run.key(stages.adapted), "scores")
+    if run.has(stages.drift):
+        key = run.key(stages.drift)
+        quantities["drift A|B"] = ("drift", key, "magnitude")
+        quantities["signed drift"] = ("drift", key, "signed")
+        quantities["drift within A"] = ("drift", key, "resample_primary")
+    return tuple(run.require(quantities, stages.scores, "primary").items())
+
+
+def _load_values(root: str, kind: str, key: str, field: str) -> Array:
+    record_type = stages.KINDS[kind].record
+    values: Array = getattr(record(root, kind, key, record_type.__name__ if record_type else ""), field)
+    return values
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _prediction_table(root: str, masks: str, quantities: Quantities) -> pd.DataFrame:
+    mask = np.asarray(_load_values(root, "masks", masks, "ffn"))
+    return prediction.prediction_table({name: _load_values(root, *field) for name, field in quantities}, mask)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _contradicting(root: str, masks: str, quantity: tuple[str, str, str], layer: int | None) -> pd.DataFrame:
+    mask = np.asarray(_load_values(root, "masks", masks, "ffn"))
+    return prediction.contradicting(_load_values(root, *quantity), mask, _MOST_CONTRADICTING, layer)
+
+
+# --- what the worker answers
+
+
+def _ask(run: Run, requests: Mapping[str, What], key: str, draw: Callable[[dict[str, Found], bool], None]) -> None:
+    """Ask the worker by name, and draw its answers; `draw` gets them and whether more will come.
+
+    `key` is that of the card. Raises StoreError where the run lacks what is asked about.
+    """
+    source = Source(run.root, run.graph)
+    identities = {
+        name: preview.pool().read(source, request, [Question("", DENSE)], asking.owner(f"{key} {name}"))
+        for name, request in requests.items()
+    }
+
+    def draw_answers(refining: bool) -> None:
+        readings = {name: preview.pool().reading(identity) for name, identity in identities.items()}
+        arrived = {name: reading for name, reading in readings.items() if reading is not None}
+        for problem in dict.fromkeys(reading.problem for reading in arrived.values() if reading.problem):
+            st.error(said(problem), icon=":material/error:")
+        answers = {name: reading.found[0] for name, reading in arrived.items()}
+        draw({name: answer for name, answer in answers.items() if answer is not None}, refining)
+        if refining:
+            asking.standing(run, "The worker is asked.")
+
+    asking.look(run, lambda: asking.unread(identities.values()), draw_answers)
+
+
+def _texts_with_tokens(run: Run) -> dict[str, str]:
+    """Roles of the calibration texts whose tokens are here, by letter; MissingResultError without any."""
+    roles = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
+    return run.require({calibration.ROLES[role]: role for role in roles}, stages.tokens)
+
+
+def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
+    roles = _texts_with_tokens(run)
+    if not live:
+        st.caption(f"Here will be the histogram of its activations on {', '.join(roles)}: {_SWITCH_ON}")
+        return
+    requests = {letter: Spread(role, unit.layer or 0, unit.neuron or 0) for letter, role in roles.items()}
+
+    def draw(answers: dict[str, Found], refining: bool) -> None:
+        counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, Counted)}
+        progress = ", ".join(f"{letter} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
+        if refining or len(counts) < len(requests):
+            st.caption(f"Sequences read: {progress}" if counts else "No sequence is read yet.")
+            return
+        histograms = {letter: item.histogram for letter, item in counts.items()}
+        card.show(figures.activations(run, histograms, f"Sequences read: {progress}"))
+
+    _ask(run, requests, card.key, draw)
+
+
+def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
+    if not live:
+        st.caption(f"Here will be the tokens that it promotes and suppresses: {_SWITCH_ON}")
+        return
+    request = Direction(unit.layer or 0, unit.neuron or 0)
+    _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
+
+
+def _draw_promoted_tokens(card: cards.Card, answers: dict[str, Found], refining: bool) -> None:
+    answer = answers.get("direction")
+    if not isinstance(answer, Promoted):
+        return
+    sides = {"promotes": answer.promoted, "suppresses": answer.suppressed}
+    firsts = [f"{verb} “{token_loss.visible(side[0][0])}”" for verb, side in sides.items() if side]
+    card.title(plain("It " + " and ".join(firsts)))
+    for column, (verb, side) in zip(st.columns(2), sides.items(), strict=True):
+        rows = [(token_loss.visible(token), signed(logit, ".3f")) for token, logit in side]
+        with column:
+            table = pd.DataFrame(rows, columns=[verb, "logit"])
+            tables.show(table, alt=f"the tokens that it {verb} most", height="content")
+    card.tools(
+        lambda: pd.DataFrame([*answer.promoted, *reversed(answer.suppressed)], columns=["token", "logit"]),
+        switch=False,
+        caption="Logits that an activation of 1 adds on the direct path: the unembedding head times the scale of the "
+        "final norm times the neuron's column of down_proj. An approximation: later layers are left out, and so "
+        "is what the final norm divides by, which depends on the data. A negative activation swaps the sides.",
+        how="Tokens on the left become likelier as next token when the neuron is active, those on the right less "
+        "likely. Tokens of one kind name what the neuron is for; a mixed list means that later layers decide.",
+    )
+
+
+def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
+    """Draw the card; MissingResultError where no text was drawn yet."""
+    roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
+    is_asked = url_state.text(_ABLATED) == neuron
+    if not is_asked:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            buttons.act("Ablate now", f"{card.key}_now", "content_cut", url_state.put, _ABLATED, neuron)
+            st.caption(
+                f"A worker sets this one neuron to 0 and measures the change of loss on {', '.join(roles)}.",
+                width="stretch",
+            )
+    if not asking.allowed(run, is_asked):
+        return
+    source, silenced = Source(run.root, run.graph), (unit.layer or 0, unit.neuron or 0)
+    identities = {
+        letter: preview.pool().ask(
+            source, Question("", DENSE, role=role, neuron=silenced), asking.owner(f"{card.key} {letter}")
+        )
+        for letter, role in roles.items()
+    }
+    names = {letter: f"{letter} {short(getattr(run.study, role))}" for letter, role in roles.items()}
+    draw = partial(_draw_ablation, run, card, identities, names)
+    asking.look(run, lambda: asking.coming(identities.values()), draw)
+
+
+def _draw_ablation(
+    run: Run, card: cards.Card, identities: Mapping[str, str], names: Mapping[str, str], refining: bool
+) -> None:
+    latest = {letter: preview.pool().latest(identity) for letter, identity in identities.items()}
+    answers = {names[letter]: answer for letter, answer in latest.items() if answer is not None}
+    for problem in dict.fromkeys(answer.problem for answer in answers.values() if answer.problem):
+        st.error(said(problem), icon=":material/error:")
+    for column, (name, answer) in zip(st.columns(len(answers) or 1), answers.items(), strict=False):
+        with column:
+            _show_loss_change(plain(name), answer)
+    table = _loss_table(answers)
+    if not refining and len(table):
+        card.title(_loss_title(table))
+    card.tools(
+        lambda: table,
+        switch=False,
+        caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
+        "windows: the sequences that the run has drawn for calibration. ± is the 95 % interval over them. "
+        "Nothing else is changed or refitted.",
+        how="Above 0 the model predicts worse without the neuron, below 0 better. A change "
+        "whose 95 % interval holds 0 cannot be told from 0 on these windows.",
+    )
+    if refining:
+        asking.standing(run, "The worker is asked.")
+
+
+def _show_loss_change(text: str, answer: Answer) -> None:
+    change = answer.difference
+    windows = f"{answer.done:,} of {answer.windows:,} windows" if answer.windows else "no window is known yet"
+    value = "–"
+    if change is not None:
+        margin = f"{change.nats_margin:.5f}" if np.isfinite(change.nats_margin) else "unknown"
+        text, value = f"{text}, nats/token", f"{signed(change.nats, '.5f')} ± {margin}"
+    st.metric(text, value, windows, delta_color="off", delta_arrow="off")
+
+
+def _loss_table(answers: Mapping[str, Answer]) -> pd.DataFrame:
+    """One row a text of which windows are measured."""
+    rows = [
+        {
+            "text": text,
+            "change of loss (nats/token)": change.nats,
+            "standard error": change.nats_error,
+            "± (95 % interval)": change.nats_margin,
+            "windows": answer.done,
+            "of": answer.windows,
+            "measurable": not change.close,
+        }
+        for text, answer in answers.items()
+        if (change := answer.difference) is not None
+    ]
+    return pd.DataFrame(rows)
+
+
+def _loss_title(table: pd.DataFrame) -> str:
+    measurable = table[table["measurable"].astype(bool)]
+    if not len(measurable):
+        return "Without it the loss changes measurably on no text"
+    largest = measurable.loc[measurable["change of loss (nats/token)"].abs().idxmax()]
+    change, margin = signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95 % interval)"]
+    return f"Without it the loss changes most on {plain(largest['text'])}: {change} ± {margin:.5f} nats/token"
+
+
+# --- top-activating examples
+
+
+def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
+    """Draw the card; `live` has the worker colour every token.
+
+    Raises ModelError without a tokenizer, StoreError where a result is damaged.
+    """
+    letters = {calibration.ROLES[role]: role for role in texts_of(run.study)}
+    recorded = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
+    readable = {letter: role for letter, role in recorded.items() if run.has(stages.tokens, role)}
+    if readable:
+        _show_passages(run, card, unit, readable, live)
+    if unreadable := ", ".join(letter for letter in recorded if letter not in readable):
+        text = f"The tokens of {unreadable} are not here: places without words say little."
+        st.info(text, icon=":material/inventory_2:")
+    if missing := ", ".join(letter for letter in letters if letter not in recorded):
+        _offer_examples(run, missing, card.key)
+
+
+def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str, str], live: bool) -> None:
+    layer, neuron = unit.layer or 0, unit.neuron or 0
+    if card.key == _EXAMPLES:
+        window = int(url_state.slider("Tokens on either side", "ins_window", _WINDOW, 4, 48, 4, width=240))
+    else:
+        # what is pinned follows the field of what is selected
+        window = url_state.whole("ins_window", _WINDOW, 4, 48)
+    positions = {
+        letter: inspection.strongest(
+            run.load(stages.positions, role), run.load(stages.tokens, role), layer, neuron, window
+        )
+        for letter, role in roles.items()
+    }
+    peaks = {letter: max((abs(item.value) for item in items), default=0.0) for letter, items in positions.items()}
+    top = max(peaks, key=lambda letter: peaks[letter])
+    peak = peaks[top]
+    subject = f"Neuron {neuron} of layer {layer}"
+    card.title(f"{subject} activates most on {top}: {peak:.3g}" if peak else f"{subject} is active nowhere")
+    tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
+    peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
+
+    def draw(answers: dict[str, Found], refining: bool) -> None:
+        for column, (letter, passages) in zip(st.columns(len(roles)), peaks_only.items(), strict=True):
+            answer = answers.get(letter)
+            if isinstance(answer, Fired):
+                passages = color_passages(passages, positions[letter], answer, peak)
+            with column:
+                st.markdown(f"**{letter}** {plain(short(getattr(run.study, roles[letter])))}")
+                alt = f"top-activating examples on {letter}"
+                draw_passages(passages, TEXT_LOOKS[letter][0], alt, f"{card.key}_{letter}")
+        st.caption(
+            "Every token by its activation before down_proj in the dense model, which reads the sequence "
+            "from its beginning: the deeper the colour, the stronger; underlined is negative, bold the "
+            "strongest of its sequence, whose activation stands on the left."
+            if live
+            else "The strongest token of each of these sequences, its activation before down_proj on its left: "
+            "the deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not "
+            "kept: “Ask the model” has the worker compute them."
+        )
+
+    if not live:
+        draw({}, False)
+        return
+    requests = {
+        letter: Firing(roles[letter], layer, neuron, tuple(map(_token_range, items)))
+        for letter, items in positions.items()
+    }
+    _ask(run, requests, card.key, draw)
+
+
+def _token_range(position: Activation) -> tuple[int, int, int]:
+    """Sequence, first and last token of a passage."""
+    first = position.position - position.at
+    return position.sequence, first, first + len(position.ids) - 1
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
+    try:
+        return vocabulary.tokenizer(model)
+    except ModelError as error:
+        raise ModelError(f"the words cannot be read without the model's tokenizer: {error}") from error
+
+
+def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Passage:
+    before, token, after = vocabulary.around(tokenizer, position.ids, position.at)
+    return Passage(
+        before=before,
+        token=token,
+        after=after,
+        value=f"{position.value:+.3g}",
+        strength=abs(position.value) / peak if peak else 0.0,
+        negative=position.value < 0,
+        where=f"sequence {position.sequence}, token {position.position}",
+    )
+
+
+def color_passages(
+    passages: Sequence[Passage], positions: Sequence[Activation], answer: Fired, peak: float
+) -> list[Passage]:
+    """Return passages with all their tokens; `peak` is the activation that has the full colour."""
+    return [
+        replace(passage, tokens=tuple(color_tokens(*tokens, position.at, peak)))
+        for passage, position, tokens in zip(passages, positions, answer.passages, strict=True)
+    ]
+
+
+def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -> list[Token]:
+    """Return tokens with their text; those of one character are one, as strong as the strongest of them."""
+    tokens, start = list[Token](), 0
+    while start < len(pieces):
+        end = start + max(pieces[start].of, 1)
+        value = float(max(values[start:end], key=abs))
+        strength = min(abs(value) / peak, 1.0) if peak else 0.0
+        tokens.append(Token(pieces[start].text, f"{value:+.3g}", strength, value < 0, start <= at < end))
+        start = end
+    return tokens
+
+
+def _offer_examples(run: Run, texts: str, key: str) -> None:
+    """Say why positions are missing, and offer the job that computes them."""
+    if not run.study.calibration.positions:
+        st.info(
+            "This study keeps no positions (calibration.positions is 0): start one that does on the page "
+            "Runs & export.",
+            icon=":material/info:",
+        )
+        return
+    if job_runs.is_live(run):
+        st.info(f"The top-activating examples on {texts} are not there yet.", icon=":material/hourglass_top:")
+        return
+    if run.packed and (reason := packed.lacking(run)):
+        pack = "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
+        st.info(f"{pack} {said(reason)}", icon=":material/inventory_2:")
+        return
+    st.info(
+        f"The top-activating examples on {texts} were not kept when this run was made. One pass of the model "
+        "over each text makes them; nothing else changes.",
+        icon=":material/info:",
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        clicked = buttons.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        st.code(command(run.study, told=_UNTIL_POSITIONS), language="bash", wrap_lines=True)
+    if clicked and work.start(run.root, run.study, _UNTIL_POSITIONS) is not None:
+        st.rerun()

@@ -1,1 +1,0 @@
-"""The Inspector: what one neuron, module or layer is, on every text."""

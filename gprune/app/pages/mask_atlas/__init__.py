@@ -1,1 +1,0 @@
-"""The tab Mask atlas."""

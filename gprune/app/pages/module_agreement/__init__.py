@@ -1,1 +1,0 @@
-"""The tab Module agreement (Fig. 1b)."""

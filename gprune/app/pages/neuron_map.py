@@ -1,0 +1,177 @@
+"""Tab *Neuron map*: neurons of a layer that are alike, and whether they are pruned together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis.formatting import counted
+from gprune.app.figures import neuron_map as figures
+from gprune.app.ui import card as cards
+from gprune.app.ui import derived_cache, frame, offered_job, places, selection, tables, url_state
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import said
+from gprune.app.ui.unit import module_labels
+from gprune.models import identity
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pruning import neuron_embedding
+from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
+from gprune.records import Array
+from gprune.system.errors import MethodError
+
+_REGION = "nm_region_drawn"
+_NO_REGION = (
+    "Choose the lasso or the box in the toolbar of the map and draw around points: their neurons are listed "
+    "here. Until then those of the selected module are."
+)
+_EMPTY_REGION = "No neuron lies inside what was drawn: draw around some points."
+_FORMATS = dict.fromkeys(("drift d", "rank on A", "rank on B"), "%.3f")
+_FORMATS |= dict.fromkeys(("score on A", "score on B"), "%.4g")
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Neurons of a layer that a lasso or a box holds."""
+
+    run: str
+    layer: int
+    neurons: tuple[int, ...]
+
+
+@frame.page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    with cards.card_of(figures.neuron_map, run) as card:
+        _show_map(run, card)
+    with cards.card("nm_region", "Selected neurons", run) as card:
+        _show_region(run, card)
+
+
+def _show_map(run: Run, card: cards.Card) -> None:
+    layers = run.load(stages.shape).layers
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        layer = selection.layer_field(run, "nm_layer", layers)
+        basis = url_state.segmented("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
+        layout = url_state.segmented("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
+        default = figures.default_coloring(run)
+        colour = url_state.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
+        method = _choose_method(run, colour)
+    options = {"layer": layer, "basis": basis, "layout": layout, "colour": colour, "method": method}
+    if _is_available(run, layer, basis, layout):
+        _draw_map(run, card, options)
+        return
+    if layout == figures.UMAP and _is_available(run, layer, basis, figures.PCA):
+        st.caption(f"UMAP of layer {layer} is not there yet, and PCA stands in its place: see below the map.")
+        _draw_map(run, card, options | {"layout": figures.PCA})
+    _offer_job(run, layer, basis, layout)
+
+
+def _is_available(run: Run, layer: int, basis: str, layout: str) -> bool:
+    stage = figures.plane_stage(run, layer, basis, layout)
+    return stage is None or run.there(stage)
+
+
+def _choose_method(run: Run, colour: str) -> str:
+    labels = {name: label(name) for name in figures.mask_choices(run, colour)}
+    if colour not in figures.MASK_COLORINGS or not labels:
+        return ""
+    heading = "Masks of" if colour == figures.TEXT_MASKS else "GPrune or"
+    return url_state.selectbox(heading, labels, "nm_method", figures.default_masks(run, colour), width=200)
+
+
+def _draw_map(run: Run, card: cards.Card, options: dict[str, Any]) -> None:
+    layer = options["layer"]
+    neurons = len(figures.load_plane(run, layer, options["basis"], options["layout"]).points)
+    try:
+        panel = figures.neuron_map(run, **options, selected=selection.current(run))
+    except MethodError as error:
+        st.info(f"{said(error)}. Choose another method, as FLAP.", icon=":material/info:")
+        return
+    if neurons > figures.MOST_POINTS:
+        st.caption(
+            f"{figures.MOST_POINTS:,} of {neurons:,} neurons shown, evenly spaced by number, because more "
+            "points take longer to send than to look at; tables and CSV hold all."
+        )
+    card.show(
+        panel,
+        on_point=lambda point: select_point(run, layer, point),
+        on_region=lambda points: _store_region(run, layer, points),
+    )
+
+
+def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
+    neuron_embedding.require_enough(run.load(stages.shape).neurons)
+    # a job that would fail is not offered: the card shows the error
+    if basis == PARAMETERS:
+        identity.locate(run.study.model)
+    else:
+        figures.load_plane(run, layer, basis, figures.PCA)
+    reason = "UMAP takes about half a minute" if layout == figures.UMAP else "The weights are read from the model"
+    st.info(
+        f"{reason}: a job lays out layer {layer} by {basis}, once, and keeps it in the cache.",
+        icon=":material/scatter_plot:",
+    )
+    title = f"Neuron map of layer {layer} by {basis}"
+    arguments = ("map", run.name, "--layer", str(layer), "--of", basis, "--cache", run.root)
+    offered_job.draw(run, arguments, title, words="Lay it out", key="nm_start")
+
+
+def neuron_of(point: dict[str, Any]) -> int | None:
+    """Return the neuron that a mark stands for; None for any other mark."""
+    data = point.get("customdata")
+    if isinstance(data, dict | list):
+        data = next(iter(selection.custom_data(point)), None)
+    return int(data) if isinstance(data, int | float) else None
+
+
+def select_point(run: Run, layer: int, point: dict[str, Any]) -> None:
+    """Select the neuron of a mark; for callbacks."""
+    neuron = neuron_of(point)
+    if neuron is not None:
+        labels = module_labels(run, layer)
+        selection.select(layer, None if labels is None else int(labels[neuron]), neuron)
+
+
+def _store_region(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
+    neurons = {neuron for neuron in map(neuron_of, points) if neuron is not None}
+    st.session_state[_REGION] = Region(run.name, layer, tuple(sorted(neurons)))
+
+
+def _show_region(run: Run, card: cards.Card) -> None:
+    """Draw the neurons of the region, else of the selected module, which needs no mouse."""
+    selected = selection.current(run)
+    layer = selected.layer if selected.layer is not None else run.load(stages.shape).layers // 2
+    neurons, reason = _region_neurons(run, layer)
+    if neurons is None:
+        st.caption(_NO_REGION)
+        return
+    if not len(neurons):
+        st.info(_EMPTY_REGION, icon=":material/highlight_alt:")
+        return
+    card.title(f"{counted(len(neurons), 'neuron')} of layer {layer} {reason}")
+    table, limit = figures.neuron_table(run, layer, neurons), derived_cache.MOST_TABLE_ROWS
+    if len(table) > limit:
+        st.caption(f"{limit:,} of {len(table):,} rows shown, because a table is sent whole; the CSV has all.")
+    height = min(360, tables.height(len(table)))
+    selection.table(table.head(limit), "nm_region_rows", height=height, forms=_FORMATS, alt="selected neurons")
+    card.tools(
+        lambda: table,
+        switch=False,
+        caption="Select a row, and its neuron is selected on every page. Ranks run from 0 to 1.",
+        how="The selected neurons: inside of the lasso, or of the selected group. A rank of 1 is the most "
+        "important of its layer on that text; drift is how far the rank moves between A and B.",
+    )
+    if selected.neuron is not None:
+        places.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")
+
+
+def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
+    """The neurons to list and the reason; None where there is nothing to list."""
+    region, module, labels = st.session_state.get(_REGION), selection.current(run).module, module_labels(run, layer)
+    if isinstance(region, Region) and (region.run, region.layer) == (run.name, layer):
+        return np.array(region.neurons, dtype=np.int64), "selected"
+    if module is not None and labels is not None:
+        return np.flatnonzero(labels == module), f"in the selected module {module}"
+    return None, ""

@@ -1,1 +1,0 @@
-"""The tab Pruning decisions (Fig. 3)."""

@@ -1,1 +1,0 @@
-"""The tab Rank drift (Fig. 1a)."""

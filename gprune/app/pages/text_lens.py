@@ -1,0 +1,251 @@
+"""Tab *Text lens*: tokens that a pruned model predicts worse than the dense one, and continuations."""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import token_loss
+from gprune.analysis.formatting import signed
+from gprune.analysis.token_loss import Token
+from gprune.app import preview
+from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
+from gprune.app.preview.token_requests import MOST_CHARACTERS
+from gprune.app.ui import asking, buttons, frame, tables, tokens, url_state
+from gprune.app.ui import card as cards
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import plain, said
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
+from gprune.system.errors import StoreError
+
+_LIVE = "lens_live"
+"""address key: whether the model may be asked"""
+_INTERVAL = 0.5
+"""seconds between two looks at an answer"""
+_SOURCES = {"window": "A window of an evaluation text", "typed": "My own text"}
+_MOST_WINDOWS = 10**6
+_MOST_SEED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Models:
+    """The dense model and the pruned ones to compare with it."""
+
+    questions: tuple[Question, ...]
+    """the dense model first"""
+    labels: tuple[str, ...]
+    """of the pruned ones"""
+
+
+@frame.page("Text lens", "Which words does a pruned model predict worse than the dense one, and how does it continue?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    models = _choose_models(run)
+    if models is None:
+        return
+    live = asking.allowed(run, url_state.toggle("Ask the model", _LIVE, False))
+    if not live:
+        st.caption("A worker then loads the model of the run and reads; nothing leaves this machine.")
+    with cards.card("lens_reading", "Where does the pruned model do worse?", run) as card:
+        _show_reading(run, card, models, live)
+    with cards.card("lens_writing", "How do they continue?", run):
+        _show_writing(run, models, live)
+
+
+def _choose_models(run: Run) -> _Models | None:
+    labels = {name: called(name) for name in run.cut}
+    if not labels:
+        title = stages.masks(run.graph).title
+        st.info(f"Needs “{title}”, which this run does not have.", icon=":material/hourglass_empty:")
+        return None
+    names = list(labels)
+    second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        left = url_state.selectbox("On the left", labels, "lens_left", names[0], width=280)
+        right = url_state.selectbox("On the right", labels, "lens_right", second, width=280)
+    names = list(dict.fromkeys((left, right)))
+    questions = (Question("", DENSE), *(Question("", name) for name in names))
+    return _Models(questions, tuple(labels[name] for name in names))
+
+
+def _show_answer(
+    run: Run, request: Passage | Prompt, models: _Models, key: str, draw: Callable[[Reading], None]
+) -> None:
+    """Ask the models, and draw the answer again as long as it is not complete."""
+    source = Source(run.root, run.graph)
+    identity = preview.pool().read(source, request, models.questions, asking.owner(key))
+
+    def draw_answer(refining: bool) -> None:
+        reading = preview.pool().reading(identity)
+        if reading is not None and reading.problem:
+            st.error(said(reading.problem), icon=":material/error:")
+        elif reading is not None:
+            draw(reading)
+        if refining:
+            st.caption(asking.waits(run, "The worker is asked.", warm="The worker reads."))
+
+    asking.look(run, lambda: asking.unread([identity]), draw_answer, _INTERVAL)
+
+
+def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
+    """Draw a field of several lines, kept while the session lasts, whichever page is shown, in no address."""
+    widget = f"{key}_area"
+    if widget not in st.session_state:
+        st.session_state[widget] = st.session_state.get(key, default)
+    st.session_state[key] = st.text_area(label, key=widget, **options)
+    return str(st.session_state[key])
+
+
+def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> None:
+    source = url_state.segmented("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
+    passage = _type_passage() if source == "typed" else _choose_window(run, models)
+    if passage is None:
+        return
+    if not live:
+        st.caption(
+            "Here will be the passage, coloured by what each pruned model predicts worse, and the "
+            "largest loss increases: switch on “Ask the model” above."
+        )
+        return
+    _show_answer(run, passage, models, "reading", functools.partial(_draw_reading, card, models))
+
+
+def _type_passage() -> Passage | None:
+    text = _text_area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
+    buttons.act("Read", "lens_read", "visibility", url_state.put, _LIVE, True)
+    if not text.strip():
+        st.caption("The text is empty: type or paste some words.")
+        return None
+    if len(text) > MOST_CHARACTERS:
+        st.caption(f"Of {len(text):,} characters the first {MOST_CHARACTERS:,} are looked at.")
+    return Passage(typed=text)
+
+
+def _choose_window(run: Run, models: _Models) -> Passage:
+    texts = run.study.evaluation.texts
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = url_state.selectbox("Text", list(texts), "lens_text", texts[0], width=320)
+        losses = (_stored_losses(run, method, text) for method in run.study.methods)
+        count = next((len(values) for values in losses if len(values)), 0)
+        last = (count or _MOST_WINDOWS) - 1
+        default, reason = _worst_window(run, models, text)
+        number = url_state.number_field("Window", "lens_window", default, 0, last, 1, width=160)
+        if count:
+            st.caption(f"of {count}, numbered from 0: the windows of the run. {reason}")
+    return Passage(text, min(number, last))
+
+
+def _stored_losses(run: Run, method: str, text: str) -> Array:
+    """(windows,) losses that the run has stored; empty where it has none, or they are damaged."""
+    # a damaged result says nothing of its text, and the worker counts the windows by itself
+    with contextlib.suppress(StoreError):
+        if (perplexity := run.find(stages.perplexity, method, text)) is not None:
+            return perplexity.losses
+    return np.empty(0)
+
+
+def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
+    """The window on which the first measured model loses most, and a sentence on it; else 0 and nothing."""
+    dense = _stored_losses(run, DENSE, text)
+    for question, label in zip(models.questions[1:], models.labels, strict=True):
+        pruned = _stored_losses(run, question.method, text)
+        if 0 < len(pruned) == len(dense):
+            number, nats = token_loss.worst_window(dense, pruned)
+            change = f"{signed(nats, '.2f')} nats/token, by the losses that the run has stored"
+            return number, f"Window {number} comes first: {plain(label)} loses most there, {change}."
+    return 0, ""
+
+
+def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
+    """Draw the models that have answered; pruned ones follow one after the other."""
+    dense, *pruned = reading.found
+    losses = {
+        label: answer.losses for label, answer in zip(models.labels, pruned, strict=True) if isinstance(answer, Read)
+    }
+    if not isinstance(dense, Read) or not losses:
+        return
+    pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
+    if reading.progress == "complete":
+        changes = {label: token_loss.change(dense.losses, values) for label, values in losses.items()}
+        card.title(plain(token_loss.loss_title(changes)))
+    if len(pieces) < dense.total:
+        reason = "Context length reached" if len(pieces) == dense.places else "The page shows no more"
+        st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
+    limit = token_loss.scale([values - dense.losses for values in losses.values()])
+    words = [token_loss.marked(piece) for piece in pieces]
+    for index, (column, label) in enumerate(zip(st.columns(len(models.labels)), models.labels, strict=True)):
+        with column:
+            if label in losses:
+                tokens.draw(words, dense.losses, losses[label], limit, label, key=f"lens_tokens_{index}")
+            else:
+                st.caption(f"{plain(label)} is being asked.")
+    _show_worst_tokens(card, pieces, dense.losses, losses)
+
+
+def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, losses: dict[str, Array]) -> None:
+    table = token_loss.worst(pieces, dense, losses)
+    st.caption("Largest loss increases, each token in its context")
+    if table.empty:
+        st.caption("No token is predicted worse than by the dense model.")
+        return
+    probability = st.column_config.NumberColumn(format="%.2g", width=80)
+    nats = st.column_config.NumberColumn(format="%.2f", width=110)
+    columns = {"p dense": probability, "p pruned": probability, "worse by (nats)": nats}
+    tables.show(table, column_config=columns, height=320, alt="largest loss increases, with their context")
+    card.tools(
+        lambda: token_loss.worst(pieces, dense, losses, int(np.isfinite(dense).sum())),
+        switch=False,
+        caption="Orange: the pruned model predicts the token worse; purple: better. Hold the pointer over a "
+        "token for its probabilities. The CSV has every token that gets worse.",
+        how="A loss is the negative log-probability of a token after those before it, measured as the run "
+        "measures perplexity: the same model, number type, silent units and biases. Dots are spaces, ↵ ends "
+        "a line; a character that is split over several tokens stands with the first of them.",
+    )
+
+
+def _show_writing(run: Run, models: _Models, live: bool) -> None:
+    text = _text_area("Prompt", "lens_prompt", "The first thing to know about", height=80)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        temperature = url_state.number_field(
+            "Temperature", "lens_temperature", 0.8, 0.0, 2.0, 0.1, width=160,
+            help="What logits are divided by before a token is drawn; 0 takes the likeliest."
+        )  # fmt: skip
+        seed = url_state.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
+        buttons.act("Go on", "lens_write", "edit", url_state.put, _LIVE, True)
+    if not text.strip():
+        st.caption("The prompt is empty: type some words.")
+        return
+    if not live:
+        st.caption(
+            "Here will be how the dense model and the pruned ones go on, side by side: switch on “Ask the model” above."
+        )
+        return
+    prompt = Prompt(text, temperature=temperature, seed=seed)
+    _show_answer(run, prompt, models, "writing", functools.partial(_draw_continuations, models, prompt))
+
+
+def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> None:
+    dense = reading.found[0]
+    if isinstance(dense, Written) and dense.read < dense.total:
+        st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
+    labels = ("The dense model", *models.labels)
+    for column, label, answer in zip(st.columns(len(labels)), labels, reading.found, strict=True):
+        with column:
+            st.markdown(f"**{plain(label)}**")
+            if isinstance(answer, Written):
+                st.code(token_loss.readable(answer.text) or "(nothing)", language=None, wrap_lines=True)
+                st.caption(f"{len(answer.ids)} tokens" + ("" if answer.ended else " …"))
+    sampling = "Always the likeliest token: the same question gives the same answer."
+    if prompt.temperature:
+        sampling = (
+            f"Sampled at temperature {prompt.temperature:g} with seed {prompt.seed}, all models with the same "
+            "random numbers: they part where their predictions do. Another seed gives other words, and one "
+            "continuation says little of a model."
+        )
+    st.caption(f"{sampling} At most {prompt.most} tokens.")
