@@ -61,7 +61,7 @@ def _export_padded(options: argparse.Namespace) -> int:
 
     others = options.method or options.repair or options.recovered
     require(not others, "--padded", others, "given with FOLDER and OUT alone")
-    with show_progress("pad", options.job) as progress:
+    with show_progress("export", options.job) as progress:
         folder = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
     say(f"{folder}: an ordinary model, every layer padded with zeros to the widest, read back and compared")
     return 0

@@ -21,7 +21,7 @@ from gprune.system.processes import process_start as process_start
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
 SPEED = "speed"
-EXPORTS = ("export", "pad", "gguf", "map")
+EXPORTS = ("export", "gguf", "map")
 """Commands that compute on the CPU and make no run."""
 SERIES = ("sweep", "reproduce")
 """Commands that submit jobs and hold no device."""

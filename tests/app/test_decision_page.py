@@ -91,9 +91,9 @@ def test_what_was_not_timed_has_no_time(cache):
 def test_equal_widths_stand_beside_the_same_with_free_ones(cache):
     free = write_run(cache, study=a_study())
     blocks = {"sparsity.widths": "equal", "sparsity.alignment": 2}
-    write_run(cache, study=a_study().with_settings(blocks))
+    equal = write_run(cache, study=a_study().with_settings(blocks))
     # of another retention: no pair
-    write_run(cache, study=a_study(retention=0.3).with_settings(blocks))
+    smaller = write_run(cache, study=a_study(retention=0.3).with_settings(blocks))
     run = next(one for one in all_runs(str(cache))[0] if one.name == free)
     shown = panels.of_runs(run, ())
     text, studies = shown.texts[0], {run.name: run.study for run in shown.runs}
@@ -106,7 +106,8 @@ def test_equal_widths_stand_beside_the_same_with_free_ones(cache):
     assert f"of {len(found)} methods on" in words(app)
     assert not [button for button in app.button if button.key == "dc_widths_start"]
     (way,) = (link.proto for link in app.get("page_link") if link.proto.label.startswith("Export "))
-    assert "tab=export" in way.query_string and f"run={free}" in way.query_string
+    target = smaller if "keep 30" in way.label else equal if "equal widths" in way.label else free
+    assert "tab=export" in way.query_string and f"run={target}" in way.query_string
     table = panels.trade_off(run).table()
     assert set(table["widths"]) == {"free", "equal"}
     assert any("equal widths" in name for name in table["model"])

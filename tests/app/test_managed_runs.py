@@ -15,9 +15,9 @@ from gprune.app.ui.run_choice import labels
 from gprune.jobs import folder as job_files
 from gprune.jobs import job as job_records
 from gprune.jobs.local import worker_command
+from gprune.pipeline import cache as disk_use
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
-from gprune.pipeline.cache import removal, usage
 from gprune.pipeline.runs import RunNotes, notes
 from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
@@ -87,9 +87,9 @@ def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache, name):
 def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache):
     first, second = two(cache)
     store = Store(cache)
-    needed = usage.needed_by(store)
+    needed = disk_use.needed_by(store)
     own = {place for place, runs in needed.items() if runs == {first}}
-    size = usage.overview(store).runs[first].own
+    size = disk_use.overview(store).runs[first].own
     app = on_runs(first)
     app.button(key=f"runs_delete_{first}").click().run()
     said = words(app)
@@ -97,7 +97,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     app.button(key="runs_delete_yes").click().run()
     assert not app.exception and "was deleted" in app.success[0].value
     assert [run.name for run in all_runs(str(cache))[0]] == [second]
-    left = {(one.stage, one.key) for one in usage.stored(store)}
+    left = {(entry.kind, entry.key) for entry in disk_use.cache_entries(store)}
     assert own and left == set(needed) - own
     assert not list((cache / "runs").glob(".*"))
     # the pages and the address go on with the run that is left
@@ -112,17 +112,17 @@ def test_a_run_at_work_is_not_deleted(cache):
     assert "stop it first, then delete it" in words(app)
     assert "runs_delete_yes" not in [button.key for button in app.button]
     with pytest.raises(StoreError, match="is being computed: stop it first, then delete it"):
-        removal.remove(Store(cache), name)
+        disk_use.remove_run(Store(cache), name)
     # a starter that has not written anything yet holds its right to
     done = write_run(cache, study=a_study(seed=1))
     right = run_records.Ownership(Store(cache), done)
     assert right.take()
     with pytest.raises(StoreError, match="is being computed"):
-        removal.remove(Store(cache), done)
+        disk_use.remove_run(Store(cache), done)
     right.give_up()
-    assert removal.remove(Store(cache), done) > 0
+    assert disk_use.remove_run(Store(cache), done) > 0
     with pytest.raises(StoreError, match="there is no run"):
-        removal.remove(Store(cache), done)
+        disk_use.remove_run(Store(cache), done)
 
 
 def test_a_run_that_a_job_waits_for_is_not_deleted(cache, monkeypatch):
@@ -153,14 +153,14 @@ def test_a_link_in_place_of_a_run_is_removed_and_not_followed(cache, tmp_path):
     (elsewhere / "run.json").write_text("{}", encoding="utf-8")
     (cache / "runs").mkdir()
     (cache / "runs" / "link").symlink_to(elsewhere)
-    removal.remove(Store(cache), "link")
+    disk_use.remove_run(Store(cache), "link")
     assert (elsewhere / "run.json").exists() and not (cache / "runs" / "link").is_symlink()
 
 
 def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache):
     first, second = two(cache)
     app = opened(run=first)
-    removal.remove(Store(cache), first)
+    disk_use.remove_run(Store(cache), first)
     app.run()
     assert "The run “First” was deleted" in words(app) and app.selectbox(key="frame_run").value is None
     app.button(key="frame_go_on").click().run()

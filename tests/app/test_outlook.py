@@ -143,7 +143,6 @@ def test_the_stages_of_every_study_have_words(metric, methods, third):
     ("name", "words"),
     [
         ("model", "loading the model"),
-        ("pad", "padding to an ordinary folder"),
         ("tokens_auxiliary", "drawing calibration text B"),
         ("contexts_substitute", "contexts of C"),
         ("context_statistics_auxiliary", "statistics by context on B under the contexts of A"),

@@ -115,7 +115,9 @@ def test_prune_of_a_run_removes_what_no_other_run_needs(cache, capsys):
     assert code == 2 and "there is no run" in said.err
 
 
-@pytest.mark.parametrize("words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]])
+@pytest.mark.parametrize(
+    "words", [["runs"], ["jobs", "list"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]]
+)
 def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, capsys, words):
     (tmp_path / "file").write_text("no folder")
     assert main([*words, "--cache", str(tmp_path / "file")]) == 2

@@ -171,27 +171,30 @@ def test_arguments_that_begin_with_an_export_are_its_command(command, tmp_path):
 def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_end_reach_the_folder(
     cache, workers, tmp_path, monkeypatch, capsys
 ):
-    arguments = ("pad", "/in", "/out")
+    arguments = ("export", "/in", "/out", "--padded")
     first = submit(cache, make_study(), arguments=arguments)
     assert submit(cache, make_study(), arguments=arguments).id == first.id
     others = [
         submit(cache, make_study()),
-        submit(cache, make_study(), arguments=("pad", "/in", "/else")),
+        submit(cache, make_study(), arguments=("export", "/in", "/else", "--padded")),
         submit(cache, make_study(), arguments=("gguf", "/in", "/out")),
     ]
     assert len({first.id, *(job.id for job in others)}) == 4
-    assert first.command[3:6] == arguments and others[0].command[3] == "run"
+    assert first.command[3:7] == arguments and others[0].command[3] == "run"
 
     def fake(source, target, on_progress):
         for step in range(5):
             on_progress(step, 4, f"part {step}")
-        return padded.PaddedModel(target, "llama", 8, 2, *(padded.Size(n, 4 * n) for n in (300, 100, 200)))
+        return target
 
     monkeypatch.setattr(padded, "save_padded", fake)
-    assert main(["pad", "in", "out", "--job", str(tmp_path)]) == 0
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == 0
     events = [json.loads(line) for line in (tmp_path / files.EVENTS).read_text().splitlines()]
-    assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("pad", 0, "part 4")
-    assert read_state(tmp_path).state == "done" and "50% of what pruning saved" in capsys.readouterr().out
+    assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("export", 0, "part 4")
+    assert (
+        read_state(tmp_path).state == "done"
+        and "every layer padded with zeros to the widest" in capsys.readouterr().out
+    )
 
 
 def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
@@ -199,7 +202,7 @@ def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
         raise CheckpointError("'out' already holds something: choose a new folder or file name")
 
     monkeypatch.setattr(padded, "save_padded", fail)
-    assert main(["pad", "in", "out", "--job", str(tmp_path)]) == EXIT_ERROR
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_ERROR
     state = read_state(tmp_path)
     assert (state.state, state.error[:27]) == ("failed", "'out' already holds somethi")
 
@@ -215,7 +218,7 @@ def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
         reached.append("further")
 
     monkeypatch.setattr(padded, "save_padded", fake)
-    assert main(["pad", "in", "out", "--job", str(tmp_path)]) == EXIT_STOPPED
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_STOPPED
     assert read_state(tmp_path).state == "cancelled" and not reached
 
 
@@ -225,9 +228,9 @@ def test_a_whole_export_runs_as_a_job(cache, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     save(small_decoder(), cache / "in")
     out = cache / "exports" / "run" / "padded"
-    job = submit(cache, make_study(), arguments=("pad", str(cache / "in"), str(out)))
+    job = submit(cache, make_study(), arguments=("export", str(cache / "in"), str(out), "--padded"))
     wait_for(lambda: not get(cache, job.id).active, 60)
     ended = get(cache, job.id)
     assert (ended.state, ended.error) == ("done", "")
     assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
-    assert progress(cache, job.id).stages[0].stage == "pad" and not list(out.glob("*.py"))
+    assert progress(cache, job.id).stages[0].stage == "export" and not list(out.glob("*.py"))

@@ -15,7 +15,6 @@ _BESIDE = {
     "download": "fetching the model from the hub",
     "model": "loading the model",
     "estimate": "estimating memory and time",
-    "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
     "map": "laying out the neurons of a layer",
     "sweep": "running the studies of a sweep",

@@ -13,6 +13,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
+from gprune.evaluation.tasks import look_up
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import budget
@@ -278,6 +279,11 @@ def _refused(study: Study, complaint: Any = None) -> bool:
 
 def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submits a study of each seed."""
+    with st.spinner("Looking up the tasks …"):
+        problem = look_up(studies[0].evaluation)
+    if problem:
+        st.error(said(problem), icon=":material/error:")
+        return
     started = [job for job in (work.start(root, study, arguments) for study in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
