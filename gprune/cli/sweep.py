@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
         "Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
         "the queue. Started again, also after a kill, it resumes.",
     )
-    parser.add_argument("sweep", type=place, metavar="FILE", help="a sweep file: docs/cluster.md")
+    parser.add_argument("sweep", type=place, metavar="FILE", help="a sweep file: docs/scale.md")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--status", action="store_true", help="say where every study stands, and run nothing")
     parser.add_argument("--json", action="store_true", help="write where every study stands as JSON to stdout")
