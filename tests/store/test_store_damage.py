@@ -164,28 +164,3 @@ def test_what_is_made_beside_others_is_made_anew_where_it_is_damaged(whole, spar
     told = Told()
     pipeline.run(study, store, told)
     same(whole[2], content(store))
-
-
-def test_what_was_set_aside_by_a_run_that_was_killed_is_made_anew(whole, spare):
-    study, store = spare
-    for place in (places := beside_others(store)):
-        damage.MANIFESTS["cut"](store.folder(*place), random.Random(0))
-        assert store.set_aside(*place, KINDS[place[0]].record)
-    told = Told()
-    pipeline.run(study, store, told)
-    assert len({stage for stage, message in told.lines if message != "reused"}) >= len(places)
-    same(whole[2], content(store))
-
-
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_run_makes_good_what_damaged_manifests_have_spoilt(whole, spare, part):
-    study, store = spare
-    chosen, places = random.Random(part), damage.results(store)
-    kinds = [kind for _ in range(4) for kind in damage.MANIFESTS][part::2]
-    hit = dict(zip(chosen.sample(places, min(COUNT // 2, len(places))), kinds, strict=False))
-    for place, kind in hit.items():
-        damage.MANIFESTS[kind](store.folder(*place), chosen)
-    told = Told()
-    pipeline.run(study, store, told)
-    assert len(told.repaired) == len(hit) == COUNT // 2
-    same(whole[2], content(store))

@@ -1,17 +1,12 @@
 """Files and values that no reader had reckoned with: read, or refused in one sentence, case by case."""
 
 import json
-import math
-import os
-import time
 from pathlib import Path
 
 import pytest
 
 from gprune.data.texts import source
 from gprune.evaluation import tasks
-from gprune.jobs import folder as job_files
-from gprune.jobs import queue
 from gprune.models import identity
 from gprune.models.export import pruning_file
 from gprune.system import safe_parsing
@@ -33,34 +28,6 @@ def test_a_row_that_is_hostile(tmp_path, line):
     with pytest.raises(CorpusError, match="a.jsonl' cannot be read") as refusal:
         list(source.documents(source.resolve(f"{tmp_path}/a.jsonl", "calibration")))
     said(refusal.value)
-
-
-@pytest.mark.parametrize(
-    "card",
-    [f"configs: {configs}" for configs in ("3", "x", "[3]", "[[a]]", "{a: b}", "[{config_name: [a]}]", "[null]")]
-    + ["configs: [{config_name: {a: b}, data_files: 3}]", "a: " + "[" * 5000, "- a", "a: [", "a: &a [*a]", "\0"],
-)
-def test_a_card_with_odd_configurations_is_one_without_or_is_refused(tmp_path, card):
-    (tmp_path / "README.md").write_text(f"---\n{card}\n---\n")
-    (tmp_path / "train.txt").write_text("words")
-    try:
-        documents = list(source.documents(source.resolve(str(tmp_path), "calibration")))
-    except CorpusError as refusal:
-        said(refusal)
-    else:
-        assert documents == ["words"]
-
-
-def test_a_card_of_doubling_references_is_read_in_no_time():
-    lines = ["x0: &x0 [lol]", *(f"x{n}: &x{n} [*x{n - 1}, *x{n - 1}]" for n in range(1, 60))]
-    began = time.thread_time()
-    assert len(safe_parsing.yaml_object("\n".join(lines), "the card")) == 60
-    merged = [
-        "a0: &a0 {k0: v}",
-        *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}], k{n}: v}}" for n in range(1, 60)),
-    ]
-    assert len(safe_parsing.yaml_object("\n".join(merged), "the card")) == 60
-    assert time.thread_time() - began < 5
 
 
 def snapshot(tmp_path):
@@ -113,12 +80,6 @@ def test_a_configuration_that_is_hostile(tmp_path, content):
     said(refusal.value)
 
 
-def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(ModelError, match="is no ordinary file"):
-        identity.configuration(tmp_path)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -158,34 +119,6 @@ def test_a_pruning_record_that_names_what_cannot_be(tmp_path, change):
     said(refusal.value)
 
 
-def test_deep_nesting_in_a_pruning_record_and_in_the_files_of_a_job(tmp_path):
-    (tmp_path / "pruning.json").write_text(DEEP)
-    with pytest.raises(CheckpointError, match="Invalid JSON"):
-        pruning_file.read_record(tmp_path)
-    folder = job_files.root(tmp_path) / "20260131-120000-0123abcd"
-    folder.mkdir(parents=True)
-    job = {"label": "a", "created": 1.0, "command": [], "arguments": [], "fingerprint": "0"}
-    (folder / job_files.JOB).write_text(json.dumps(job))
-    (folder / job_files.STATE).write_text(DEEP)
-    event = {"ts": 1.0, "stage": "tokens", "done": 1, "total": 2}
-    huge = json.dumps(event | {"done": 0}).replace("0}", "9" * 400 + "}").replace('"done": 0', '"done": ' + "9" * 400)
-    (folder / job_files.EVENTS).write_text(f"{DEEP}\n{huge}\n{json.dumps(event)}\n")
-    assert [(one.id, one.state) for one in queue.jobs(tmp_path)] == [(folder.name, "failed")]
-    assert queue.progress(tmp_path, folder.name).fraction == 0.5
-    (folder / job_files.JOB).write_text(json.dumps(job | {"created": 1e300}))
-    assert queue.jobs(tmp_path) == []
-
-
-def test_questions_with_a_million_choices_are_checked_in_no_time(tmp_path):
-    choices = [str(number) for number in range(300_000)]
-    row = {"question": "q", "choices": [*choices, choices[-1]], "answer": 0}
-    (tmp_path / "own.jsonl").write_text(json.dumps(row))
-    began = time.thread_time()
-    with pytest.raises(CorpusError, match="must be a list of at least 2 texts, none empty and none twice"):
-        tasks.read_documents(tasks.TaskSource("own", "own", tmp_path / "own.jsonl"))
-    assert time.thread_time() - began < 5
-
-
 ANSWERS = ["9" * 5000, "²", 10**18, -1, [0], {"a": DEEP[:30]}]
 QUESTIONS = {
     "piqa": {"goal": "g", "sol1": "a", "sol2": "b"},
@@ -221,14 +154,6 @@ def test_hostile_json_is_refused_in_one_sentence_that_names_it(data):
         safe_parsing.json_value(data, "the file 'a.json'")
     message = str(refusal.value)
     assert message.startswith("the file 'a.json' ") and len(message) <= 300 and "\n" not in message
-
-
-def test_what_json_can_hold_comes_back_and_our_own_files_may_hold_what_a_measurement_gave():
-    value = {"a": [1, -(10**18), 0.5, None, True, "ü²"], "b": {"c": []}}
-    assert safe_parsing.json_value(json.dumps(value), "it") == value
-    assert safe_parsing.json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), "it") == value
-    value = safe_parsing.json_value("[NaN, Infinity, 1e400]", "it", finite=False)
-    assert math.isnan(value[0]) and value[1] == value[2] == math.inf
 
 
 @pytest.mark.parametrize("name", ["a\0b", "~nosuchuser/model", "x" * 5000, "a/" * 3000])

@@ -6,13 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 from app_driver import PAGES, open_page, words
-from fuzz import odd
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_run import write_run
 
 from gprune.app.ui import url_session, url_state
 
 pytestmark = pytest.mark.slow
+
+WORDS = (
+    "", " ", "²", "~nosuchuser", "a\0b", "x" * 5000, "../../etc/passwd", "/dev/null", "a#b=c", "###&&==", "nan",
+    "1e400", "=1+1", "[", "<b>", "\u202e", "-1", "demo", "hub:../..", "a/" * 3000, "**/*", "\n", "-inf", "9" * 5000,
+    "0.1", "7", "two", "b", "1_0",
+)  # fmt: skip
 
 
 class Address(dict[str, list[str]]):
@@ -26,7 +32,7 @@ class Address(dict[str, list[str]]):
         self.update(values)
 
 
-def test_addresses(fuzz, monkeypatch):
+def test_addresses(monkeypatch):
     def opened(found):
         page = SimpleNamespace(session_state={}, query_params=found)
         for module in (url_state, url_session):
@@ -56,9 +62,14 @@ def test_addresses(fuzz, monkeypatch):
         url_state.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
 
     keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "card", "strange"])
-    odd_fields = st.sampled_from(["nan", "-inf", "9" * 5000, "0.1", "7", "two", "b", "1_0"])
-    fields = st.lists(odd.words | odd_fields, min_size=1, max_size=3)
-    fuzz(st.dictionaries(keys, fields, max_size=9), read)
+    fields = st.lists(st.sampled_from(WORDS) | st.text(max_size=12), min_size=1, max_size=3)
+
+    @settings(max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.dictionaries(keys, fields, max_size=9))
+    def check(address):
+        read(address)
+
+    check()
 
 
 ODD = (
