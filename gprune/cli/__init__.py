@@ -116,6 +116,8 @@ def registered(
 ) -> argparse.ArgumentParser:
     """The parser of a sub-command, which knows what carries it out."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
+    # `--detach` is removed from what was typed, and is recognised only in full
+    parser.allow_abbrev = False
     parser.set_defaults(command=command)
     return parser
 

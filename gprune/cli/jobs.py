@@ -96,8 +96,7 @@ def submit_command(options: argparse.Namespace) -> int:
     from gprune.study import Study
 
     arguments = [word for word in sys.argv[1:] if word != "--detach"]
-    job = jobs.submit(_cache(options), Study(*NO_STUDY), " ".join(arguments), arguments, cwd=os.getcwd())
-    say(format_job(job))
+    say(format_job(jobs.submit(_cache(options), Study(*NO_STUDY), " ".join(arguments), arguments, cwd=os.getcwd())))
     return 0
 
 

@@ -1,6 +1,6 @@
 """What a signal means to a command: SIGTERM and SIGUSR1 of a machine that needs the process to leave.
 
-Sparsity learning then saves where it stands, and the run reads as interrupted, to be continued. In a job with
+The run then reads as interrupted, and the next one resumes learning from its last checkpoint. In a job with
 a cancellation recorded in its folder the signal comes from that: the run is cancelled. A second signal ends
 the process at once; a cancelled job ignores it.
 """

@@ -101,7 +101,8 @@ def _requested_device(study: Study, arguments: Sequence[str]) -> str:
         return NO_DEVICE
     if not times(arguments):
         return CPU if exports(arguments) else study.device
-    options = dict(pairwise(arguments))
+    # `--device=cpu` is `--device cpu`
+    options = dict(pairwise(part for word in arguments for part in word.split("=", 1)))
     return options.get("--device") or (CPU if options.get("--preset") == "cpu" else study.device)
 
 

@@ -67,7 +67,7 @@ def start_worker(folder: Path, cwd: str = "") -> int | None:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=cwd or installation.CHILD_FOLDER,
-            env=environment(),
+            env=environment() | {"GPRUNE_CACHE": str(folder.parents[1])},
             start_new_session=True,
             umask=0o077,
         )

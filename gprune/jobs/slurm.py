@@ -82,7 +82,7 @@ def submit_array(
     """
     if len(studies) > MAX_TASKS:
         raise JobError(f"{len(studies)} studies exceed the {MAX_TASKS} tasks of one array: submit fewer at a time")
-    folder = cache.resolve() / FOLDER / time.strftime("%Y%m%d-%H%M%S")
+    folder = cache.resolve() / FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}"
     script = build_script(folder, cache, len(studies), until, shared, _split(options))
     if dry_run:
         return Submission(script, folder, ())

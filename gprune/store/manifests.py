@@ -1,6 +1,7 @@
 """The `meta.json` of a result: how it was computed, the plain fields of its record, and checksums.
 
-{"seconds": 1.5, ..., "record": "Tokens", "values": {...}, "sha256": {"ids.npy": "9f86…", "values": "6030…"}}
+{"seconds": 1.5, ..., "record": "Tokens", "values": {...}, "sha256": {"ids.npy": "9f86…", "values": "6030…"},
+ "digest": "1b4f…"}
 """
 
 import json
@@ -19,8 +20,8 @@ from gprune.system.files import sync
 NAME = "meta.json"
 SUMS = "sha256"
 VALUES = "values"
-OF_FILES = (SUMS,)
-"""entries that describe the files beside it"""
+DIGEST = "digest"
+"""SHA-256 of all other entries"""
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -32,8 +33,9 @@ def write(folder: Path, entries: Mapping[str, Any]) -> None:
     paths = sorted(folder.rglob("*"))
     sums = {path.relative_to(folder).as_posix(): checksums.of_file(path) for path in paths if path.is_file()}
     if VALUES in entries:
-        sums[VALUES] = _values_digest(entries[VALUES])
-    text = json.dumps({**entries, SUMS: sums}, indent=1, ensure_ascii=False)
+        sums[VALUES] = _digest(entries[VALUES])
+    meta = {**entries, SUMS: sums}
+    text = json.dumps({**meta, DIGEST: _digest(meta)}, indent=1, ensure_ascii=False)
     (folder / NAME).write_text(text, encoding="utf-8")
     for path in (*paths, folder / NAME):
         path.chmod(0o700 if path.is_dir() else 0o600)
@@ -58,9 +60,8 @@ def read(folder: Path) -> dict[str, Any] | None:
 @lru_cache(maxsize=4096)
 def _read(path: str, _: Stamp) -> dict[str, Any]:
     meta = safe_parsing.json_object(Path(path).read_bytes(), NAME, finite=False)
-    sums = meta.get(SUMS)
-    if not isinstance(sums, dict) or not all(isinstance(digest, str) for digest in sums.values()):
-        raise ValueError(f"{NAME} has no checksums")
+    if meta.pop(DIGEST, "") != _digest(meta):
+        raise ValueError(f"{NAME} does not hold what was written")
     return meta
 
 
@@ -73,7 +74,7 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
         if not f"{name}/".startswith(within):
             continue
         try:
-            same = digest == (_values_digest(meta[VALUES]) if name == VALUES else checksums.of_file(folder / name))
+            same = digest == (_digest(meta[VALUES]) if name == VALUES else checksums.of_file(folder / name))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError) as error:
             raise ValueError(f"{name} is missing") from error
         if not same:
@@ -95,5 +96,5 @@ def spoilt(path: Path) -> str:
     return ""
 
 
-def _values_digest(values: Any) -> str:
+def _digest(values: Any) -> str:
     return checksums.of_bytes(json.dumps(values).encode())

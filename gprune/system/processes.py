@@ -2,7 +2,6 @@
 
 import os
 import platform
-import time
 from functools import cache
 from pathlib import Path
 
@@ -32,16 +31,11 @@ def process_start(pid: int) -> float | None:
 
 
 def is_alive(pid: int | None, started: float | None) -> bool:
-    """Whether a process still runs and is the one that was started then, not a later one with its number."""
+    """Return True if a process still runs and is the one that was started then, not a later one with its number."""
     if pid is None or started is None:
         return False
     actual = process_start(pid)
     return actual is not None and abs(actual - started) <= SAME_START_SECONDS
-
-
-def uptime() -> float:
-    """Seconds since the machine started, by a clock that nobody sets."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def host() -> str:

@@ -198,7 +198,7 @@ def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     codes = [code.value for code in app.code]
     assert "trust_remote_code=True" not in "".join(codes)
     assert "no code of its own (every layer has the same width)" in words(app)
-    assert "sx_pad" not in [button.key for button in app.button]
+    assert "sx_padded" not in [button.key for button in app.button]
     (folder / "config.json").write_text('{"auto_map": {}}')
     assert export_card.has_code(folder) and not exports().exception
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     assert "'pretrained=/a folder,trust_remote_code=True'" in command
     assert [item.proto.label for item in app.get("download_button") if "pruning.json" in item.proto.label]
     folder = folder_of(cache, name, stages.checkpoint) / "model"
-    app.button(key="sx_pad").click().run()
+    app.button(key="sx_padded").click().run()
     ((study, arguments),) = started
     out = Path(arguments[2])
     assert study == a_study() and (*arguments[:2], arguments[3]) == ("export", str(folder), "--padded")
@@ -225,7 +225,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     (out / "model.safetensors").write_bytes(b"x" * 3072)
     app = exports()
     assert "Made: 3.0 KiB on disk" in words(app)
-    assert "sx_pad" not in [button.key for button in app.button]
+    assert "sx_padded" not in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("present", [False, True])

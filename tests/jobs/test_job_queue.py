@@ -304,10 +304,10 @@ def test_a_gpu_that_is_not_there_is_refused(cache, workers, two_gpus, monkeypatc
         ("auto", (), (("cuda:0", "cuda:1"), 1)),
         ("cuda:1", (), (("cuda:1",), 1)),
         ("cpu", (), (("cpu",), 1)),
-        ("auto", ("pad", "in", "out"), (("cpu",), 1)),
+        ("auto", ("gguf", "in", "out"), (("cpu",), 1)),
         # all speeds of a machine are of its first GPU, unless the command says the CPU
         ("auto", ("speed", "a", "b"), (("cuda:0",), 1)),
-        ("auto", ("speed", "a", "b", "--preset", "cpu"), (("cpu",), 1)),
+        ("auto", ("speed", "a", "b", "--preset=cpu"), (("cpu",), 1)),
         ("auto", ("sweep", "lines.json"), ((), 0)),
     ],
 )
@@ -326,7 +326,7 @@ def test_only_a_run_that_comes_to_its_measurement_is_timed(cache, workers):
     study = make_study().with_settings({"evaluation.speed": "cpu"})
     assert [measures_speed(study, until) for until in ("all", "perplexity", "masks")] == [True, True, False]
     assert not measures_speed(make_study())
-    for arguments, expected in (((), True), (("--until", "masks"), False), (("pad", "a", "b"), False)):
+    for arguments, expected in (((), True), (("--until", "masks"), False), (("gguf", "a", "b"), False)):
         assert submit(cache, study, "", arguments).timed == expected
 
 

@@ -100,6 +100,11 @@ def test_another_command_is_detached_as_it_was_typed_and_reports_its_end(cache, 
     assert ended.state == "failed" and "nowhere" in ended.error and not ended.killed
 
 
+def test_an_abbreviated_detach_is_refused_since_its_job_would_detach_again(cache, workers, capsys):
+    pytest.raises(SystemExit, main, ["map", "a-run", "--layer", "3", "--detac", "--cache", str(cache)])
+    assert "unrecognized arguments: --detac" in capsys.readouterr().err and not workers
+
+
 @pytest.mark.process
 def test_a_detached_sweep_submits_its_studies_and_needs_no_device(cache, tmp_path, monkeypatch):
     file = tmp_path / "sweep.json"

@@ -74,7 +74,7 @@ def test_a_damaged_result_counts_as_absent_and_is_replaced(store, damage):
     assert store.get("tokens", KEY, Tokens).ids.shape == (5, 4)
 
 
-@pytest.mark.parametrize("changes", [{"values": {"text": "b"}}, {"values": None}, {"sha256": {"ids.npy": "0"}}])
+@pytest.mark.parametrize("changes", [{"values": {"text": "b"}}, {"seconds": 5.0}, {"sha256": {"ids.npy": "0"}}])
 def test_a_changed_meta_file_is_a_damaged_result(store, changes):
     store.put("tokens", KEY, tokens())
     path = store.folder("tokens", KEY) / "meta.json"

@@ -42,7 +42,7 @@ class Form:
 
 
 PADDED = Form(
-    "pad",
+    "padded",
     "Ordinary folder, padded",
     "Every layer is padded with zeros to the widest: any tool loads it, and it needs no code of this "
     "project. The outputs are the same; part of what pruning saved is given back.",
