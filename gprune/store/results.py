@@ -174,7 +174,7 @@ class Store:
 
     def discard(self, stage: str, key: str) -> None:
         """Remove a result, if there is one; no reader meets half of it."""
-        with contextlib.suppress(FileNotFoundError):
+        with explained(self.root), contextlib.suppress(FileNotFoundError):
             discard(self.folder(stage, key))
 
     def put_folder(
