@@ -2,6 +2,8 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -55,3 +57,26 @@ def boot() -> str:
 def this_one() -> dict[str, object]:
     """What tells this process from every other: number, start, machine, and which start of the machine."""
     return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host(), "boot": boot()}
+
+
+_blocks: list[list[BaseException]] = []
+
+
+def interrupt(error: BaseException) -> None:
+    """Raise the error of a signal; inside `uninterrupted` at the end of the block."""
+    if not _blocks:
+        raise error
+    _blocks[-1].append(error)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay `interrupt` to the end of this block, so that a signal does not leave half of its work."""
+    pending: list[BaseException] = []
+    _blocks.append(pending)
+    try:
+        yield
+    finally:
+        _blocks.pop()
+    if pending:
+        raise pending[0]

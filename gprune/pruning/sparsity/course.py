@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
+from gprune.system.processes import uninterrupted
 from gprune.system.progress import Notice, Progress
 
 R = TypeVar("R", bound=Running)
@@ -43,16 +44,16 @@ class Course(Generic[R]):
         if kept is not None:
             running = self._resume(running, kept)
         while len(running.rows) < self.steps:
-            row = self.step(len(running.rows), self.steps, running)
-            running.rows.append(row)
-            step = len(running.rows)
-            saves = kept if step < self.steps else None
-            if saves is not None and (step % self.epoch_steps == 0 or saves.is_due):
-                saves.save(running.state(self.steps, saves.spent.plain))
+            before, saves = len(running.rows), kept if len(running.rows) + 1 < self.steps else None
             try:
-                self.on_progress(step, self.steps, self.words(row))
+                with uninterrupted():
+                    running.rows.append(self.step(before, self.steps, running))
+                    step = before + 1
+                    if saves is not None and (step % self.epoch_steps == 0 or saves.is_due):
+                        saves.save(running.state(self.steps, saves.spent.plain))
+                self.on_progress(step, self.steps, self.words(running.rows[-1]))
             except BaseException:
-                if saves is not None:
+                if saves is not None and len(running.rows) > before:
                     saves.stop(running.state(self.steps, saves.spent.plain))
                 raise
         return running.rows
