@@ -135,7 +135,7 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
     page.get_by_text("Not ready to start").wait_for()
     said = page.locator(".st-key-launch_retention").evaluate("field => getComputedStyle(field, '::after').content")
     assert "Retention must be more than 0 and less than 1: 0.5 keeps" in said
-    assert page.get_by_role("button", name="Start the run").count() == 0
+    expect(page.get_by_role("button", name="Start the run")).to_have_count(0)
     field.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Shift+Tab")
@@ -145,7 +145,7 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
     field.fill("0.6")
     field.press("Enter")
     page.get_by_role("button", name="Start the run").wait_for()
-    assert page.get_by_text("Not ready to start").count() == 0
+    expect(page.get_by_text("Not ready to start")).to_have_count(0)
 
 
 @pytest.mark.long
