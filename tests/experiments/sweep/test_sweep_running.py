@@ -15,7 +15,7 @@ from gprune.experiments.scheduler import CANCELLED
 from gprune.experiments.sweep import running
 from gprune.experiments.sweep.plan import Sweep, from_file
 from gprune.experiments.sweep.running import standings
-from gprune.jobs import local
+from gprune.jobs import local, queue
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import statistics
@@ -101,7 +101,13 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
 
     with contextlib.suppress(KeyboardInterrupt):
         run(cache, sweep, watch=interrupt)
-    wait_for(lambda: not any(job.active for job in jobs.jobs(cache)))
+
+    def ended():
+        # a process that the signal met before it could listen has left its state as it was
+        queue.reconcile(cache)
+        return not any(job.active for job in jobs.jobs(cache))
+
+    wait_for(ended)
     assert states(cache, sweep) == ["cancelled"] * 3
     (cache / "go").touch()
     assert run(cache, sweep) == [("done", "")] * 3
