@@ -14,7 +14,7 @@ from gprune.data.texts import is_sampled
 from gprune.models import identity
 from gprune.models.loadable import attention_notice
 from gprune.pipeline import provenance
-from gprune.pipeline.eta import expected
+from gprune.pipeline.eta import expected, stage_times
 from gprune.pipeline.preflight import ESTIMATE, require_room
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
@@ -76,13 +76,15 @@ def run(
     learning = next((stage.title for stage in wanted if stage.id.has_backward and not results.holds(stage)), "")
     if study.offload and learning:
         raise identity.offloaded(learning)
-    expectation = expected(wanted, results)
+    # the records of all runs are read once
+    times = stage_times(results)
+    expectation = expected(wanted, results, times)
     record = RunRecord(results, until, expectation.seconds, missing_tasks, listener)
     record.expected_from_cache = expectation.from_cache
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)
-    require_room(wanted, results, listener, anyway)
+    require_room(wanted, results, times, listener, anyway)
     store.sweep()
     states.sweep(store)
     with RunOwner(record, wanted, listener) as owner:

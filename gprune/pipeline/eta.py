@@ -142,11 +142,11 @@ def stage_times(results: Results) -> StageTimes:
     return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
 
 
-def expected(stages: Iterable[Stage[Any]], results: Results) -> Expectation:
-    """Return the expected seconds of every stage of a run."""
+def expected(stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None) -> Expectation:
+    """Return the expected seconds of every stage of a run; `times` are by default read from the cache."""
     stages = tuple(stages)
     along = on_the_way(stage for stage in stages if not results.holds(stage))
-    times, seconds, keys = stage_times(results), dict[str, float](), set[str]()
+    times, seconds, keys = times or stage_times(results), dict[str, float](), set[str]()
     for stage in stages:
         # stages with one key are computed once
         computed = stage.key in keys or stage in along or results.holds(stage)
@@ -156,9 +156,11 @@ def expected(stages: Iterable[Stage[Any]], results: Results) -> Expectation:
     return Expectation(seconds, times.scale is not None)
 
 
-def last_time(stages: Iterable[Stage[Any]], results: Results) -> dict[str, float | None]:
+def last_time(
+    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
+) -> dict[str, float | None]:
     """Return the seconds that every stage took last in this cache, by name; None if it never ran."""
-    times = stage_times(results)
+    times = times or stage_times(results)
     stored = {stage.name: results.details(stage).get("seconds") for stage in stages}
     return {name: times.seconds.get(name) if value is None else float(value) for name, value in stored.items()}
 

@@ -18,11 +18,13 @@ Records = Iterable[Mapping[str, Any]]
 """`run.json` of a cache's runs, the latest first"""
 
 
-def estimate_missing(stages: Iterable[Stage[Any]], results: Results) -> Forecast | None:
+def estimate_missing(
+    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
+) -> Forecast | None:
     """Estimate the stages of a run that have no result; None if the model is not on this machine."""
     missing = [stage for stage in stages if not results.holds(stage)]
     graph = results.graph
-    return forecast(graph.study, graph.inputs.precision, missing, stage_times(results))
+    return forecast(graph.study, graph.inputs.precision, missing, times or stage_times(results))
 
 
 def estimate_study(study: Study, records: Records = ()) -> Forecast | None:
@@ -48,9 +50,11 @@ def further_seconds(studies: Sequence[Study], records: Records = ()) -> float | 
     return times.total(stage for stages in others for stage in stages if stage.key not in known)
 
 
-def require_room(stages: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
+def require_room(
+    stages: Iterable[Stage[Any]], results: Results, times: StageTimes, listener: Listener, anyway: bool
+) -> None:
     """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
-    estimate = estimate_missing(stages, results)
+    estimate = estimate_missing(stages, results, times)
     if estimate is None or not estimate.stages:
         return
     verdict = judge(estimate)
