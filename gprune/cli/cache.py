@@ -109,7 +109,7 @@ def _verify(options: argparse.Namespace) -> int:
 
     store = Store(options.cache)
     entries = [entry for entry in cache.cache_entries(store) if not entry.suffix]
-    faults = cache.verify(store, _progress)
+    faults = cache.verify(store, entries, _progress)
     for name, fault in faults.items():
         say(f"{name}: {fault}")
     say(f"{len(entries)} results, {amount(sum(entry.size for entry in entries))}: {len(faults)} damaged")

@@ -97,7 +97,7 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
     """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
     from gprune.cli.study import print_forecast
-    from gprune.pipeline.eta import last_time, stage_times
+    from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import estimate_missing
     from gprune.pipeline.stages.task_data import require_tasks
 
@@ -107,8 +107,7 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)
     stages = results.course(options.until)
-    times = stage_times(results)
-    seconds = last_time(stages, results, times)
+    seconds = last_time(stages, results)
     widest = max(len(stage.name) for stage in stages)
     for stage in stages:
         state, taken = "there" if results.holds(stage) else "missing", seconds[stage.name]
@@ -116,7 +115,7 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
         say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
-        print_forecast(estimate_missing(stages, results, times))
+        print_forecast(estimate_missing(stages, results))
     say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 

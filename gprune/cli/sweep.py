@@ -83,7 +83,7 @@ def _status(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation]
     from gprune import jobs
     from gprune.experiments.sweep.running import standings
 
-    # whoever looks keeps the queue going, as the app does
+    # ends jobs whose process is gone, as the app does
     jobs.reconcile(store.root)
     _tell(options, sweep, standings(made, store, sweep.until))
     return 0

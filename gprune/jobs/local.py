@@ -15,6 +15,7 @@ from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
 from gprune.system import installation, machine, processes
 from gprune.system.errors import JobError
+from gprune.system.locks import WITHOUT_LOCKS
 from gprune.system.processes import is_alive as is_alive
 from gprune.system.processes import process_start as process_start
 
@@ -104,10 +105,7 @@ def try_lock(path: Path) -> int | None:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
             return None
-        raise JobError(
-            f"the disk of {path.parent} has no file locks ({error.strerror}): mount it with flock, or set "
-            "GPRUNE_CACHE to a folder on another disk"
-        ) from error
+        raise JobError(WITHOUT_LOCKS.format(path.parent, error.strerror)) from error
     os.set_inheritable(descriptor, True)
     return descriptor
 

@@ -162,14 +162,13 @@ def unreadable_runs(store: Store) -> dict[str, str]:
     return {run: fault for run, (_, fault) in _run_keys(store).items() if fault}
 
 
-def verify(store: Store, progress: Callable[[CacheEntry, int, int], None]) -> dict[str, str]:
-    """Compare every result with its SHA-256, and move corrupt ones aside.
+def verify(store: Store, entries: list[CacheEntry], progress: Callable[[CacheEntry, int, int], None]) -> dict[str, str]:
+    """Compare results with their SHA-256, and move corrupt ones aside.
 
     Returns what is wrong, by the name of an entry. `progress` receives an entry, the number checked, and the
     number in all.
     """
     faults = dict[str, str]()
-    entries = [entry for entry in cache_entries(store) if not entry.suffix]
     for number, entry in enumerate(entries, start=1):
         record = KINDS[entry.kind].record
         try:

@@ -15,6 +15,7 @@ from gprune.pipeline.stages import KINDS, Results, Stage, on_the_way
 from gprune.study import Study
 from gprune.system import machine
 
+Stages = Iterable[Stage[Any]]
 _TRUST = 0.25
 """share of a run after which its own pace counts as much as the expectation"""
 _BATCHED = 2.0
@@ -112,13 +113,13 @@ class StageTimes:
             return None
         return self.seconds.get(stage.name, self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds))
 
-    def total(self, stages: Iterable[Stage[Any]]) -> float | None:
+    def total(self, stages: Stages) -> float | None:
         """Return the expected seconds of stages that have no results; None where no batches were timed."""
+        if self.scale is None:
+            return None
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
         along = on_the_way(distinct)
-        return (
-            None if self.scale is None else sum(self.of_stage(stage) or 0.0 for stage in distinct if stage not in along)
-        )
+        return sum(self.of_stage(stage) or 0.0 for stage in distinct if stage not in along)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def stage_times(results: Results) -> StageTimes:
     return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
 
 
-def expected(stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None) -> Expectation:
+def expected(stages: Stages, results: Results, times: StageTimes | None = None) -> Expectation:
     """Return the expected seconds of every stage of a run; `times` are by default read from the cache."""
     stages = tuple(stages)
     along = on_the_way(stage for stage in stages if not results.holds(stage))
@@ -156,11 +157,9 @@ def expected(stages: Iterable[Stage[Any]], results: Results, times: StageTimes |
     return Expectation(seconds, times.scale is not None)
 
 
-def last_time(
-    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
-) -> dict[str, float | None]:
+def last_time(stages: Stages, results: Results) -> dict[str, float | None]:
     """Return the seconds that every stage took last in this cache, by name; None if it never ran."""
-    times = times or stage_times(results)
+    times = stage_times(results)
     stored = {stage.name: results.details(stage).get("seconds") for stage in stages}
     return {name: times.seconds.get(name) if value is None else float(value) for name, value in stored.items()}
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gprune.pipeline.estimate import Forecast, TooLarge, forecast, judge
-from gprune.pipeline.eta import StageTimes, stage_times
+from gprune.pipeline.eta import Stages, StageTimes, stage_times
 from gprune.pipeline.record import Listener
-from gprune.pipeline.stages import Graph, Results, Stage, course
+from gprune.pipeline.stages import Graph, Results, course
 from gprune.pipeline.stages.inputs import Inputs, precision_of
 from gprune.study import Study
 from gprune.system.errors import GpruneError
@@ -18,13 +18,10 @@ Records = Iterable[Mapping[str, Any]]
 """`run.json` of a cache's runs, the latest first"""
 
 
-def estimate_missing(
-    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
-) -> Forecast | None:
+def estimate_missing(stages: Stages, results: Results, times: StageTimes | None = None) -> Forecast | None:
     """Estimate the stages of a run that have no result; None if the model is not on this machine."""
     missing = [stage for stage in stages if not results.holds(stage)]
-    graph = results.graph
-    return forecast(graph.study, graph.inputs.precision, missing, times or stage_times(results))
+    return forecast(results.graph.study, results.graph.inputs.precision, missing, times or stage_times(results))
 
 
 def estimate_study(study: Study, records: Records = ()) -> Forecast | None:
@@ -50,9 +47,7 @@ def further_seconds(studies: Sequence[Study], records: Records = ()) -> float | 
     return times.total(stage for stages in others for stage in stages if stage.key not in known)
 
 
-def require_room(
-    stages: Iterable[Stage[Any]], results: Results, times: StageTimes, listener: Listener, anyway: bool
-) -> None:
+def require_room(stages: Stages, results: Results, times: StageTimes, listener: Listener, anyway: bool) -> None:
     """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
     estimate = estimate_missing(stages, results, times)
     if estimate is None or not estimate.stages:

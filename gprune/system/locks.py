@@ -10,6 +10,13 @@ from gprune.system.errors import StoreError
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
+WITHOUT_LOCKS = (
+    "the disk that holds {} has no file locks ({}): "
+    "mount it with flock, or set GPRUNE_CACHE to a folder on another disk"
+)
+"""what is said of a folder, with the reason"""
+
+
 class Lock:
     """An exclusive lock on one file, which stays on disk when the lock is released."""
 
@@ -34,11 +41,7 @@ class Lock:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            folder = Path(self._lock.lock_file).parent
-            raise StoreError(
-                f"the disk that holds {folder} has no file locks ({error.strerror}): "
-                "mount it with flock, or set GPRUNE_CACHE to a folder on another disk"
-            ) from error
+            raise StoreError(WITHOUT_LOCKS.format(Path(self._lock.lock_file).parent, error.strerror)) from error
         return True
 
     def release(self) -> None:

@@ -84,7 +84,7 @@ class Situation:
 
 
 def look(root: str) -> Situation:
-    """Reads runs and jobs; jobs whose process is gone are ended first, waiting ones started."""
+    """Read runs and jobs; jobs whose process is gone are ended first."""
     try:
         require_folder(Path(root))
     except StoreError as error:
@@ -143,7 +143,8 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
     """Submits a job, or finds one at work on the same; None after the page has been told why not."""
     with faults.shown():
         job = submit(root, study, title, arguments)
-        st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
+        # a job waits for its device by itself, so that nobody knows here when it begins
+        st.toast(f"Submitted: {plain(job.label)}")
         return job
     return None
 
