@@ -16,19 +16,12 @@ def _page(page: Page) -> st.Page:
     )  # fmt: skip
 
 
-def _help() -> None:
-    # imported when the help is opened
-    from gprune.app.pages.help import page
-
-    page.show()
-
-
 def _figures() -> SlideFigures:
     # imported for a slide
     from gprune.app.figures import load_figures
-    from gprune.app.pages.rasa import retention_slide
+    from gprune.app.pages import rasa
 
-    return SlideFigures(load_figures(), retention_slide.show)
+    return SlideFigures(load_figures(), rasa.show_slide)
 
 
-frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figures)
+frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _figures)

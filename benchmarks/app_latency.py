@@ -98,7 +98,8 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int, weight
     yield from _switches(times)
     yield from _bytes(sent)
     if THRESHOLDS in wanted:
-        visitor.go(THRESHOLDS)
+        if visitor.shown != PAGE_OF[THRESHOLDS].url:
+            visitor.go(THRESHOLDS)
         if weights:
             yield from _previews(visitor)
         yield from _thresholds(visitor)
@@ -151,14 +152,9 @@ def _bytes(sent: dict[str, list[Message]]) -> Iterator[Row]:
 
 def _previews(visitor: Visitor) -> Iterator[Row]:
     """From the release of a line to a first value: while the model is read, and once it is in memory."""
-    # the preview stands in a view of its own, and measures only when it is asked to
-    for choice in ("What it costs", "Live evaluation"):
-        with contextlib.suppress(Exception):  # a run without a preview: told below
-            visitor.page.get_by_text(choice, exact=True).first.click(timeout=5000)
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # a run without a preview: reported below
         visitor.page.locator(PREVIEW).wait_for(timeout=5000)
     yield from _first_values(visitor)
-    visitor.page.get_by_text("What changes", exact=True).first.click()
 
 
 def _first_values(visitor: Visitor) -> Iterator[Row]:

@@ -78,7 +78,7 @@ def leave_large_run(root: Path, size: str) -> str:
         makers = {kind: make for kind, make in MAKERS.items() if kind not in UNREAD}
         write_run(root, chosen.shape, modules=chosen.modules, study=study, makers=makers)
         write_tables(root, *TABLES)
-        _leave_job(root, study, name)
+        _leave_job(root, study)
     return name
 
 
@@ -91,7 +91,7 @@ def _leave_model(folder: Path, shape: ModelShape) -> None:
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def _leave_job(root: Path, study: Study, name: str) -> None:
+def _leave_job(root: Path, study: Study) -> None:
     """A job that is done, with an event for every stage; no process is started."""
     home = files.root(root)
     home.mkdir(parents=True, exist_ok=True)
@@ -99,6 +99,5 @@ def _leave_job(root: Path, study: Study, name: str) -> None:
     with JobReporter(job.folder) as report:
         for stage in names(study=study):
             report(stage, 1, 1, "1.0 s")
-        report.finish({"retention": study.retention}, name)
     # its process is this one, which goes on, and which the app would stop for not leaving after its end
     update(job.folder, lambda state: replace(state, pid=None, process_started=None))

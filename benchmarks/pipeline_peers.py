@@ -18,7 +18,7 @@ import torch
 from pipeline_machine import Medians, interleaved
 from scipy.stats import rankdata
 
-from gprune.pruning.calibration.principal import principal
+from gprune.pruning.calibration.principal import principal_components
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.rasa import balanced_splits, module_statistics
@@ -204,8 +204,8 @@ def _components(repeats: int, place: torch.device) -> Ratio:
         rows = vectors[:, -64:].T.flip(0).float()
         return points @ rows.T
 
-    taken = interleaved({"ours": lambda: principal(points, 64), "old": old}, repeats, place)
-    captured = principal(points, 64)[1].double().square().sum() / old().double().square().sum()
+    taken = interleaved({"ours": lambda: principal_components(points, 64), "old": old}, repeats, place)
+    captured = principal_components(points, 64)[1].double().square().sum() / old().double().square().sum()
     return Ratio(
         "64 principal components of 2,048 x 2,048, beside eigh in float64",
         taken["ours"], taken["old"], 10.0, f"variance captured: {float(captured):.6f} of the exact one",

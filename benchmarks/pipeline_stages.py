@@ -21,7 +21,7 @@ from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import walk
+from gprune.pruning.removal.walk import remove_upwards
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.surgery import cut
@@ -138,12 +138,12 @@ def _removed(bench: Bench, method: str) -> float:
     """Half of the weights leave by a rule that decides on each layer above pruned ones, on one text."""
     decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
     if method == "osscar":
-        decide = osscar.decision(decoder.shape, 0.5)
+        decide = osscar.osscar_decision(decoder.shape, 0.5)
     else:
-        decide = slimllm.decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
+        decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
     own = METHODS[method].fit
     assert own is not None
-    walk(decoder, tokens, sizes.batch, decide, own)
+    remove_upwards(decoder, tokens, sizes.batch, decide, own)
     return 3 * bench.weights * -(-sizes.samples // sizes.batch)
 
 

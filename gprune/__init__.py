@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.models.registration import register as register
 from gprune.models.registration import register_when_loaded
-from gprune.system.public_names import lead
 from gprune.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -38,25 +37,16 @@ _PLACES = {
     "runs": "gprune.api.opening",
     "save": "gprune.api.held",
     "scores": "gprune.api.held",
-    "errors": "gprune.system.errors",
-    "testing": "gprune.plugins.testing",
+    "errors": "gprune.errors",
+    "testing": "gprune.testing",
 }
 """where each public name is, as the imports above say it to a type checker"""
 
-_MOVED = {
-    "gprune.errors": "gprune.system.errors",
-    "gprune.export": "gprune.models.export",
-    "gprune.measure": "gprune.api.measure",
-    "gprune.testing": "gprune.plugins.testing",
-}
-"""public names of modules, and those in code that people have copied, and where each of them lies"""
-
 register_when_loaded()
-lead(_MOVED)
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name when it is asked for the first time."""
+    """Load a public name at its first use."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_PLACES[name])
@@ -65,5 +55,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Return the public names, loaded or not."""
     return sorted({*globals(), *__all__})

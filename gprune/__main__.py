@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted: run it again to resume", file=sys.stderr)
         return EXIT_STOPPED
     except (Cancelled, KeyboardInterrupt):
-        print("stopped on request: finished stages are kept, run it again to go on", file=sys.stderr)
+        print("cancelled: finished stages are kept, run it again to resume", file=sys.stderr)
         return EXIT_STOPPED
     except GpruneError as error:
         print(f"error: {safe_parsing.sentence(error)}", file=sys.stderr)

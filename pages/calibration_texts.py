@@ -1,6 +1,6 @@
 """The card of each calibration text; all of them beside each other, and one's own."""
 
 from gprune.app.pages import calibration_data
-from gprune.app.ui import places
+from gprune.app.ui import address
 
-places.show({"card": calibration_data.show_card, "calibration": calibration_data.show})
+address.show({"card": calibration_data.show_card, "calibration": calibration_data.show})

@@ -1,9 +1,13 @@
-"""Methods side by side: perplexity, which model to take, answers and speed."""
+"""Compare: methods, changed answers, speed and studies."""
 
-from gprune.app.pages.comparison import page as comparison
-from gprune.app.pages.decision import page as decision
-from gprune.app.pages.flipped_questions import page as questions
-from gprune.app.pages.speed_export import page as speed
-from gprune.app.ui import places
+from gprune.app.pages import comparison, flipped_questions, speed_export, studies
+from gprune.app.ui import address
 
-places.show({"compare": comparison.show, "decide": decision.show, "questions": questions.show, "speed": speed.show})
+address.show(
+    {
+        "compare": comparison.show,
+        "questions": flipped_questions.show,
+        "speed": speed_export.show,
+        "studies": studies.show,
+    }
+)

@@ -1,6 +1,6 @@
 """Who is kept (figure 3), and which units a choice decides."""
 
-from gprune.app.pages import mask_atlas, pruning_decisions
-from gprune.app.ui import places
+from gprune.app.pages import masks
+from gprune.app.ui import address
 
-places.show({"decisions": pruning_decisions.show, "atlas": mask_atlas.show})
+address.show({"decisions": masks.show_decisions, "atlas": masks.show_atlas})

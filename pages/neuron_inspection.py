@@ -1,6 +1,6 @@
 """One neuron, module or layer; the neurons of a layer as points; what a model predicts."""
 
 from gprune.app.pages import inspector, neuron_map, text_lens
-from gprune.app.ui import places
+from gprune.app.ui import address
 
-places.show({"inspector": inspector.show, "map": neuron_map.show, "lens": text_lens.show})
+address.show({"inspector": inspector.show, "map": neuron_map.show, "lens": text_lens.show})

@@ -1,6 +1,6 @@
 """A run in half a minute."""
 
 from gprune.app.pages import overview
-from gprune.app.ui import places
+from gprune.app.ui import address
 
-places.show({"home": overview.show})
+address.show({"home": overview.show})

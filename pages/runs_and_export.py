@@ -1,8 +1,6 @@
 """Launch and follow runs, and take what they made along."""
 
-from gprune.app.pages.jobs import page as jobs
-from gprune.app.pages.speed_export import page as export
-from gprune.app.report import page as report
-from gprune.app.ui import places
+from gprune.app.pages import export, jobs, report
+from gprune.app.ui import address
 
-places.show({"launch": jobs.show, "export": export.show_export, "report": report.show})
+address.show({"launch": jobs.show, "export": export.show, "report": report.show})

@@ -1,6 +1,6 @@
 """What another text changes: ranks of neurons (figure 1a) and modules (figure 1b)."""
 
-from gprune.app.pages import module_agreement, rank_drift
-from gprune.app.ui import places
+from gprune.app.pages import drift
+from gprune.app.ui import address
 
-places.show({"drift": rank_drift.show, "agreement": module_agreement.show})
+address.show({"drift": drift.show_ranks, "agreement": drift.show_agreement})

@@ -1,7 +1,6 @@
 """What if: the thresholds of RASA, and how much is kept."""
 
-from gprune.app.pages.rasa import page as rasa
-from gprune.app.pages.rasa import retention_page as retention
-from gprune.app.ui import places
+from gprune.app.pages import rasa
+from gprune.app.ui import address
 
-places.show({"rasa": rasa.show, "retention": retention.show})
+address.show({"rasa": rasa.show})

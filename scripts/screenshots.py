@@ -35,7 +35,6 @@ PAGES = {
     "compare": "compare",
     "runs": "launch",
     "neurons?layer=1&neuron=277": "inspector",
-    "compare?tab=decide": "decide",
     "compare?tab=speed": "speed",
     "runs?tab=export": "export",
 }

@@ -236,7 +236,7 @@ def account(run: Run, found: dict[str, float], finished: bool) -> dict[str, Any]
         "recipe": asdict(run.recipe),
         "minutes": run.options.minutes,
         "threads": run.options.threads,
-        "text_versions": {name: texts.version(name) for name in texts.TRAINED},
+        "text_versions": {name: texts.VERSIONS[name] for name in texts.TRAINED},
         "text_descriptions": {name: texts.DESCRIPTIONS[name] for name in texts.TRAINED},
         "test_tokens": {name: len(stream) for name, stream in run.tests.items()},
         "python": platform.python_version(),

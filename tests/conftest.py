@@ -60,20 +60,20 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
 
     The folder belongs to all tests: they only read it, or copy it first.
     """
-    place = tmp_path_factory.getbasetemp()
+    location = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         # each worker has its own folder within that of the run
-        place = place.parent
+        location = location.parent
 
     def built(name: str, build: Callable[[Path], object]) -> Path:
-        folder, whole = place / "built" / name, place / "built" / f"{name}.whole"
+        folder, full = location / "built" / name, location / "built" / f"{name}.whole"
         folder.parent.mkdir(exist_ok=True)
-        with FileLock(place / "built" / f"{name}.lock"):
-            if not whole.exists():
+        with FileLock(location / "built" / f"{name}.lock"):
+            if not full.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir()
                 build(folder)
-                whole.touch()
+                full.touch()
         return folder
 
     return built
@@ -105,14 +105,14 @@ def longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     has done all of its own takes over the end of another's.
     """
     longest = [item for item in items if item.get_closest_marker("longest")]
-    others = [item for item in items if item not in longest]
+    rest = [item for item in items if item not in longest]
     ordered: list[pytest.Item] = []
     for worker in range(workers):
         share = longest[worker::workers]
         more = max(0, (len(items) - len(ordered)) // (workers - worker) - len(share))
-        ordered += share + others[:more]
-        del others[:more]
-    return ordered + others
+        ordered += share + rest[:more]
+        del rest[:more]
+    return ordered + rest
 
 
 _at_work: list[pytest.Item] = []

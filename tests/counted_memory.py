@@ -22,13 +22,13 @@ class CountedMemory(TorchDispatchMode):
             parts = func.decompose(*args, **kwargs)
         if parts is not NotImplemented:
             return parts
-        before = {_storage(one)._cdata for one in tree_leaves((args, kwargs)) if _counts(one)}
-        made = func(*args, **kwargs)
-        for tensor in filter(_counts, tree_leaves(made)):
+        before = {_storage(tree_leave)._cdata for tree_leave in tree_leaves((args, kwargs)) if _counts(tree_leave)}
+        created = func(*args, **kwargs)
+        for tensor in filter(_counts, tree_leaves(created)):
             storage = _storage(tensor)
             if storage._cdata not in before and storage._cdata not in self._known:
                 self._take(storage)
-        return made
+        return created
 
     def _take(self, storage):
         key, size = storage._cdata, storage.nbytes()
@@ -60,8 +60,8 @@ def shorter(run, share):
         run: the work.
         share: of the memory that it takes where there is enough.
     """
-    with CountedMemory() as counted:
+    with CountedMemory() as counts:
         run()
-    with CountedMemory(int(counted.peak * share)) as short:
-        found = run()
-    return found, short.refused
+    with CountedMemory(int(counts.peak * share)) as short:
+        result = run()
+    return result, short.refused

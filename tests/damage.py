@@ -38,7 +38,7 @@ def results(store: Store) -> list[tuple[str, str]]:
 
 def files(store: Store) -> list[Path]:
     """Every file of every result, in order."""
-    folders = [store.folder(*place) for place in results(store)]
+    folders = [store.folder(*location) for location in results(store)]
     return [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
@@ -56,8 +56,8 @@ def flip_bit(path: Path, bit: int) -> None:
 def random_flips(store: Store, count: int, seed: int) -> list[tuple[Path, int]]:
     """Files of different results, and a bit of each; small files are as likely as large ones."""
     chosen = random.Random(seed)
-    everything = files(store)
-    paths = [chosen.choice(everything) for _ in range(count)]
+    all_values = files(store)
+    paths = [chosen.choice(all_values) for _ in range(count)]
     return [(path, chosen.randrange(8 * path.stat().st_size)) for path in paths]
 
 

@@ -34,11 +34,11 @@ class Fresh:
     @property
     def environment(self) -> dict[str, str]:
         """Variables of a user who has just logged in and activated it."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        retained = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         programs = f"{self.folder / 'venv' / 'bin'}:{os.environ['PATH']}"
         # what a notebook's kernel writes is not of ours
         aside = {name: str(self.folder / "jupyter") for name in _NOTEBOOKS}
-        return kept | aside | {"HOME": str(self.home), "PATH": programs}
+        return retained | aside | {"HOME": str(self.home), "PATH": programs}
 
     def program(self, name: str) -> str:
         """Where one of its programs is."""
@@ -77,15 +77,15 @@ class Fresh:
 
     def told(self, *arguments: str, seconds: float) -> dict[str, Any]:
         """The one line of JSON that a command of ours prints."""
-        found: dict[str, Any] = json.loads(self.said("gprune", *arguments, "--json", seconds=seconds))
-        return found
+        result: dict[str, Any] = json.loads(self.said("gprune", *arguments, "--json", seconds=seconds))
+        return result
 
     def left(self) -> list[str]:
         """What of us is in the environment, and every folder that has something in its user's home."""
-        ours = [path for path in (self.folder / "venv").rglob("*") if "gprune" in path.name]
+        actual = [path for path in (self.folder / "venv").rglob("*") if "gprune" in path.name]
         files = (path for folder in (self.home, self.work) for path in folder.rglob("*") if path.is_file())
         places = {Path(*path.relative_to(self.folder).parts[:3]) for path in files}
-        return sorted(str(path) for path in [*ours, *places])
+        return sorted(str(path) for path in [*actual, *places])
 
 
 def made(folder: Path) -> Fresh:

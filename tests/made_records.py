@@ -24,9 +24,9 @@ def the_moments(inputs: Mapping[str, Array], groups: Sequence[Any], text: str = 
     values = {}
     for part, x in inputs.items():
         shards = [x[:, list(group)].reshape(len(x), -1, x.shape[-1]) for group in groups]
-        values[f"{part}_mean"] = np.stack([one.mean(1) for one in shards])
+        values[f"{part}_mean"] = np.stack([shard.mean(1) for shard in shards])
         values[f"{part}_moment"] = np.stack([((s - s.mean(1, keepdims=True)) ** 2).sum(1) for s in shards])
-        values[f"{part}_energy"] = np.stack([(one**2).sum(1) for one in shards])
+        values[f"{part}_energy"] = np.stack([(shard**2).sum(1) for shard in shards])
         values[f"{part}_released_fluctuation"] = x.reshape(len(x), -1, x.shape[-1]).var(1) * 0.9
     samples = np.array([len(group) for group in groups])
     return ActivationStatistics(text, "f", samples, samples * inputs["ffn"].shape[2], **values)

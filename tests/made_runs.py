@@ -23,7 +23,7 @@ import numpy as np
 from gprune import records
 from gprune.pipeline import provenance, stages
 from gprune.pipeline.record import RunRecord
-from gprune.pipeline.stages import KINDS, Graph, Stage
+from gprune.pipeline.stages import KINDS, Graph, Stage, execution_plan
 from gprune.pipeline.stages.inputs import text_of
 from gprune.pruning.ranking import ranks
 from gprune.pruning.sparsity.rounding import exact_masks
@@ -72,9 +72,9 @@ class Task:
     @property
     def asked(self) -> str:
         """The evaluation text or the task that is measured on."""
-        known = self.study.evaluation
+        settings = self.study.evaluation
         tasks = self.stage.kind in ("accuracy", "answers", "questions")
-        return (known.tasks if tasks else known.texts)[self.stage.id.item or 0]
+        return (settings.tasks if tasks else settings.texts)[self.stage.id.item or 0]
 
     @property
     def able(self) -> list[str]:
@@ -84,11 +84,6 @@ class Task:
 
 Makers = Mapping[str, Callable[[Task], Any]]
 """what makes a record, by kind; a kind that is not among them has no results, nor has one that gives None"""
-
-
-def course(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
-    """The stages that a run goes through in an empty cache."""
-    return stages.course(graph, until, lambda _: False)
 
 
 def leave(
@@ -114,29 +109,26 @@ def leave(
         error: why it failed.
         unavailable: why methods cannot run, by method.
     """
-    results, made, left_out = record.results, dict[Stage[Any], Any](), record.unavailable
-    there = {one.name for one in course(results.graph, present)} if isinstance(present, str) else set(present)
-    assert there <= {one.name for one in course(results.graph)}, there
+    results, made = record.results, dict[Stage[Any], Any]()
+    graph = results.graph
+    present_names = {item.name for item in execution_plan(graph, present)} if isinstance(present, str) else set(present)
+    assert present_names <= {item.name for item in execution_plan(graph)}, present_names
     reasons = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
+    for name, reason in reasons.items():
+        graph.record_failure(stages.masks(graph, name), reason)
     study = replace(results.graph.study, name="", group="")
-    alike = (study, shape, modules, *makers.items(), *reasons.items(), *sorted(there))
-    for number, stage in enumerate(course(results.graph)):
-        reason = next((left_out[need] for need in stages.needed(stage) if need in left_out), None)
-        if stage.kind == "masks":
-            reason = reasons.get(stage.id.method)
-        if reason is not None and not stage.optional:
-            left_out[stage] = reason
+    equal = (study, shape, modules, *makers.items(), *reasons.items(), *sorted(present_names))
+    for number, stage in enumerate(execution_plan(graph)):
+        if reason := graph.failure(stage):
+            record.leave_out(stage, reason)
         elif stage.kind in makers:
-            needs = stages.resolve(stage.needs, lambda need: made.get(stages.served(need, made.__contains__)))
+            needs = stages.resolve(stage.needs, made.get)
             task = Task(stage, results.graph, shape, modules, needs)
-            made[stage] = _once((stage.key, stage.name, *alike), lambda task=task: makers[task.stage.kind](task))
-            if stage.name in there and made[stage] is not None:
-                maker = next((one for one in made if stage in one.beside), None)
-                taken: dict[str, Any] = (
-                    {"seconds": 0.5 + number} if maker is None else {"seconds": 0.0, "with": maker.name}
-                )
-                _put(record, stage, made[stage], {**taken, **provenance.versions()})
-                record.stages[stage.name] = {"key": stage.key, **taken, "reused": number % 2 == 0}
+            made[stage] = _once((stage.key, stage.name, *equal), lambda task=task: makers[task.stage.kind](task))
+            if stage.name in present_names and made[stage] is not None:
+                used = {"seconds": 0.5 + number}
+                _put(record, stage, made[stage], {**used, **provenance.versions()})
+                record.stages[stage.name] = {"key": stage.key, **used, "reused": number % 2 == 0}
     record.save(state, {"run": record.name} if state == "done" else None, error)
     return record.name
 
@@ -161,14 +153,14 @@ def _written() -> Store:
 
 def _put(record: RunRecord, stage: Stage[Any], made: Any, details: dict[str, Any]) -> None:
     """Puts a result where there is none; what is made of a folder's stage is a function that fills it."""
-    store, place = record.results.store, record.results.store.folder(stage.kind, stage.key)
+    store, location = record.results.store, record.results.store.folder(stage.kind, stage.key)
     if KINDS[stage.kind].record is None:
         store.put_folder(stage.kind, stage.key, lambda folder: made(folder) or details)
-    elif place.exists():
+    elif location.exists():
         if not record.results.holds(stage):
             store.put(stage.kind, stage.key, made, details)
     else:
-        _copy(_template(stage, made, details), place)
+        _copy(_template(stage, made, details), location)
 
 
 def _copy(template: Path, place: Path) -> None:
@@ -199,8 +191,8 @@ def shape(task: Task) -> records.ModelShape:
 
 
 def size(task: Task) -> records.ModelSize:
-    known = task.shape
-    return records.ModelSize(known.decoder_weights + 1000, 0, 0, 2 * known.hidden * known.layers)
+    reference = task.shape
+    return records.ModelSize(reference.decoder_weights + 1000, 0, 0, 2 * reference.hidden * reference.layers)
 
 
 def an_accuracy(
@@ -233,69 +225,74 @@ def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
 
 
 def norms(task: Task) -> records.WeightNorms:
-    known = task.shape
-    neurons, channels = (known.layers, known.neurons), (known.layers, known.heads * known.head_width)
+    reference = task.shape
+    neurons, channels = (
+        (reference.layers, reference.neurons),
+        (reference.layers, reference.heads * reference.head_width),
+    )
     return records.WeightNorms(*(1 + 0.1 * task.random.random(size) for size in (neurons,) * 2 + (channels,) * 2))
 
 
 def weighed(task: Task) -> records.WeightFacts:
-    known = task.shape
-    sizes = (known.layers, 1, known.neurons), (known.layers, 1, known.heads * known.head_width)
+    reference = task.shape
+    sizes = (reference.layers, 1, reference.neurons), (reference.layers, 1, reference.heads * reference.head_width)
     neurons, channels = (1 + task.random.random(size) for size in sizes)
     return records.WeightFacts(task.stage.id.metric, ("rows",), neurons, ("rows",), channels)
 
 
 def tokens(task: Task) -> records.Tokens:
-    place = ("primary", "auxiliary", "substitute", "sampled").index(task.role)
-    frequent = 1.0 / np.arange(1, 501 - 50 * place)
-    drawn = task.study.calibration.samples, task.study.calibration.length
-    ids = task.random.choice(len(frequent), drawn, p=frequent / frequent.sum()) + 50 * place
-    return records.Tokens(task.text, digest(task.stage.key), ids.astype(np.int32), drawn[0] * (place + 2))
+    location = ("primary", "auxiliary", "substitute", "sampled").index(task.role)
+    frequent = 1.0 / np.arange(1, 501 - 50 * location)
+    settings = task.study.calibration.samples, task.study.calibration.length
+    ids = task.random.choice(len(frequent), settings, p=frequent / frequent.sum()) + 50 * location
+    return records.Tokens(task.text, digest(task.stage.key), ids.astype(np.int32), settings[0] * (location + 2))
 
 
 def sampled(task: Task) -> records.SampledText:
-    drawn = task.study.calibration.samples, task.study.calibration.length
-    ids = task.random.integers(0, 500, drawn).astype(np.int32)
-    return records.SampledText(task.text, ids, np.full(drawn[0], 20.0), np.ones(drawn[0], dtype=bool))
+    settings = task.study.calibration.samples, task.study.calibration.length
+    ids = task.random.integers(0, 500, settings).astype(np.int32)
+    return records.SampledText(task.text, ids, np.full(settings[0], 20.0), np.ones(settings[0], dtype=bool))
 
 
 def statistics(task: Task) -> records.ActivationStatistics:
-    known, drawn, values = task.shape, task.study.calibration, dict[str, Any]()
-    growth = np.log(100) * np.linspace(0, 1, known.layers)[:, None]
-    for part, width in (("ffn", known.neurons), ("attention", known.heads * known.head_width)):
-        size = (drawn.shards, known.layers, width)
+    reference, rendered, values = task.shape, task.study.calibration, dict[str, Any]()
+    growth = np.log(100) * np.linspace(0, 1, reference.layers)[:, None]
+    for part, width in (("ffn", reference.neurons), ("attention", reference.heads * reference.head_width)):
+        size = (rendered.shards, reference.layers, width)
         middle = level(task) + growth if part == "ffn" else np.zeros(size[1:])
         values[f"{part}_mean"] = noise(task, *size, scale=0.1)
         values[f"{part}_moment"] = 128 * np.exp(middle + noise(task, *size, scale=0.3))
         values[f"{part}_energy"] = values[f"{part}_moment"] + 128 * values[f"{part}_mean"] ** 2
         values[f"{part}_released_fluctuation"] = values[f"{part}_moment"].mean(axis=0)
-    counts = np.full(drawn.shards, drawn.samples // drawn.shards, dtype=np.int64)
-    return records.ActivationStatistics(task.text, "f" * 64, counts, drawn.length * counts, **values)
+    counts = np.full(rendered.shards, rendered.samples // rendered.shards, dtype=np.int64)
+    return records.ActivationStatistics(task.text, "f" * 64, counts, rendered.length * counts, **values)
 
 
 def positions(task: Task) -> records.StrongestPositions:
-    drawn, known = task.needs["tokens"], task.shape
-    samples, length = drawn.ids.shape
-    kept = min(task.study.calibration.positions, samples)
-    size = (known.layers, known.neurons, kept)
+    rendered, reference = task.needs["tokens"], task.shape
+    samples, length = rendered.ids.shape
+    retained = min(task.study.calibration.positions, samples)
+    size = (reference.layers, reference.neurons, retained)
     first = task.random.integers(0, samples, (*size[:2], 1))
     strength = np.sort(np.abs(noise(task, *size)), axis=2)[:, :, ::-1]
     return records.StrongestPositions(
-        drawn.text,
-        drawn.fingerprint,
+        rendered.text,
+        rendered.fingerprint,
         length,
-        ((first + np.arange(kept)) % samples).astype(np.int16),
+        ((first + np.arange(retained)) % samples).astype(np.int16),
         task.random.integers(0, length, size).astype(np.int16),
         (strength * task.random.choice((-1, 1), size)).astype(np.float32),
     )
 
 
 def contexts(task: Task) -> records.Contexts:
-    known, count, dimensions = task.shape, task.study.contexts.count, 3
-    components = noise(task, known.layers, dimensions, known.hidden)
-    centroids = noise(task, known.layers, count, dimensions)
+    reference, count, dimensions = task.shape, task.study.contexts.count, 3
+    components = noise(task, reference.layers, dimensions, reference.hidden)
+    centroids = noise(task, reference.layers, count, dimensions)
     distances = np.linalg.norm(centroids[:, :, None] - centroids[:, None], axis=-1)
-    return records.Contexts(task.text, noise(task, known.layers, known.hidden), components, centroids, distances, 512)
+    return records.Contexts(
+        task.text, noise(task, reference.layers, reference.hidden), components, centroids, distances, 512
+    )
 
 
 def context_statistics(task: Task) -> records.ContextStatistics:
@@ -331,9 +328,9 @@ def partition(task: Task) -> records.Partition:
         moved = task.random.permutation(shape.neurons)[: round(share * shape.neurons)]
         row[moved] = row[task.random.permutation(moved)]
     counts, silhouette = np.full(shape.layers, count, np.int32), task.random.random((shape.layers, 5))
-    found = labels, counts, np.maximum(counts - 2, 1), silhouette, np.array([0.2, np.nan])
+    result = labels, counts, np.maximum(counts - 2, 1), silhouette, np.array([0.2, np.nan])
     kind = "functional" if groups else "refined"
-    return records.Partition(kind, "magnitude", *found, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5)))
+    return records.Partition(kind, "magnitude", *result, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5)))
 
 
 def _kept(task: Task, scores: Array) -> dict[str, Any]:
@@ -349,17 +346,17 @@ def _kept(task: Task, scores: Array) -> dict[str, Any]:
 def learning(task: Task) -> records.Learning:
     steps = np.arange(40.0)
     falling = 3.5 + 2.0 * np.exp(-steps / 10)
-    kept = 0.5 + 0.05 * np.exp(-steps / 8) * np.cos(steps / 3)
+    retained = 0.5 + 0.05 * np.exp(-steps / 8) * np.cos(steps / 3)
     partition = task.needs["partition"]
-    drawn = task.random.random(partition.modules + task.shape.layers)
+    rendered = task.random.random(partition.modules + task.shape.layers)
     ranked = task.needs["adapted"].scores, task.needs["heads"].heads, partition
-    plan = exact_masks(RankedUnits.build(task.shape, *ranked), drawn, task.study.retention)
+    plan = exact_masks(RankedUnits.build(task.shape, *ranked), rendered, task.study.retention)
     return records.Learning(
         ffn=plan.masks.ffn,
         heads=plan.masks.heads,
         retention=plan.masks.retention,
         target=plan.masks.target,
-        steps=np.stack([steps, steps // 20, falling, falling + 0.3, falling / 4, kept], axis=1),
+        steps=np.stack([steps, steps // 20, falling, falling + 0.3, falling / 4, retained], axis=1),
         columns=("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention"),
         thresholds=plan.thresholds[: partition.modules],
         head_thresholds=plan.thresholds[partition.modules :],
@@ -372,15 +369,15 @@ def gates(task: Task) -> records.GateLearning:
     from gprune.pruning.sparsity.gate_masks import GateMasks
 
     shape, steps = task.shape, np.arange(40.0)
-    drawn = task.random.random(shape.layers * (shape.neurons + shape.kv_heads)).astype(np.float32)
+    rendered = task.random.random(shape.layers * (shape.neurons + shape.kv_heads)).astype(np.float32)
     family = GateMasks.of(shape, task.study.retention, 1, 1.5, torch.device("cpu"))
-    values = torch.tensor(drawn)
-    kept, (neurons, groups) = family.exact(values), family.split(values)
+    values = torch.tensor(rendered)
+    retained, (neurons, groups) = family.exact(values), family.split(values)
     return records.GateLearning(
-        ffn=kept.ffn,
-        heads=kept.heads,
-        retention=kept.retention,
-        target=kept.target,
+        ffn=retained.ffn,
+        heads=retained.heads,
+        retention=retained.retention,
+        target=retained.target,
         steps=np.stack([steps, steps // 20, 5 - steps / 20], axis=1),
         columns=("step", "epoch", "ce_primary"),
         gates=neurons.numpy(),

@@ -1,9 +1,11 @@
 """Tiny pruned models with other widths in every layer, with and without bias compensation, as folders."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from made_records import the_moments
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
@@ -16,6 +18,10 @@ from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, ActivationStatistics, PrunedModel, PruningMasks
+
+needs_gguf = pytest.mark.skipif(
+    importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
+)
 
 VOCABULARY = 300
 TEXT = "the river was named after the old town, and the town's people were 1987 strong\n\n  or so it is said"

@@ -73,8 +73,8 @@ class Starters:
 
     def said(self, what: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
         """Processes that have said something: `computing.drift`, `waiting.drift`, `done`."""
-        found = [int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{what}.*")]
-        return [pid for pid in found if process is None or pid == process.pid]
+        results = [int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{what}.*")]
+        return [pid for pid in results if process is None or pid == process.pid]
 
     def wait_until(self, what: str, process: subprocess.Popen[bytes]) -> None:
         """Waits until a process has said something; fails with its log where it ended before."""
@@ -99,11 +99,11 @@ class Starters:
 @contextmanager
 def starters(folder: Path, study: dict[str, Any], cache: Path) -> Iterator[Starters]:
     """Some starters; whatever still runs is killed afterwards."""
-    made = Starters(folder, study, cache)
+    created = Starters(folder, study, cache)
     try:
-        yield made
+        yield created
     finally:
-        for process in made.processes:
+        for process in created.processes:
             process.kill()
             process.wait()
 

@@ -16,11 +16,11 @@ from gprune.records import StrongestPositions
 def recorded(decoder: Decoder, ids: np.ndarray, batch: int) -> np.ndarray:
     """(layers, samples, length, neurons) float32 inputs of down_proj."""
     layers = range(decoder.shape.layers)
-    seen: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
-    with observed(decoder, layers, lambda layer, x: seen[layer].append(x.float().clone()), lambda *_: None):
+    inputs: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
+    with observed(decoder, layers, lambda layer, x: inputs[layer].append(x.float().clone()), lambda *_: None):
         for start in range(0, len(ids), batch):
             decoder.hidden_states(torch.tensor(ids[start : start + batch].astype(np.int64)))
-    return np.stack([torch.cat(rows).numpy() for rows in seen.values()])
+    return np.stack([torch.cat(rows).numpy() for rows in inputs.values()])
 
 
 def by_hand(activations: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
@@ -28,8 +28,8 @@ def by_hand(activations: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
     places = np.abs(activations).argmax(axis=2)
     peaks = np.take_along_axis(activations, places[:, :, None], axis=2)[:, :, 0]
     order = np.argsort(-np.abs(peaks), axis=1, kind="stable")[:, :count]
-    found = (order, np.take_along_axis(places, order, 1), np.take_along_axis(peaks, order, 1))
-    return tuple(part.transpose(0, 2, 1) for part in found)
+    result = (order, np.take_along_axis(places, order, 1), np.take_along_axis(peaks, order, 1))
+    return tuple(part.transpose(0, 2, 1) for part in result)
 
 
 def faults(found: StrongestPositions, activations: np.ndarray, tolerance: float) -> list[str]:

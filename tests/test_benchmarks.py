@@ -28,11 +28,11 @@ def begin(project, name, cache, *options):
 
 def measured(*started):
     """What a benchmark says: all of it, and its figures by name and page."""
-    begun = begin(*started, "--json")
-    told, errors = begun.communicate(timeout=limit(150))
-    assert begun.returncode == 0, errors
-    found = json.loads(told)
-    return found, {(row["name"], row["page"]): row for row in found["rows"]}
+    process = begin(*started, "--json")
+    message, errors = process.communicate(timeout=limit(150))
+    assert process.returncode == 0, errors
+    values = json.loads(message)
+    return values, {(row["name"], row["page"]): row for row in values["rows"]}
 
 
 @pytest.mark.longest
@@ -40,7 +40,7 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_
     with chromium():
         # without one it is skipped
         pass
-    found, rows = measured(project, "app_latency", tmp_path, "--rounds", "1", "--pages", *PAGES)
+    result, rows = measured(project, "app_latency", tmp_path, "--rounds", "1", "--pages", *PAGES)
     expected = {("first chart of a new server", "home")}
     for name in ("page switch to rest, p95", "bytes of a page", "bytes of its largest chart"):
         expected |= {(name, page) for page in PAGES}
@@ -50,12 +50,12 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_
         row = rows[name, page]
         assert 0 < row["value"] and row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")
     for page in PAGES:
-        chart, whole = (rows[name, page]["value"] for name in ("bytes of its largest chart", "bytes of a page"))
+        chart, full = (rows[name, page]["value"] for name in ("bytes of its largest chart", "bytes of a page"))
         # a chart of a few bytes would be one that the browser had kept
-        assert 1000 < chart < whole < 1_000_000
+        assert 1000 < chart < full < 1_000_000
     for name in drags:
         assert rows[name, "rasa"]["value"] is not None or rows[name, "rasa"]["detail"]
-    assert found["size"] == "small" and min(found["load"]) >= 0
+    assert result["size"] == "small" and min(result["load"]) >= 0
 
 
 @pytest.mark.longest
@@ -74,20 +74,20 @@ def test_every_figure_stands_beside_its_budget(project, tmp_path):
 
 
 def test_one_that_is_told_to_end_leaves_no_server(project, tmp_path):
-    begun = begin(project, "app_load", tmp_path, "--clients", "1", "--seconds", "6000", "--no-browser")
+    process = begin(project, "app_load", tmp_path, "--clients", "1", "--seconds", "6000", "--no-browser")
     try:
-        wait_for(lambda: begun.poll() is not None or [one for one in begun.children() if _listens(one)])
-        started = begun.children(recursive=True)
-        assert started, begun.communicate()
-        begun.terminate()
-        assert begun.wait(limit(30)) == 128 + signal.SIGTERM
+        wait_for(lambda: process.poll() is not None or [item for item in process.children() if _listens(item)])
+        started = process.children(recursive=True)
+        assert started, process.communicate()
+        process.terminate()
+        assert process.wait(limit(30)) == 128 + signal.SIGTERM
         assert not psutil.wait_procs(started, timeout=limit(5))[1]
     finally:
-        for one in (*begun.children(recursive=True), begun) if begun.is_running() else ():
-            one.kill()
+        for item in (*process.children(recursive=True), process) if process.is_running() else ():
+            item.kill()
 
 
 def _listens(process):
     with contextlib.suppress(psutil.Error):
-        return any(one.status == psutil.CONN_LISTEN for one in process.net_connections())
+        return any(net_connection.status == psutil.CONN_LISTEN for net_connection in process.net_connections())
     return False

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import torch
 import gprune
 from gprune import pipeline
 from gprune.analysis import choices
-from gprune.app.pages.comparison import panels
+from gprune.app.figures import comparison as panels
 from gprune.app.preview import Question, Source, repair_of
-from gprune.app.preview.request import resolve
+from gprune.app.preview.requests import resolve
 from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
 from gprune.models.export import pruning_file
@@ -22,7 +23,7 @@ from gprune.pipeline.estimate.dimensions import of_model
 from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.preflight import estimate_study
 from gprune.pipeline.stages import Graph
-from gprune.pipeline.stages.inputs import measured_on, read, roles
+from gprune.pipeline.stages.inputs import measured_on, read_inputs, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
 from gprune.records import REPAIRS
 from gprune.store import Store
@@ -76,21 +77,21 @@ def test_the_choice_is_the_lowest_number_of_the_stored_figures(made):
     results = results_of(opened)
     for name in ("gprune", "flap", "recommended"):
         choice = results.get(stages.choice, name)
-        found = [figure(results, *one) for one in zip(choice.masks, choice.repairs, strict=True)]
-        numbers = [number(one, found[0]) for one in found]
+        outcome = [figure(results, *item) for item in zip(choice.masks, choice.repairs, strict=True)]
+        numbers = [number(item, outcome[0]) for item in outcome]
         np.testing.assert_allclose(choice.numbers, numbers, rtol=1e-9)
         assert choice.chosen == int(np.argmin(numbers)) and choice.reference == 0
-        told = result["choice"][name]["tried"]
-        assert [row["number"] for row in told] == sorted(row["number"] for row in told)
-        assert told[0]["chosen"] and told[0]["repair"] == choice.repair
+        message = result["choice"][name]["tried"]
+        assert [row["number"] for row in message] == sorted(row["number"] for row in message)
+        assert message[0]["chosen"] and message[0]["repair"] == choice.repair
     # FLAP's own repair is tried beside none; GPrune has none of its own
     assert results.get(stages.choice, "flap").repairs[:2] == ("none", "own")
     assert results.get(stages.choice, "gprune").repairs[:2] == ("none", "least_squares_bias:both")
     recipe = results.get(stages.choice, "recommended")
     # scales are learned for the first masks alone
-    others = len(opened.study.choice.masks) - 1
-    assert len(recipe.masks) == (others + 1) * (1 + len(opened.study.choice.repairs)) - others
-    scaled = [one for one, word in zip(recipe.masks, recipe.repairs, strict=True) if "scales" in word]
+    rest = len(opened.study.choice.masks) - 1
+    assert len(recipe.masks) == (rest + 1) * (1 + len(opened.study.choice.repairs)) - rest
+    scaled = [item for item, word in zip(recipe.masks, recipe.repairs, strict=True) if "scales" in word]
     assert scaled == ["gprune"]
     assert len(recipe.masks) <= MOST_CANDIDATES
 
@@ -99,12 +100,12 @@ def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
     values, opened, _ = made
     results = results_of(opened)
     for role in ("primary", "auxiliary"):
-        used, held = results.get(stages.tokens, role), results.get(stages.held_out, role)
-        assert held.ids.shape == (8, 16) and held.available == used.available
+        used, stored = results.get(stages.tokens, role), results.get(stages.held_out, role)
+        assert stored.ids.shape == (8, 16) and stored.available == used.available
         # the one cut of the text, and its one permutation: the places are other ones
         order = np.random.default_rng(values.get("seed", 0)).permutation(used.available)
         assert not set(order[:16]) & set(order[16:24])
-        assert {row.tobytes() for row in used.ids}.isdisjoint(row.tobytes() for row in held.ids)
+        assert {row.tobytes() for row in used.ids}.isdisjoint(row.tobytes() for row in stored.ids)
     fitted, fresh = results.get(stages.tokens, "sampled"), results.get(stages.held_out, "fresh")
     assert {row.tobytes() for row in fitted.ids}.isdisjoint(row.tobytes() for row in fresh.ids)
 
@@ -112,26 +113,26 @@ def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
 def test_figures_are_of_the_model_that_the_run_measures(made):
     _, opened, _ = made
     results = results_of(opened)
-    held, study = results.get(stages.held_out, "primary"), opened.study
+    stored, study = results.get(stages.held_out, "primary"), opened.study
     for method in ("gprune", "flap", "recommended"):
         choice = results.get(stages.choice, method)
         settings = replace(study.evaluation, preset="16")
-        losses = window_losses(opened.model(method).eval(), held.ids, "A", settings)
+        losses = window_losses(opened.model(method).eval(), stored.ids, "A", settings)
         assert choice.figures[choice.chosen][0] == pytest.approx(float(np.exp(losses.mean())), rel=1e-4)
 
 
 def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
     _, opened, result = made
     results = results_of(opened)
-    for method, place in (("gprune", "checkpoint"), ("recommended", "recommended_checkpoint")):
+    for method, location in (("gprune", "checkpoint"), ("recommended", "recommended_checkpoint")):
         choice = results.get(stages.choice, method)
         kind = choice.repair.partition(":")[0]
         assert kind in REPAIRS, "the smallest model gains by a fit"
-        plan = pruning_file.read_record(pipeline.Path(result[place]))
-        assert [one.name for one in plan.pruned.repairs] == [kind]
+        plan = pruning_file.read_record(Path(result[location]))
+        assert [repair.name for repair in plan.pruned.repairs] == [kind]
         assert np.array_equal(plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn)
         live = opened.model(method)
-        assert result["parameters"][method] == sum(one.numel() for one in live.parameters())
+        assert result["parameters"][method] == sum(repair.numel() for repair in live.parameters())
         assert result["given"][method]["repair"].startswith(REPAIRS[kind].label)
     ids = torch.arange(3, 12)[None]
     same = opened.model("gprune", repair="auto")
@@ -151,7 +152,7 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
     assert set(again["reused"]) == set(again["keys"]) and again["choice"] == result["choice"]
     graph = results_of(opened).graph
     plain = graph.study.with_settings({"repair.kind": "least_squares", "methods": ["gprune"]})
-    fitted = stages.repaired(Graph(plain, read(plain)), "gprune")
+    fitted = stages.repaired(Graph(plain, read_inputs(plain)), "gprune")
     assert fitted.key == stages.repaired(graph, "gprune", "least_squares:both").key
     # without a choice no text is held out, and keys are what they were
     assert set(roles(plain)) == {"primary", "auxiliary"}
@@ -160,10 +161,13 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
         graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}),
         {"choice.sequences": 9},
     )
-    keys = [stages.perplexity(Graph(one, read(one)), "gprune", text).key for one in (own, own.with_settings(other))]
+    keys = [
+        stages.perplexity(Graph(item, read_inputs(item)), "gprune", text).key
+        for item in (own, own.with_settings(other))
+    ]
     assert keys[0] == keys[1] and own.digest == own.with_settings(other).digest
     chosen, fewer = graph.study, graph.study.with_settings({"choice.sequences": 7})
-    keys = [stages.perplexity(Graph(one, read(one)), "gprune", text).key for one in (chosen, fewer)]
+    keys = [stages.perplexity(Graph(item, read_inputs(item)), "gprune", text).key for item in (chosen, fewer)]
     assert keys[0] != keys[1] and chosen.digest != fewer.digest
 
 
@@ -172,7 +176,7 @@ def test_a_text_that_is_too_short_is_refused_before_anything_is_made_with_what_i
     study, store = from_dict(values), Store(tmp_path / "cache")
     with pytest.raises(SettingsError) as refused:
         pipeline.run(study, store, tiny_study.silent)
-    tokens = pipeline.stages.RunContext(study, read(study), store.texts).tokenizer
+    tokens = pipeline.stages.RunContext(study, read_inputs(study), store.texts).tokenizer
     with open(study.primary, encoding="utf-8") as file:
         available = len(tokens(file.read())["input_ids"]) // 16
     missing = 16 + 5000 - available
@@ -187,24 +191,24 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
     study, store = from_dict(values), Store(tmp_path / "cache")
     assert measured_on(study) == ("check",) and "fresh" not in roles(study)
     result = pipeline.run(study, store, tiny_study.silent, until="perplexity")
-    told = result["choice"]["gprune"]
-    assert told["weights"] == {"check": 1.0}
-    assert [row["number"] for row in told["tried"]] == sorted(row["number"] for row in told["tried"])
-    assert [row["check"] for row in told["tried"]] == sorted(row["check"] for row in told["tried"])
-    known = result["texts"][study.evaluation.texts[0]]
-    assert known["declared"].keys() == {"A", "B", "the check text"} and len(known["overlap"]) == 3
+    message = result["choice"]["gprune"]
+    assert message["weights"] == {"check": 1.0}
+    assert [row["number"] for row in message["tried"]] == sorted(row["number"] for row in message["tried"])
+    assert [row["check"] for row in message["tried"]] == sorted(row["check"] for row in message["tried"])
+    settings = result["texts"][study.evaluation.texts[0]]
+    assert settings["declared"].keys() == {"A", "B", "the check text"} and len(settings["overlap"]) == 3
     with pytest.raises(SettingsError, match=r"choice.check_text must be .* no evaluation text"):
-        read(study.with_settings({"choice.check_text": study.evaluation.texts[0]}))
+        read_inputs(study.with_settings({"choice.check_text": study.evaluation.texts[0]}))
     copy = tmp_path / "copy.txt"
     copy.write_bytes(check.read_bytes())
     with pytest.raises(SettingsError, match="is the same text as .*copy.txt"):
-        read(study.with_settings({"evaluation.texts": [str(copy)]}))
+        read_inputs(study.with_settings({"evaluation.texts": [str(copy)]}))
 
 
 def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
     values = values_of(tmp_path, fresh="self:#seed=0")
     with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', which is fitted to"):
-        read(from_dict(values))
+        read_inputs(from_dict(values))
     study = Study("model", "A", "B", methods=("recommended",))
     with pytest.raises(SettingsError, match=r"choice.masks \(5\) times choice.repairs"):
         study.with_settings({"choice.masks": ["gprune", "flap", "wanda_sp_uniform", "fang", "llm_pruner"]})
@@ -214,7 +218,7 @@ def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
         study.with_settings({"choice.repairs": ["least_squares"]})
 
 
-def test_a_repair_that_cannot_be_fitted_is_left_out_and_the_choice_goes_on(made, tmp_path, monkeypatch):
+def test_a_choice_without_a_failed_repair_is_incomplete_until_the_next_run_can_fit_it(made, tmp_path, monkeypatch):
     values, _, _ = made
     from gprune.pruning.repair import fitting
     from gprune.system.errors import NumericsError
@@ -227,13 +231,23 @@ def test_a_repair_that_cannot_be_fitted_is_left_out_and_the_choice_goes_on(made,
         return real(decoder, masks, texts, settings, *rest)
 
     monkeypatch.setattr(fitting, "fit", failing)
-    changed = from_dict(values | {"methods": ["gprune"]})
-    result = pipeline.run(changed, Store(tmp_path / "cache"), tiny_study.silent, until="perplexity")
-    told = {row["repair"]: row["number"] for row in result["choice"]["gprune"]["tried"]}
-    assert {word for word, value in told.items() if value is None} == {
+    changed, store = from_dict(values | {"methods": ["gprune"]}), Store(tmp_path / "cache")
+    result = pipeline.run(changed, store, tiny_study.silent, until="perplexity")
+    message = {row["repair"]: row["number"] for row in result["choice"]["gprune"]["tried"]}
+    assert {word for word, value in message.items() if value is None} == {
         word for word in changed.choice.repairs if word.startswith("least_squares_bias")
     }
-    assert result["choice"]["gprune"]["tried"][0]["chosen"]
+    assert result["choice"]["gprune"]["tried"][0]["chosen"] and not result["choice"]["gprune"]["complete"]
+    assert pipeline.opened(changed, store).get(stages.choice, "gprune").chosen >= 0
+    again = pipeline.run(changed, store, tiny_study.silent, until="perplexity")
+    assert set(again["reused"]) == set(again["keys"]) == set(result["keys"]) and again["keys"] == result["keys"]
+    monkeypatch.undo()
+    full = pipeline.run(changed, store, tiny_study.silent, until="perplexity")
+    assert full["choice"]["gprune"]["complete"] and full["keys"]["choice_gprune"] != result["keys"]["choice_gprune"]
+    computed = {"choice_gprune", "chosen_gprune"}
+    computed |= {f"{kind}_gprune_least_squares_bias_both" for kind in ("repaired", "candidate")}
+    computed |= {f"perplexity.gprune.{index}" for index in range(len(changed.evaluation.texts))}
+    assert set(full["keys"]) - set(full["reused"]) == computed
 
 
 def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(made):
@@ -243,18 +257,18 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     assert (repair.kind, repair.texts) == ("least_squares_bias", "both")
     keys = set()
     for method in ("flap", "recommended"):
-        asked = resolve(source, Question(text, method, results.get(stages.masks, "gprune"), repair=repair))
-        assert asked.pruned["repairs"] == ["least_squares_bias"]
-        assert asked.pruned["fit"]["settings"]["kind"] == "least_squares_bias"
-        keys.add(asked.pruned["inputs"]["weights"][1])
+        request = resolve(source, Question(text, method, results.get(stages.masks, "gprune"), repair=repair))
+        pruning = request.arguments["pruning"]
+        assert pruning.repairs == ("least_squares_bias",) and pruning.fit.settings.kind == "least_squares_bias"
+        keys.add(pruning.key)
     # fitted to the same masks, whosever they were
     assert len(keys) == 1
     recipe = resolve(source, Question(text, "recommended", repair=repair))
     chosen = results.get(stages.choice, "recommended")
-    assert (recipe.pruned["inputs"]["weights"][1] in keys) == (chosen.masks[chosen.chosen] == "gprune")
+    assert (recipe.arguments["pruning"].key in keys) == (chosen.masks[chosen.chosen] == "gprune")
     own = resolve(source, Question(text, "recommended"))
     kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
-    assert own.losses is not None and own.pruned["repairs"] == [kind]
+    assert own.stored is not None and own.arguments["pruning"].repairs == (kind,)
 
 
 def test_estimates_count_every_candidate(made):
@@ -284,12 +298,12 @@ def test_page_and_command_show_every_candidate(made, capsys):
         assert sorted(own[choices.NUMBER]) == pytest.approx(sorted(choice.numbers))
     alone = panels.tried_of(run, {"recommended": panels.chosen_of(run)["recommended"]})
     assert list(choices.candidate_table(alone)) == list(table.drop(columns="chosen for"))
-    assert "25 %" in panel.caption or "%" in panel.caption
+    assert "25%" in panel.caption or "%" in panel.caption
     marks = [x for trace in panel.figure.data for x in trace.x]
     assert sorted(marks) == pytest.approx(sorted(table[choices.NUMBER]))
-    progress.summary(result)
-    shown = capsys.readouterr().out
-    assert "What was tried for recommended" in shown and "(chosen)" in shown
+    progress.print_summary(result)
+    visible = capsys.readouterr().out
+    assert "What was tried for recommended" in visible and "(chosen)" in visible
     plain = replace(opened.study, methods=("dense",))
     assert plain.chooses and not Study("model", "A", "B").chooses
     with pytest.raises(MethodError, match="nothing is chosen by measurement"):

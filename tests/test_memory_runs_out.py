@@ -51,7 +51,7 @@ def arrays(record):
     """Every array of records, by name."""
     if isinstance(record, dict | tuple):
         parts = record.items() if isinstance(record, dict) else enumerate(record)
-        return {f"{name}.{key}": one for name, part in parts for key, one in arrays(part).items()}
+        return {f"{name}.{key}": item for name, part in parts for key, item in arrays(part).items()}
     if is_dataclass(record):
         return arrays({field.name: getattr(record, field.name) for field in fields(record)})
     return {"": record} if isinstance(record, np.ndarray | float) else {}
@@ -107,7 +107,7 @@ def layer_by_layer(decoder, heard):
     def score(layer, *energies):
         return wanda_sp.layer_scores(norms, decoder.shape, layer, *energies)
 
-    return sequential.walk(decoder, tokens(), 8, uniform.decision(score, decoder.shape, 0.5), heard)
+    return sequential.prune_upwards(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), heard)
 
 
 def evaluated(decoder, heard):
@@ -138,21 +138,21 @@ def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
     # what the clusters are made from is small beside a pass only where neurons are many
     decoder = decoder_of(neurons=800 if stage is clusters else 40)
     expected, before = stage(decoder, silent), (decoder.forward_tokens, decoder.backward_tokens)
-    heard = Heard()
+    received = Heard()
 
     def run():
-        heard.notices.clear()
+        received.notices.clear()
         decoder.forward_tokens = decoder.backward_tokens = 0
-        return stage(decoder, heard)
+        return stage(decoder, received)
 
-    found, refused = shorter(run, share)
-    assert refused == len(heard.notices) > 0
-    assert "memory ran out with" in heard.notices[0] and "changes no result" in heard.notices[0]
+    result, refused = shorter(run, share)
+    assert refused == len(received.notices) > 0
+    assert "memory ran out with" in received.notices[0] and "changes no result" in received.notices[0]
     # what was begun and not finished is no pass
     assert (decoder.forward_tokens, decoder.backward_tokens) == before
-    wanted, got = arrays(expected), arrays(found)
-    assert wanted.keys() == got.keys() and wanted
-    for name, values in wanted.items():
+    wanted_arrays, got = arrays(expected), arrays(result)
+    assert wanted_arrays.keys() == got.keys() and wanted_arrays
+    for name, values in wanted_arrays.items():
         scale = np.abs(values).max(initial=0.0)
         np.testing.assert_allclose(got[name], values, rtol=1e-4, atol=2e-5 * scale, err_msg=name)
 
@@ -166,17 +166,17 @@ def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
 
     def failing(self, shard):
         calls.append(len(shard))
-        made = true(self, shard)
+        created = true(self, shard)
         if self.name == "o_proj" and len(shard) > 4:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-        return made
+        return created
 
     monkeypatch.setattr(ChannelMoments, "prepare", failing)
-    found = statistics(decoder, silent)
+    result = statistics(decoder, silent)
     assert calls[:4] == [8, 8, 4, 4]
     for name, values in arrays(expected).items():
         scale = np.abs(values).max(initial=0.0)
-        np.testing.assert_allclose(arrays(found)[name], values, rtol=1e-5, atol=1e-6 * scale, err_msg=name)
+        np.testing.assert_allclose(arrays(result)[name], values, rtol=1e-5, atol=1e-6 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
     changes = {"supervision": supervision, "distillation_weight": weight, "epochs": 1}
     expected = learned(decoder_of(), silent, **changes)
-    true, heard = Decoder.hidden_states, Heard()
+    true, received = Decoder.hidden_states, Heard()
 
     def refuse(self, ids):
         if len(ids) > 1:
@@ -201,13 +201,13 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
         return true(self, ids)
 
     monkeypatch.setattr(Decoder, "hidden_states", refuse)
-    found = learned(decoder_of(), heard, **changes)
-    assert "going on with 1," in heard.notices[-1]
-    np.testing.assert_array_equal(found.ffn, expected.ffn)
-    np.testing.assert_array_equal(found.heads, expected.heads)
+    result = learned(decoder_of(), received, **changes)
+    assert "going on with 1," in received.notices[-1]
+    np.testing.assert_array_equal(result.ffn, expected.ffn)
+    np.testing.assert_array_equal(result.heads, expected.heads)
     column = expected.columns.index("admitted")
-    np.testing.assert_array_equal(found.steps[:, column], expected.steps[:, column])
-    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-4)
+    np.testing.assert_array_equal(result.steps[:, column], expected.steps[:, column])
+    np.testing.assert_allclose(result.thresholds, expected.thresholds, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,15 @@ def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     rows = [{"question": f"{n} and {n} make", "choices": ["four", "a five", "six"], "answer": n % 3} for n in range(9)]
     task, settings = str(write_rows(tmp_path / "own.jsonl", rows)), EvaluationSettings(batch=8)
     expected = accuracy(decoder.model, decoder.tokenizer, (task,), settings)[task]
-    heard = Heard()
+    received = Heard()
 
     def run():
-        heard.notices.clear()
-        return accuracy(decoder.model, decoder.tokenizer, (task,), settings, heard)[task]
+        received.notices.clear()
+        return accuracy(decoder.model, decoder.tokenizer, (task,), settings, received)[task]
 
-    found, refused = shorter(run, 0.5)
-    assert refused == len(heard.notices) > 0
-    assert (found.acc, found.samples, found.acc_error) == (expected.acc, 9, expected.acc_error)
+    result, refused = shorter(run, 0.5)
+    assert refused == len(received.notices) > 0
+    assert (result.acc, result.samples, result.acc_error) == (expected.acc, 9, expected.acc_error)
     with (
         full(decoder),
         pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"),
@@ -260,15 +260,15 @@ def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     ],
 )
 def test_memory_runs_out_in_many_words(error):
-    asked = []
+    requested = []
 
     def run(size):
-        asked.append(size)
+        requested.append(size)
         if size > 3:
             raise error
         return size
 
     sequences = Sequences(12, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
-    assert sequences.fitting(run, 100) == 3 and asked == [12, 6, 3]
+    assert sequences.fitting(run, 100) == 3 and requested == [12, 6, 3]
     # what is left may be less than that, and the number never rises again
     assert sequences.fitting(run, 2) == 2 and sequences.fitting(run, 100) == 3

@@ -10,9 +10,9 @@ from app_driver import open_page
 
 import gprune
 from gprune import pipeline
-from gprune.app.pages.comparison.panels import recovered_of, recovery
-from gprune.app.pages.jobs import panels as job_panels
-from gprune.cli.progress import summary
+from gprune.app.figures import jobs as job_panels
+from gprune.app.figures.comparison import recovered_of, recovery
+from gprune.cli.progress import print_summary
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, model_card, pruning_file
 from gprune.pipeline import stages
@@ -71,26 +71,26 @@ def test_a_study_without_recovery_has_the_name_and_the_keys_that_it_had(made):
 
 def test_every_method_is_trained_alike_and_stands_apart(made):
     opened, result = made
-    told = result["recovery"]
-    assert told["trained"] == (
+    message = result["recovery"]
+    assert message["trained"] == (
         "LoRA of rank 8 on every linear map, 14 steps of 6 sequences of A, B and self, distillation, learning rate 0.01"
     )
-    assert set(told["perplexity"]) == {"gprune", "flap", "flap_no_bias"} and told["unavailable"] == {}
+    assert set(message["perplexity"]) == {"gprune", "flap", "flap_no_bias"} and message["unavailable"] == {}
     # one repair for both: the same model, trained once
-    assert told["perplexity"]["flap"] == told["perplexity"]["flap_no_bias"]
+    assert message["perplexity"]["flap"] == message["perplexity"]["flap_no_bias"]
     results, graph = results_of(opened), results_of(opened).graph
     keys = [stages.recovered(graph, name).key for name in ("gprune", "flap", "flap_no_bias")]
     assert keys[0] != keys[1] == keys[2]
     for method in ("gprune", "flap"):
-        found = results.get(stages.recovered, method)
-        loss = found.steps[:, found.columns.index("distillation")]
+        outcome = results.get(stages.recovered, method)
+        loss = outcome.steps[:, outcome.columns.index("distillation")]
         assert loss[-5:].mean() < loss[:5].mean()
     # what is measured without is no other figure than in a study without
     plain = Graph(opened.study.with_settings({"recovery.kind": "none"}), graph.inputs)
-    for method, known in result["perplexity"].items():
-        for text, value in known.items():
+    for method, reference in result["perplexity"].items():
+        for text, value in reference.items():
             assert value == results.record(stages.perplexity(plain, method, text)).perplexity
-            assert method == "dense" or value != told["perplexity"][method][text]
+            assert method == "dense" or value != message["perplexity"][method][text]
 
 
 def test_what_is_measured_given_and_saved_is_the_merged_model(made):
@@ -98,9 +98,9 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     work = RunContext(opened.study, results.graph.inputs, results.store.texts)
     masks = results.get(stages.masks, "gprune")
-    weights, trained = (results.get(one, "gprune") for one in (stages.repaired, stages.recovered))
-    whole = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}, trained)
-    live = cut(work.decoder, whole)
+    weights, trained = (results.get(item, "gprune") for item in (stages.repaired, stages.recovered))
+    full = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}, trained)
+    live = cut(work.decoder, full)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation)
     np.testing.assert_allclose(result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6)
     assert torch.equal(logits(opened.model(recovered=True)), logits(live))
@@ -110,17 +110,17 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     assert torch.equal(logits(plain), logits(opened.model()))
     assert sum(p.numel() for p in live.parameters()) == result["parameters"]["gprune"]
     with pytest.raises(ModelError, match="a recovered model is not the dense one with silent units"):
-        Silenced(work.decoder, whole)
+        Silenced(work.decoder, full)
 
 
 def test_only_a_recovered_run_gives_a_recovered_model(made):
     opened, _ = made
-    for asked, words in (
+    for requested, words in (
         ({"method": "dense"}, "method must be a pruned one"),
         ({"repair": "none"}, "repair must be left out where recovered"),
     ):
         with pytest.raises(SettingsError, match=words):
-            opened.model(recovered=True, **asked)
+            opened.model(recovered=True, **requested)
 
 
 def test_the_recovered_folder_names_its_recovery_and_the_other_folder_none(made):
@@ -137,13 +137,13 @@ def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(mad
     folder = opened.export(tmp_path / "out", "flap", recovered=True)
     live = opened.model("flap", recovered=True)
     assert torch.equal(logits(checkpoint.load_checkpoint(folder, "cpu")), logits(live))
-    told = {one.text.rpartition("/")[2]: one.perplexity for one in model_card.figures_of(folder)}
-    known = result["recovery"]["perplexity"]["flap"]
-    assert told == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in known.items()}
+    message = {item.text.rpartition("/")[2]: item.perplexity for item in model_card.figures_of(folder)}
+    reference = result["recovery"]["perplexity"]["flap"]
+    assert message == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in reference.items()}
     # a held one has it in its weights alone, which its pruning.json says
-    held = gprune.save(live, tmp_path / "held")
-    assert pruning_file.read_record(held).trained and not pruning_file.read_record(folder).trained
-    assert torch.equal(logits(checkpoint.load_checkpoint(held, "cpu")), logits(live))
+    stored = gprune.save(live, tmp_path / "held")
+    assert pruning_file.read_record(stored).trained and not pruning_file.read_record(folder).trained
+    assert torch.equal(logits(checkpoint.load_checkpoint(stored, "cpu")), logits(live))
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):
@@ -156,13 +156,13 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_pa
 
     with pytest.raises(Cancelled):
         pipeline.run(study, other, stop, until="perplexity")
-    heard = []
-    result = pipeline.run(study, other, lambda *event: heard.append(event), until="perplexity")
-    assert any("goes on at step 6 of 14" in event[3] for event in heard if event[0] == "recovered_gprune")
-    found = pipeline.opened(study, other).get(stages.recovered, "gprune")
-    wanted = results_of(made[0]).get(stages.recovered, "gprune")
-    assert found.numbers.tobytes() == wanted.numbers.tobytes()
-    assert found.steps.tobytes() == wanted.steps.tobytes()
+    received = []
+    result = pipeline.run(study, other, lambda *event: received.append(event), until="perplexity")
+    assert any("goes on at step 6 of 14" in event[3] for event in received if event[0] == "recovered_gprune")
+    outcome = pipeline.opened(study, other).get(stages.recovered, "gprune")
+    expected = results_of(made[0]).get(stages.recovered, "gprune")
+    assert outcome.numbers.tobytes() == expected.numbers.tobytes()
+    assert outcome.steps.tobytes() == expected.steps.tobytes()
     assert result["recovery"]["perplexity"] == made[1]["recovery"]["perplexity"]
 
 
@@ -179,30 +179,30 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     opened, result = made
     run, text = opened._loaded, opened.study.evaluation.texts[0]
-    found = {(one.method, one.text): one for one in recovered_of(run)}
-    assert len(found) == 6
-    one = found["gprune", text]
-    assert one.before.perplexity == result["perplexity"]["gprune"][text]
-    assert one.after.perplexity == result["recovery"]["perplexity"]["gprune"][text]
-    assert one.change.paired
-    drawn = recovery(run, text=text)
-    assert "LoRA of rank 8" in drawn.caption and len(drawn.table()) == 6
-    points = {trace.y[0]: list(trace.x) for trace in drawn.figure.data}
-    assert points["GPrune"] == [one.before.perplexity, one.after.perplexity]
-    curve = job_panels.recovery(run).figure
+    results = {(item.method, item.text): item for item in recovered_of(run)}
+    assert len(results) == 6
+    item = results["gprune", text]
+    assert item.before.perplexity == result["perplexity"]["gprune"][text]
+    assert item.after.perplexity == result["recovery"]["perplexity"]["gprune"][text]
+    assert item.change.paired
+    rendered = recovery(run, text=text)
+    assert "LoRA of rank 8" in rendered.caption and len(rendered.table()) == 6
+    points = {trace.y[0]: list(trace.x) for trace in rendered.figure.data}
+    assert points["GPrune"] == [item.before.perplexity, item.after.perplexity]
+    curve = job_panels.recovery_losses(run).figure
     assert [len(trace.x) for trace in curve.data] == [14] * 3
     monkeypatch.setenv("GPRUNE_CACHE", str(results_of(opened).store.root))
     app = open_page("comparison", run=run.name)
     assert any("Recovery takes" in words.value for words in app.markdown)
-    (shown,) = (one.value for one in app.dataframe if "after recovery" in one.value.columns)
-    assert len(shown) == 6
+    (visible,) = (item.value for item in app.dataframe if "after recovery" in item.value.columns)
+    assert len(visible) == 6
     app = open_page("export", run=run.name)
     codes = {code.value for code in app.code}
     assert {result["checkpoint"], result["recovered_checkpoint"]} <= codes
 
 
 def test_the_command_prints_a_table_of_its_own(made, capsys):
-    summary(made[1])
+    print_summary(made[1])
     printed = capsys.readouterr().out
     assert "After recovery" in printed and "recovered by LoRA of rank 8" in printed
     assert "recovered model:" in printed

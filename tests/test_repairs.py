@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +10,12 @@ import torch
 
 import gprune
 from gprune import pipeline
-from gprune.app.pages.comparison.inputs_card import as_table
-from gprune.app.preview import Source, left_out
-from gprune.app.preview.request import Question, against, resolve
-from gprune.app.preview.worker import messages
-from gprune.app.preview.worker.masked_model import MaskedModel
+from gprune.app.preview import Question, Source, left_out
+from gprune.app.preview.requests import against, resolve
+from gprune.app.preview.worker.loop import RequestHandler
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, pruning_file
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import of_model
-from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
@@ -39,9 +34,7 @@ KIND = "least_squares_bias"
 def run(tmp_path_factory):
     """A whole study whose methods are repaired on both texts and one that the model writes."""
     folder = tmp_path_factory.mktemp("repaired")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(model, texts, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
+    values = tiny_study.made(folder, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
     values["repair"] = {"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
     store = Store(folder / "cache")
     result = pipeline.run(from_dict(values), store, lambda *_: None)
@@ -58,7 +51,7 @@ def with_repair(study, **values):
 
 def names(method, **values):
     study = Study("model", "A", "B").with_settings(values)
-    return [one.name for one in repairs_of(METHODS[method], study)]
+    return [repair.name for repair in repairs_of(METHODS[method], study)]
 
 
 def test_a_repair_is_one_for_every_method_and_takes_the_place_of_its_own():
@@ -77,27 +70,22 @@ def test_a_repair_is_one_for_every_method_and_takes_the_place_of_its_own():
 
 
 def test_scales_follow_every_repair_and_stand_alone():
-    own = {"repair.kind": "own+scales"}
-    assert names("flap", **own) == ["bias_compensation", "scales"]
+    settings = {"repair.kind": "own+scales"}
+    assert names("flap", **settings) == ["bias_compensation", "scales"]
     for kind in ("affine", "least_squares", "least_squares_bias"):
         assert names("osscar", **{"repair.kind": f"{kind}+scales"}) == [kind, "scales"]
     assert names("flap", **{"repair.kind": "scales"}) == ["scales"]
     assert names("dense", **{"repair.kind": "scales"}) == []
 
 
-def test_a_study_without_a_repair_has_the_name_that_it_had():
-    study = Study("model", "A", "B")
-    assert study.digest == with_repair(study, kind="own").digest != with_repair(study, kind="none").digest
-
-
 def test_bias_is_the_compensation_of_learned_methods_by_another_name(run):
     graph = results_of(run[0]).graph
     text = graph.study.evaluation.texts[0]
-    own = with_repair(graph.study, kind="own", texts="both", sampled="self:")
-    switched = Graph(own.with_settings({"sparsity.bias_compensation": True}), graph.inputs)
-    named = Graph(with_repair(own, kind="bias", texts="primary"), graph.inputs)
-    keys = [stages.perplexity(one, "gprune", text).key for one in (switched, named)]
-    assert keys[0] == keys[1] != stages.perplexity(Graph(own, graph.inputs), "gprune", text).key
+    plain = with_repair(graph.study, kind="own", texts="both", sampled="self:")
+    switched = Graph(plain.with_settings({"sparsity.bias_compensation": True}), graph.inputs)
+    as_repair = Graph(with_repair(plain, kind="bias", texts="primary"), graph.inputs)
+    keys = [stages.perplexity(either, "gprune", text).key for either in (switched, as_repair)]
+    assert keys[0] == keys[1] != stages.perplexity(Graph(plain, graph.inputs), "gprune", text).key
 
 
 def test_keys_of_what_is_measured_tell_masks_texts_target_and_damping(run):
@@ -117,21 +105,10 @@ def test_keys_of_what_is_measured_tell_masks_texts_target_and_damping(run):
         {"sampled": "self:#length=24&seed=1"},
     ):
         changed = with_repair(graph.study, **changes)
-        other = Graph(changed, pipeline.stages.inputs.read(changed))
+        other = Graph(changed, pipeline.stages.inputs.read_inputs(changed))
         assert stages.perplexity(other, "flap", text).key != key, changes
         assert stages.perplexity(other, "dense", text).key == stages.perplexity(graph, "dense", text).key
         assert stages.masks(other, "gprune").key == stages.masks(graph, "gprune").key
-
-
-def test_the_estimate_counts_a_fit(run):
-    graph = results_of(run[0]).graph
-    case = Case(of_model(graph.study.model), graph.study, 4, gpu=False)
-    found = memory_need(stages.repaired(graph, "gprune").id, case)
-    fewer = memory_need(
-        stages.repaired(graph, "gprune").id,
-        Case(case.model, with_repair(graph.study, texts="both"), 4, False),
-    )
-    assert found.on_device(1) > fewer.on_device(1) > case.weights
 
 
 def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
@@ -145,20 +122,23 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
     live = cut(work.decoder, model)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation).losses
     np.testing.assert_allclose(results.get(stages.perplexity, "flap", text).losses, expected, rtol=1e-5)
-    for one, other in zip(opened.model("flap").parameters(), live.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
-    assert result["parameters"]["flap"] == sum(one.numel() for one in live.parameters())
+    for weight, live_weight in zip(opened.model("flap").parameters(), live.parameters(), strict=True):
+        torch.testing.assert_close(weight, live_weight)
+    assert result["parameters"]["flap"] == sum(weight.numel() for weight in live.parameters())
     ids = torch.arange(3, 12)[None]
     before = work.decoder.model(ids).logits
     with torch.no_grad(), Silenced(work.decoder, model).applied():
         torch.testing.assert_close(work.decoder.model(ids).logits, live(ids).logits, rtol=1e-4, atol=1e-4)
     assert torch.equal(work.decoder.model(ids).logits, before)
     source = Source(str(results.store.root), results.graph)
-    asked = resolve(source, Question(text, "flap"))
-    assert asked.losses is not None and asked.pruned["repairs"] == [KIND]
-    sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
-    found = MaskedModel(source.model).losses(messages.read(messages.line(sent)) or {})
-    np.testing.assert_allclose(found, expected[:2], rtol=1e-4)
+    request = resolve(source, Question(text, "flap"))
+    assert request.stored is not None and request.arguments["pruning"].repairs == (KIND,)
+    handler = RequestHandler()
+    handler.answer("load", {"model": source.model})
+    losses = handler.answer(request.task, request.arguments)[1].losses
+    measured = np.isfinite(losses)
+    assert measured.sum() == 2
+    np.testing.assert_allclose(losses[measured], expected[measured], rtol=1e-4)
 
 
 def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_either(run):
@@ -166,14 +146,16 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     text, source = run[0].study.evaluation.texts[0], Source(str(results.store.root), results.graph)
     other = Question(text, "gprune", results.get(stages.masks, "flap"))
     base = against(source, other, Question(text, "gprune"))
-    assert resolve(source, other).pruned["repairs"] == [] == resolve(source, base).pruned["repairs"]
-    assert resolve(source, base).losses is None
+    for question in (other, base):
+        assert resolve(source, question).arguments["pruning"].repairs == ()
+    assert resolve(source, base).stored is None
     own = Question(text, "gprune", results.get(stages.masks, "gprune"))
     base = against(source, own, Question(text, "flap"))
-    assert base.fitted and resolve(source, base).losses is not None
+    assert base.fitted and resolve(source, base).stored is not None
     played = replace(own, fitted=False)
     assert not against(source, played, Question(text, "flap")).fitted
-    assert resolve(source, played).pruned["repairs"] == [] and resolve(source, played).losses is None
+    request = resolve(source, played)
+    assert request.arguments["pruning"].repairs == () and request.stored is None
     assert "leave least squares with a bias out" in left_out(results.graph, "gprune")
     plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
     assert left_out(plain, "flap") == ""
@@ -185,17 +167,6 @@ def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     assert [repair.name for repair in pruning_file.read_record(folder).pruned.repairs] == [KIND]
     ids, live = torch.arange(3, 12)[None], opened.model("gprune")
     torch.testing.assert_close(checkpoint.load_checkpoint(folder, "cpu")(ids).logits, live(ids).logits)
-
-
-def test_tables_and_sentences_name_it(run):
-    opened, result = run
-    words = "least squares with a bias on A, B and self"
-    assert result["given"]["gprune"]["repair"] == words == result["given"]["flap"]["repair"]
-    assert result["given"]["flap"]["texts"] == ["A", "B", "self"]
-    given = {name: stages.given(results_of(opened), name) for name in ("gprune", "flap")}
-    lines = [SimpleNamespace(name=name, method=name) for name in given]
-    table = as_table(SimpleNamespace(lines=lines, names={name: name for name in given}), given)
-    assert list(table["repair"]) == [words, words]
 
 
 def test_python_gives_a_model_of_the_run_with_another_repair(run):

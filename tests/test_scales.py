@@ -16,8 +16,8 @@ import gprune
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.analysis.scales import scale_histogram
-from gprune.app.preview import Source
-from gprune.app.preview.request import Question, repair_of, resolve
+from gprune.app.preview import Question, Source, repair_of
+from gprune.app.preview.requests import resolve
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, padded
 from gprune.pipeline import stages
@@ -37,9 +37,7 @@ SCALES = {"steps": 6, "joint_steps": 4, "batch": 6, "samples": 8}
 
 
 def values_in(folder, **changes):
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(model, texts, device="cpu", scales=SCALES)
+    values = tiny_study.made(folder, device="cpu", scales=SCALES)
     values["methods"] = ["dense", "gprune", "flap", "gates_scaled"]
     values["repair"] = {"kind": "least_squares+scales", "sampled": "self:#length=24"}
     return values | changes
@@ -92,12 +90,12 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
     live = cut(work.decoder, model)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation).losses
     np.testing.assert_allclose(results.get(stages.perplexity, "flap", text).losses, expected, rtol=1e-5)
-    assert result["parameters"]["flap"] == sum(one.numel() for one in live.parameters())
+    assert result["parameters"]["flap"] == sum(weight.numel() for weight in live.parameters())
     source = Source(str(results.store.root), results.graph)
-    assert resolve(source, Question(text, "flap")).pruned["repairs"] == ["least_squares", "scales"]
+    assert resolve(source, Question(text, "flap")).arguments["pruning"].repairs == ("least_squares", "scales")
     # live figures of other masks are fitted without scales
     other = Question(text, "gprune", masks, repair=repair_of(opened.study))
-    assert resolve(source, other).pruned["repairs"] == ["least_squares"]
+    assert resolve(source, other).arguments["pruning"].repairs == ("least_squares",)
 
 
 def test_saved_padded_and_exported_models_carry_it(run, tmp_path):
@@ -110,17 +108,17 @@ def test_saved_padded_and_exported_models_carry_it(run, tmp_path):
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "padded")
     torch.testing.assert_close(ordinary(ids).logits, live(ids).logits, rtol=1e-5, atol=1e-5)
     run_name, cache = result["run"], str(results_of(opened).store.root)
-    told = ["export", run_name, "flap", str(tmp_path / "scaled"), "--repair", "scales", "--cache", cache]
-    assert main(told) == 0
+    words = ["export", run_name, "flap", str(tmp_path / "scaled"), "--repair", "scales", "--cache", cache]
+    assert main(words) == 0
     alone = checkpoint.load_checkpoint(tmp_path / "scaled", "cpu")(ids).logits
     assert torch.equal(alone, opened.model("flap", repair="scales")(ids).logits)
     assert not torch.allclose(alone, opened.model("flap", repair="none")(ids).logits)
 
 
 def test_tables_name_texts_and_steps(run):
-    told, gates = (run[1]["given"][name] for name in ("flap", "gates_scaled"))
-    assert told["repair"] == "least squares on A and B, then learned scales on A, B and self"
-    assert told["steps"] == 6 and gates["steps"] == 10 and told["texts"] == ["A", "B", "self"]
+    scaled, gates = (run[1]["given"][name] for name in ("flap", "gates_scaled"))
+    assert scaled["repair"] == "least squares on A and B, then learned scales on A, B and self"
+    assert scaled["steps"] == 6 and gates["steps"] == 10 and scaled["texts"] == ["A", "B", "self"]
 
 
 def test_equal_widths_are_an_ordinary_model(tmp_path):
@@ -139,13 +137,13 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
     monkeypatch.setenv(VARIABLE, "0")
     results = results_of(run[0])
     shutil.copytree(results.store.root, tmp_path / "cache", ignore=lambda *_: ["scales", "runs"])
-    seen, true = [], tuning.TuningBatches.run
+    batches, true = [], tuning.TuningBatches.run
 
-    def stopped(self, *given):
-        seen.append(given)
-        if len(seen) == 4:
+    def stopped(self, *arguments):
+        batches.append(arguments)
+        if len(batches) == 4:
             raise KeyboardInterrupt
-        return true(self, *given)
+        return true(self, *arguments)
 
     monkeypatch.setattr(tuning.TuningBatches, "run", stopped)
     study = results.graph.study.with_settings({"methods": ["dense", "flap"]})
@@ -153,9 +151,9 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
         pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
     result = pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
     # of six steps three were done before the end
-    assert [step for _, step, _ in seen] == [0, 1, 2, 3, 3, 4, 5]
+    assert [step for _, step, _ in batches] == [0, 1, 2, 3, 3, 4, 5]
     again = gprune.open(result["run"], cache=tmp_path / "cache")
-    first, second = (one.get(stages.scales, "flap") for one in (results, results_of(again)))
+    first, second = (opened.get(stages.scales, "flap") for opened in (results, results_of(again)))
     for name in ("ffn", "heads", "biases", "steps"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
@@ -166,9 +164,9 @@ def test_the_estimate_counts_learning_scales(run):
     more = Case(case.model, study.with_settings({"scales.batch": 12, "scales.steps": 12}), 4, gpu=False)
     graph = results_of(run[0]).graph
     for stage in (stages.scales(graph, "flap"), stages.gates(graph, "gates_scaled")):
-        found = memory_need(stage.id, case)
-        assert found.setting == "scales.batch" and found.batch == 6
-        assert memory_need(stage.id, more).on_device(12) > found.on_device(6) > case.weights
+        need = memory_need(stage.id, case)
+        assert need.setting == "scales.batch" and need.batch == 6
+        assert memory_need(stage.id, more).on_device(12) > need.on_device(6) > case.weights
 
 
 def test_methods_of_other_packages_are_scaled(site, tmp_path):

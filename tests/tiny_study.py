@@ -104,13 +104,13 @@ def made(folder: Path, /, *, third: bool = False, shape: Mapping[str, int] | Non
 def workshop(folder: Path, /, questions: int = 0, choices: int = 3, **shape: int) -> dict:
     """Texts and model in a folder, and a file with so many questions: what studies are made of."""
     texts = write_texts(folder / "texts")
-    found = {"folder": folder, "texts": texts, "model": write_model(folder / "model", texts, **shape)}
+    results = {"folder": folder, "texts": texts, "model": write_model(folder / "model", texts, **shape)}
     if questions:
         words = ["a", "bb", "ccc"][:choices]
         rows = [{"question": f"def {n}", "choices": words, "answer": n % choices} for n in range(questions)]
         (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        found["questions"] = str(folder / "questions.jsonl")
-    return found
+        results["questions"] = str(folder / "questions.jsonl")
+    return results
 
 
 def silent(*_: object) -> None:

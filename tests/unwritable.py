@@ -29,12 +29,12 @@ _refused: dict[str, list[str]] = {}
 @contextlib.contextmanager
 def unwritable(folder: Path) -> Iterator[list[str]]:
     """Refuses every change below a folder; gives what was tried, each with its path."""
-    place = str(folder.resolve())
-    tried = _refused[place] = []
+    location = str(folder.resolve())
+    tried = _refused[location] = []
     try:
         yield tried
     finally:
-        del _refused[place]
+        del _refused[location]
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
@@ -46,8 +46,8 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             continue
         name = os.path.abspath(os.fsdecode(path))
-        for place, tried in _refused.items():
-            if name == place or name.startswith(place + os.sep):
+        for location, tried in _refused.items():
+            if name == location or name.startswith(location + os.sep):
                 tried.append(f"{event} {name}")
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
 

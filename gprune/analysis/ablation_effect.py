@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import whatif
-from gprune.analysis.formatting import percent
+from gprune.analysis.resampling import share_changed
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
 from gprune.pruning.ranking import module_means
@@ -36,36 +36,36 @@ def ready(results: Results) -> bool:
 def diagnose(results: Results) -> AblationEffect:
     """Return the effect of modules, adaptation and learning in a study whose GPrune has pruned; see `ready`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted)
-    kept, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
+    mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
     if results.has(stages.partition, kind="initialization"):
         start = results.get(stages.partition, kind="initialization")
     return AblationEffect(
         drift_explained=explained(drift, partition, start),
         decisions_changed={
-            "BCM": changed(kept, within_layers(adapted.scores, kept)),
-            **_without(results, kept, adapted.source),
+            "BCM": share_changed(mask, within_layers(adapted.scores, mask)),
+            **_without(results, mask, adapted.source),
         },
-        kept=tuple(kept.mean(axis=1).tolist()),
-        below_score_line=below_line(results.get(stages.modules), adapted, len(kept)),
+        kept=tuple(mask.mean(axis=1).tolist()),
+        below_score_line=below_line(results.get(stages.modules), adapted, len(mask)),
     )
 
 
-def _without(results: Results, kept: Array, source: Array) -> dict[str, float]:
+def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
     """Shares of the decisions that change without RASA, and without what was learned."""
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
     widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
     partition, learned = results.get(stages.partition), results.get(stages.learning)
     base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learned, *widths)
-    unadapted = whatif.relocated(base, whatif.whole(base, whatif.PRIMARY), target).ffn
+    unadapted = whatif.shifted_masks(base, whatif.whole(base, whatif.PRIMARY), target).ffn
     units = whatif.ranked(base, source)
     unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *widths).masks.ffn
-    return {"RASA": changed(kept, unadapted), "MSL": changed(kept, unlearned)}
+    return {"RASA": share_changed(mask, unadapted), "MSL": share_changed(mask, unlearned)}
 
 
 LEAST = 0.02
-"""share of the decisions below which a part is said to act on next to none"""
+"""share of the decisions below which no gain is credited to a part"""
 PARTS = {
     "BCM": "ranking within modules and not within layers",
     "RASA": "scoring unreliable modules from the other text",
@@ -98,60 +98,12 @@ class AblationEffect:
     below_score_line: tuple[float, ...]
     """share of the modules of each layer whose score is at or below RASA's line"""
 
-    @property
-    def left_out(self) -> tuple[int, ...]:
-        """Layers in which no module can be adapted, whatever its drift: all of them lie above the line."""
-        return tuple(layer for layer, share in enumerate(self.below_score_line) if share == 0)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """One sentence for each part that acts on next to nothing, and for what limits one."""
-        return (*self.of_parts, *self.of_modules)
-
-    @property
-    def of_parts(self) -> tuple[str, ...]:
-        """The warnings about what the parts act on."""
-        idle = [
-            f"{part} acts on {percent(share, 1)} of the decisions on neurons: without {PARTS[part]} "
-            "nearly the same model comes out, so no gain should be credited to it"
-            for part, share in self.decisions_changed.items()
-            if share < LEAST
-        ]
-        return (*idle, *self._of_layers())
-
-    @property
-    def of_modules(self) -> tuple[str, ...]:
-        """The warning about modules whose refinement undoes their initialization; empty where it does not."""
-        shares = self.drift_explained
-        if shares.initialization is None or not shares.modules < shares.initialization:
-            return ()
-        return (
-            f"the modules explain {percent(shares.modules)} of the drift's variance, their initialization "
-            f"{percent(shares.initialization)} and random ones {percent(shares.random)}: the refinement gives "
-            "up what the split by drift had found (a smaller modularization.temperature holds it)",
-        )
-
-    def _of_layers(self) -> list[str]:
-        if not self.left_out:
-            return []
-        which = "layer " if len(self.left_out) == 1 else "layers "
-        which += ", ".join(map(str, self.left_out))
-        return [
-            f"RASA cannot adapt a module of {which}: all scores there lie above its line "
-            "(reliability.score_scale=standardized makes layers comparable)"
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values; NaN stays."""
         return {
             "drift_explained": asdict(self.drift_explained),
             "decisions_changed": dict(self.decisions_changed),
-            "layers": {
-                "kept": list(self.kept),
-                "below_score_line": list(self.below_score_line),
-                "left_out": list(self.left_out),
-            },
-            "warnings": list(self.warnings),
+            "layers": {"kept": list(self.kept), "below_score_line": list(self.below_score_line)},
         }
 
 
@@ -162,10 +114,10 @@ def explained(drift: Array, partition: Partition, start: Partition | None = None
     total = (centred**2).sum(axis=1)
     # of all orders of the labels the mean share between the modules is this one, exactly
     chance = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
-    whole = total.sum()
-    random = float(total @ chance / whole) if whole > 0 else float("nan")
-    own = _between(centred, partition)
-    return Explained(own, random, None if start is None else _between(centred, start))
+    variance = total.sum()
+    random = float(total @ chance / variance) if variance > 0 else float("nan")
+    share = _between(centred, partition)
+    return Explained(share, random, None if start is None else _between(centred, start))
 
 
 def _between(centred: Array, partition: Partition) -> float:
@@ -183,17 +135,12 @@ def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int
     return tuple(shares.tolist())
 
 
-def within_layers(scores: Array, kept: Array) -> Array:
+def within_layers(scores: Array, mask: Array) -> Array:
     """(layers, neurons) bool: as many neurons of each layer as are kept, by one order of the layer."""
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
-    chosen = np.zeros(np.shape(kept), dtype=bool)
-    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < kept.sum(axis=1)[:, None], axis=1)
+    chosen = np.zeros(np.shape(mask), dtype=bool)
+    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], axis=1)
     return chosen
-
-
-def changed(first: Array, second: Array) -> float:
-    """Share of the neurons that two masks decide differently."""
-    return float(np.mean(np.asarray(first) != np.asarray(second)))
 
 
 def kinds(shares: Explained) -> dict[str, float]:

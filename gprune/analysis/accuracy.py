@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from gprune.data.published import RULES
 from gprune.records import Accuracy
-from gprune.system.errors import SettingsError
 
 __all__ = ["RULES", "MeanAccuracy", "mean_accuracy", "metric_of", "reported", "reported_error"]
 
@@ -32,12 +31,7 @@ class MeanAccuracy:
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Return the figure of a task that counts, acc, acc_norm or its own metric; under max acc where both are equal.
-
-    Raises SettingsError where the rule is neither max nor fixed.
-    """
-    if rule not in RULES:
-        raise SettingsError(f"the rule for accuracy must be one of {', '.join(RULES)} (got {rule!r})")
+    """Return the figure of a task that counts, acc, acc_norm or its own metric; under max acc where both are equal."""
     if math.isnan(accuracy.acc_norm):
         return accuracy.metric
     if rule == "fixed":
@@ -46,24 +40,18 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported(accuracy: Accuracy, rule: str) -> float:
-    """The accuracy of a task that counts, in [0, 1]; for rule and errors see `metric_of`."""
+    """The accuracy of a task that counts, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 
 def reported_error(accuracy: Accuracy, rule: str) -> float:
-    """The standard error of the figure that counts; for rule and errors see `metric_of`."""
+    """The standard error of the figure that counts."""
     return accuracy.acc_norm_error if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc_error
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
-    """The mean over tasks, each of equal weight as in the paper's tables; NaN where none is measured in shares.
-
-    Raises SettingsError where the rule is not known, or there is no task.
-    """
-    measured = list(accuracies)
-    if not measured:
-        raise SettingsError("a mean accuracy needs at least one task: measure some, or leave the mean out")
-    shares = [accuracy for accuracy in measured if accuracy.is_share and accuracy.higher_is_better]
+    """The mean over tasks, each of equal weight as in the paper's tables; NaN where none is measured in shares."""
+    shares = [accuracy for accuracy in accuracies if accuracy.is_share and accuracy.higher_is_better]
     count = len(shares)
     if not count:
         return MeanAccuracy(math.nan, math.nan, math.nan, 0)

@@ -1,12 +1,7 @@
-"""The calibration texts: their sizes, their distances, and the stability of the ranks that they give.
-
-Describes the calibration sets of section 4 (2048 sequences of 128 tokens in the paper) and extends the
-re-sampling control of Fig. 1a to other sample sizes, without another pass of the model.
-"""
+"""The calibration texts of section 4 (2048 sequences of 128 tokens in the paper): sizes and distances."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -23,27 +18,6 @@ MOST_FREQUENT = 10
 
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Agreement of the ranks of two parts of equal size, by the size of the parts."""
-
-    name: str
-    """which text, or which two"""
-    sequences: Array
-    """(sizes,) mean number of sequences in a part"""
-    mean: Array
-    """(sizes,) mean over draws of the Spearman correlation, median over layers"""
-    lowest: Array
-    """(sizes,) of any draw"""
-    highest: Array
-    """(sizes,) of any draw"""
-
-    @property
-    def crosses(self) -> bool:
-        """True if the parts are of two texts."""
-        return "|" in self.name
 
 
 def token_counts(ids: Array, size: int) -> Array:
@@ -177,84 +151,3 @@ def agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
             first, second = sorted(ROLES[role] for role in differ)
             means[first, second] = float(np.mean(row))
     return square(means)
-
-
-def stability(
-    scores: Mapping[str, Score], sizes: Mapping[str, Array], cross: tuple[str, str] = ("A", "B")
-) -> list[Curve]:
-    """Return the agreement of two disjoint parts of a text on the ranks, by the size of the parts.
-
-    A part is n neighbouring shards of the shards in a ring, the other the n that follow. All starting points
-    are drawn, so every shard counts as often as every other. `scores` and (shards,) `sizes`, in sequences,
-    are by letter of the text; the two texts of `cross` are also set against each other. One curve a text,
-    then that of the two texts; none where there is only one shard.
-    """
-    shards = min(len(sizes[letter]) for letter in scores)
-    pairs = [(letter, letter) for letter in scores]
-    if set(cross) <= set(scores):
-        pairs.append(cross)
-    points: dict[tuple[str, str], list[tuple[float, ...]]] = {pair: [] for pair in pairs}
-    # one size at a time: the ranks of all parts of all sizes would be half a gigabyte at 7B
-    for count in range(1, shards // 2 + 1):
-        parts = {letter: _parts(make, count, shards) for letter, make in scores.items()}
-        for first, second in pairs:
-            sequences = count * float(np.mean([sizes[first].mean(), sizes[second].mean()]))
-            points[first, second].append((sequences, *_levels(parts[first], parts[second], count)))
-    names = [first if first == second else f"{first} | {second}" for first, second in pairs]
-    curves = zip(names, points.values(), strict=True)
-    return [Curve(name, *np.array(rows).T) for name, rows in curves if rows]
-
-
-def _parts(score: Score, count: int, shards: int) -> Array:
-    """(starts, layers, neurons) standardised ranks of every part of `count` neighbouring shards."""
-    chosen = ([(start + step) % shards for step in range(count)] for start in range(shards))
-    return np.stack([_unit_ranks(score(part)) for part in chosen])
-
-
-def _unit_ranks(scores: Array) -> Array:
-    """(layers, neurons) float32 ranks of mean 0 and norm 1: their products are Spearman correlations."""
-    centred = ranks(scores)
-    centred = centred - centred.mean(axis=1, keepdims=True)
-    norm = np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    unit: Array = np.divide(centred, norm, out=np.full_like(centred, np.nan), where=norm > 0)
-    return unit.astype(np.float32)
-
-
-def _levels(first: Array, second: Array, count: int) -> tuple[float, float, float]:
-    """Mean, lowest and highest over starting points of the correlation of a part with the part after it."""
-    partners = np.roll(second, -count, axis=0)
-    values = [
-        middle((part * partner).sum(axis=1, dtype=np.float64)) for part, partner in zip(first, partners, strict=True)
-    ]
-    return float(np.mean(values)), float(np.min(values)), float(np.max(values))
-
-
-def projected(curve: Curve, sequences: float) -> float:
-    """Correlation to be expected of larger parts, by the formula of Spearman and Brown.
-
-    It is k r / (1 + (k - 1) r) of the largest measured r, with `sequences` k times its size; NaN where r is
-    not positive.
-    """
-    correlation, times = float(curve.mean[-1]), sequences / float(curve.sequences[-1])
-    return times * correlation / (1 + (times - 1) * correlation) if correlation > 0 else float("nan")
-
-
-def stability_table(curves: list[Curve]) -> pd.DataFrame:
-    """The curves as a table, one row a size."""
-    rows = [
-        (curve.name, *values)
-        for curve in curves
-        for values in zip(curve.sequences, curve.mean, curve.lowest, curve.highest, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["texts", "sequences per part", "mean Spearman", "lowest", "highest"])
-
-
-def sampling_title(curves: list[Curve]) -> str:
-    """The finding in one sentence: how stable the ranks are at the largest size, against the other text."""
-    within = [curve for curve in curves if not curve.crosses]
-    if not within or not all(np.isfinite(curve.mean[-1]) for curve in within):
-        return "How many sequences are enough?"
-    size, level = within[0].sequences[-1], min(float(curve.mean[-1]) for curve in within)
-    across = next((float(curve.mean[-1]) for curve in curves if curve.crosses), None)
-    between = f", A and B at {across:.2f}" if across is not None else ""
-    return f"Two samples of {size:.0f} sequences of one text agree at {level:.2f} or more{between}"

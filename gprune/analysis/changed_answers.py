@@ -35,7 +35,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class AnswerCounts:
     """The answers of two models to the same questions, counted."""
 
     both: int
@@ -87,10 +87,10 @@ def choices(answers: Answers, rule: str) -> Choices:
     return Choices(first - starts, first == right, margin)
 
 
-def counts(base: Choices, other: Choices) -> Counts:
+def counts(base: Choices, other: Choices) -> AnswerCounts:
     """Count the questions on which both, one or none of two models is right."""
     kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
-    return Counts(*(int(kind.sum()) for kind in kinds))
+    return AnswerCounts(*(int(kind.sum()) for kind in kinds))
 
 
 def moved(base: Choices, other: Choices) -> Array:
@@ -126,7 +126,7 @@ def letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index + 1)
 
 
-def answers_title(counts: Counts, name: str, base: str) -> str:
+def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
     """The finding of model `name` against model `base` in one sentence."""
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"

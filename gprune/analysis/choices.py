@@ -29,7 +29,7 @@ class Tried:
     figures: dict[str, float]
     """perplexities and divergence, by what is measured"""
     result: str
-    """chosen, reference, chosen and reference, not possible, or empty"""
+    """chosen, reference, both, failed, or empty"""
 
     @property
     def chosen(self) -> bool:
@@ -63,7 +63,7 @@ def measure_label(name: str) -> str:
 
 def _result(choice: Choice, index: int) -> str:
     words = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
-    return "not possible" if choice.numbers[index] != choice.numbers[index] else " and ".join(words)
+    return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(words)
 
 
 def weighting(choice: Choice) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, joint_freedom, over_both
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both
 from gprune.records import REPAIRS, Array, Repair
 from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS
@@ -69,8 +69,8 @@ class Case:
         """Return the loss of the first over the second on the seeds that both have; None without any."""
         if self.missing & {first, second}:
             return None
-        runs, others = self.losses.get(first, {}), self.losses.get(second, {})
-        differences = [runs[seed] - others[seed] for seed in runs if seed in others]
+        runs, other_runs = self.losses.get(first, {}), self.losses.get(second, {})
+        differences = [runs[seed] - other_runs[seed] for seed in runs if seed in other_runs]
         return over_both(np.stack(differences)) if differences else None
 
 
@@ -179,20 +179,3 @@ def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
         if difference is not None and math.isfinite(difference.nats):
             judged.append((case, other, difference))
     return ClaimVerdict(claim, tuple(judged))
-
-
-def growing(cases: Sequence[Case]) -> list[tuple[Case, Difference]]:
-    """Return how the gain of GPrune over FLAP differs at the lowest retention from that at the highest, by text.
-
-    Gives the case at the lowest retention and the difference of both, negative where the gain grows.
-    """
-    gains = []
-    for model, text in dict.fromkeys((case.model, case.text) for case in cases):
-        own = [case for case in cases if (case.model, case.text) == (model, text)]
-        ends = min(own, key=lambda case: case.retention), max(own, key=lambda case: case.retention)
-        low, high = (case.difference("gprune", "flap") for case in ends)
-        if ends[0].retention < ends[1].retention and low is not None and high is not None:
-            errors = low.nats_error, high.nats_error
-            freedom = joint_freedom(errors, (low.freedom, high.freedom))
-            gains.append((ends[0], Difference(low.nats - high.nats, math.hypot(*errors), True, freedom)))
-    return gains

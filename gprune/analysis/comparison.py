@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.paired_test import Difference, Measurement, difference, half_interval, over_seeds
+from gprune.analysis.paired_test import Difference, Measurement, difference, difference_over_seeds, half_interval
 from gprune.evaluation.protocol import Marks, Stamp
 
 DENSE = "dense"
@@ -174,7 +174,7 @@ def marks(table: Iterable[Row]) -> Marks:
 
 def change(line: Line, pinned: Line, text: str) -> Difference | str:
     """Return the loss of a line over the pinned one on a text, or the reason for none."""
-    return over_seeds(line.by_seed(text), pinned.by_seed(text))
+    return difference_over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:

@@ -22,9 +22,9 @@ class Cost:
     ratio: float
     """perplexity over that of the dense model; infinite where it overflows"""
     low: float
-    """lower end of the 95 % interval, on the scale of the mean loss"""
+    """lower end of the 95% interval, on the scale of the mean loss"""
     high: float
-    """upper end of the 95 % interval"""
+    """upper end of the 95% interval"""
     paired: bool
     """whether both have read the same windows"""
     error: float = 0.0
@@ -59,8 +59,8 @@ def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
             "change against dense": [cost.ratio - 1 for cost in table],
             "two standard errors below": [cost.ratio * np.exp(-2 * cost.error) - 1 for cost in table],
             "two standard errors above": [cost.ratio * np.exp(2 * cost.error) - 1 for cost in table],
-            "95 % interval from": [cost.low - 1 for cost in table],
-            "95 % interval to": [cost.high - 1 for cost in table],
+            "95% interval from": [cost.low - 1 for cost in table],
+            "95% interval to": [cost.high - 1 for cost in table],
             "paired": [cost.paired for cost in table],
         }
     )

@@ -5,21 +5,19 @@ What it loses is its perplexity over the dense model's on the same windows; what
 the time that a token takes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import numpy as np
 import pandas as pd
 
 from gprune.analysis.comparison import DENSE, Line, change
-from gprune.analysis.generalization import against_dense
-from gprune.analysis.paired_test import Difference, in_percent
-from gprune.analysis.run_settings import seed_groups
+from gprune.analysis.paired_test import Difference, over_texts
 from gprune.analysis.verdict import COST_DIGITS, compare_lines, pareto_front
-from gprune.study import Study
 
 PARAMETERS, TIME = "parameters", "time"
-COSTS = {PARAMETERS: "parameters", TIME: "time a token"}
+COSTS = {PARAMETERS: "parameters", TIME: "time per token"}
 """what a model can cost, in words"""
 
 
@@ -41,54 +39,6 @@ class Option:
         return 1 + self.loss.change
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """A model whose layers may differ in their widths beside the same with equal ones."""
-
-    free: Line
-    equal: Line
-    difference: Difference
-    """of the equal one to the free one, paired over windows"""
-
-
-def prices(lines: Iterable[Line], studies: Mapping[str, Study], text: str) -> list[Price]:
-    """Return the cost of equal widths on a text, of every method that was measured with both and is equal otherwise.
-
-    `studies` are those of the lines' runs. Other alignments of the widths are no difference: blocks belong to
-    equal widths. Seeds are those that both have.
-    """
-    loose = {"sparsity.widths": "free", "sparsity.alignment": 1}
-    groups = seed_groups({run: study.with_settings(loose) for run, study in studies.items()})
-    pairs: dict[tuple[str, str], dict[bool, Line]] = {}
-    for line in lines:
-        run = line.rows[0].run
-        if line.method != DENSE:
-            pairs.setdefault((groups[run][0], line.method), {})[studies[run].sparsity.equal] = line
-    changes = [
-        (pair[False], pair[True], change(pair[True], pair[False], text))
-        for pair in pairs.values()
-        if pair.keys() == {False, True}
-    ]
-    return [Price(free, equal, gap) for free, equal, gap in changes if isinstance(gap, Difference)]
-
-
-def price_table(table: Iterable[Price], label: Callable[[str], str], text: str) -> pd.DataFrame:
-    """Return one row a method and retention; `label` names a method."""
-    return pd.DataFrame(
-        [
-            {
-                "method": label(price.free.method),
-                "retention, free": price.free.retention,
-                "retention, equal": price.equal.retention,
-                "perplexity, free": price.free.mean(text),
-                "perplexity, equal": price.equal.mean(text),
-                "change": in_percent(price.difference),
-            }
-            for price in table
-        ]
-    )
-
-
 def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
     """Return every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
 
@@ -99,7 +49,7 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     dense = [line for line in lines if line.method == DENSE]
     distinct: dict[tuple[object, ...], Option] = {}
     for line in lines:
-        loss = against_dense(line, texts, dense) if line.method != DENSE else None
+        loss = _against_dense(line, texts, dense) if line.method != DENSE else None
         if loss and line.name in costs:
             cost = costs[line.name]
             distinct.setdefault((line.method, line.retention, cost, loss), Option(line, loss, cost, False))
@@ -111,6 +61,23 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
         lambda first, second: compare_lines(by_name[first].line, by_name[second].line, texts),
     )
     return [replace(option, front=name in front) for name, option in by_name.items()]
+
+
+def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+    """Return a line's loss over its dense model's on the same windows, the mean over texts; None where one lacks it."""
+    differences = []
+    for text in texts:
+        references = (other for other in dense if _models(other, text) == _models(line, text))
+        changes = (change(line, other, text) for other in references)
+        gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
+        if gap is None or not np.isfinite(gap.nats):
+            return None
+        differences.append(gap)
+    return over_texts(differences) if differences else None
+
+
+def _models(line: Line, text: str) -> set[str]:
+    return {cell.model for cell in line.by_seed(text).values()}
 
 
 def _price(option: Option) -> tuple[float, float]:

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.formatting import percent, signed
 from gprune.pruning.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
 BUDGET_TOLERANCE = 0.005
 """Methods whose retentions differ by more are not compared as equals."""
-LEAST_CHANGE = 0.01
-"""A bin whose retention changes by less has not moved against the paper's figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +53,27 @@ def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
     return chosen
 
 
-def compare(drift: Array, partition: Partition, ours: PruningMasks, base: PruningMasks, bins: int) -> Bins:
-    """Bins the decisions of two methods by the drift of the modules: retention, Jaccard and its chance level.
+def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base: PruningMasks, bins: int) -> Bins:
+    """Bin the decisions of two methods by the drift of the modules: retention, Jaccard and its chance level.
 
     `drift` is (layers, neurons) of Eq. 1; bins are lowered to the number of modules.
     """
     bin_of_module = module_bins(drift, partition, bins)
     number = int(bin_of_module.max()) + 1
     bin_of_neuron = bin_of_module[partition.global_labels].ravel()
-    first, second = ours.ffn.ravel(), base.ffn.ravel()
-    size = np.bincount(bin_of_neuron, minlength=number)
-
-    def fraction(mask: Array) -> Array:
-        return np.bincount(bin_of_neuron, weights=mask, minlength=number) / size
-
-    kept, base_kept, both, either = (fraction(mask) for mask in (first, second, first & second, first | second))
+    first, second = gprune_masks.ffn.ravel(), base.ffn.ravel()
+    retained, base_kept, both, either = (
+        module_means(mask, bin_of_neuron, number) for mask in (first, second, first & second, first | second)
+    )
     return Bins(
         names=bin_names(number),
-        drift=fraction(drift.ravel()),
-        neurons=size,
-        ours=kept,
+        drift=module_means(drift.ravel(), bin_of_neuron, number),
+        neurons=np.bincount(bin_of_neuron, minlength=number),
+        ours=retained,
         base=base_kept,
         jaccard=_ratio(both, either),
-        chance=chance_jaccard(kept, base_kept),
-        shares=100.0 * np.stack([both, kept - both, base_kept - both, 1.0 - either]),
+        chance=chance_jaccard(retained, base_kept),
+        shares=100.0 * np.stack([both, retained - both, base_kept - both, 1.0 - either]),
     )
 
 
@@ -94,9 +88,9 @@ def _ratio(above: Array, below: Array) -> Array:
 
 
 def bin_names(number: int) -> list[str]:
-    """Percentile ranges of equal bins, as `0-20 %`."""
+    """Percentile ranges of equal bins, as `0-20%`."""
     edges = np.linspace(0, 100, number + 1).round().astype(int)
-    return [f"{low}–{high} %" for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [f"{low}–{high}%" for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
@@ -123,12 +117,6 @@ def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
     return masks.ffn.mean(axis=1), masks.heads.mean(axis=1)
 
 
-def layer_jaccard(ours: PruningMasks, base: PruningMasks) -> Array:
-    """(layers,) Jaccard of the neurons kept by two methods; NaN where neither keeps any."""
-    both = (ours.ffn & base.ffn).sum(axis=1).astype(float)
-    return _ratio(both, (ours.ffn | base.ffn).sum(axis=1).astype(float))
-
-
 def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
     """Retained fractions of every layer under every method."""
     columns: dict[str, Array] = {}
@@ -140,35 +128,11 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
 
 def pooled(result: Bins) -> tuple[float, float]:
     """Retained fraction of all FFN neurons under GPrune and under the baseline."""
-    ours, base = (float(np.average(kept, weights=result.neurons)) for kept in (result.ours, result.base))
-    return ours, base
+    gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.ours, result.base))
+    return gprune, base
 
 
 def bin_changes(result: Bins) -> tuple[float, float]:
     """Change of the most unstable bin and of the others pooled, GPrune less the baseline."""
     change = result.ours - result.base
     return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))
-
-
-def total_sentence(result: Bins, base_name: str) -> str:
-    """Return the share of the FFN that each method keeps in all, against which a bin is to be read."""
-    ours, base = pooled(result)
-    return (
-        f"FFN neurons kept in all: GPrune {percent(ours, 1)}, {base_name} {percent(base, 1)}; the methods "
-        "split the budget between FFN and attention differently, so read every bin against these totals."
-    )
-
-
-def direction_sentence(result: Bins) -> str:
-    """Says so where the budget moves against Fig. 3a (from unstable to stable modules); empty otherwise."""
-    if len(result.ours) < 2:
-        return ""
-    unstable, others = bin_changes(result)
-    # in the paper the most unstable bin loses: a gain too small to call is no contradiction
-    if unstable <= LEAST_CHANGE or unstable - others <= BUDGET_TOLERANCE:
-        return ""
-    return (
-        "This is the opposite of the paper's Fig. 3a, where the most unstable modules lose and the others "
-        f"gain: here the most unstable bin changes by {signed(unstable, '.3f')} and the others by "
-        f"{signed(others, '.3f')}."
-    )

@@ -75,12 +75,12 @@ def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
     return pd.DataFrame(columns | {f"{curve.name}, % of neurons": curve.shares for curve in curves})
 
 
-def by_layer(magnitude: Array, bins: int) -> Array:
+def shares_by_layer(magnitude: Array, bins: int) -> Array:
     """(layers, bins) percent of each layer's neurons in each drift bin."""
     return np.stack([shares(row, bins) for row in magnitude])
 
 
-def layer_table(drift: RankDrift) -> pd.DataFrame:
+def drift_by_layer(drift: RankDrift) -> pd.DataFrame:
     """Median drift and Spearman correlations of every layer."""
     return pd.DataFrame(
         {
@@ -95,14 +95,17 @@ def layer_table(drift: RankDrift) -> pd.DataFrame:
     )
 
 
+def scaled_ranks(scores: Array) -> Array:
+    """(neurons,) ranks of a layer's scores from 0 (least important) to 1."""
+    return ranks(scores) / max(len(scores) - 1, 1)
+
+
 def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
     """(bins, bins) how many neurons of a layer hold which ranks on A (column) and on B (row), least first.
 
     Scores are (neurons,).
     """
-    top = max(len(primary) - 1, 1)
-    first, second = ranks(primary) / top, ranks(auxiliary) / top
-    counts, _, _ = np.histogram2d(second, first, bins=bins, range=[[0, 1], [0, 1]])
+    counts, _, _ = np.histogram2d(scaled_ranks(auxiliary), scaled_ranks(primary), bins=bins, range=[[0, 1], [0, 1]])
     return counts
 
 
@@ -115,17 +118,15 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
     flat = drift.magnitude.ravel()
     order = _largest(flat, min(count, flat.size))
     layer, neuron = order // neurons, order % neurons
-    top = max(neurons - 1, 1)
-    rank_a = {int(i): ranks(primary.ffn[i]) for i in np.unique(layer)}
-    rank_b = {int(i): ranks(auxiliary.ffn[i]) for i in np.unique(layer)}
+    rank_a, rank_b = ({i: scaled_ranks(scores.ffn[i]) for i in np.unique(layer)} for scores in (primary, auxiliary))
     return pd.DataFrame(
         {
             "layer": layer,
             "neuron": neuron,
             "drift d": flat[order],
             "signed drift": drift.signed.ravel()[order],
-            "rank on A": [rank_a[int(i)][j] / top for i, j in zip(layer, neuron, strict=True)],
-            "rank on B": [rank_b[int(i)][j] / top for i, j in zip(layer, neuron, strict=True)],
+            "rank on A": [rank_a[i][j] for i, j in zip(layer, neuron, strict=True)],
+            "rank on B": [rank_b[i][j] for i, j in zip(layer, neuron, strict=True)],
             "score on A": primary.ffn[layer, neuron],
             "score on B": auxiliary.ffn[layer, neuron],
             "A re-sampled": drift.resample_primary.ravel()[order],
@@ -139,3 +140,57 @@ def _largest(values: Array, count: int) -> Array:
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]
     return ordered[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Movers:
+    """The neurons of one layer whose rank moves most from A to B."""
+
+    layer: int
+    neurons: Array
+    """(count,) int64, the largest move first; equal ones in order"""
+    first: Array
+    """(count,) rank on A, from 0 (least important of the layer) to 1 (most)"""
+    second: Array
+    """(count,) rank on B"""
+    median: float
+    """median drift of all neurons of the layer"""
+    width: int
+    """neurons of the layer"""
+
+    def table(self) -> pd.DataFrame:
+        """One row a neuron."""
+        return pd.DataFrame(
+            {
+                "layer": self.layer,
+                "neuron": self.neurons,
+                "rank on A": self.first,
+                "rank on B": self.second,
+                "move": self.second - self.first,
+            }
+        )
+
+
+def unstable_layer(drift: RankDrift) -> int:
+    """The layer with the largest median drift; the first of equal ones."""
+    return int(np.median(drift.magnitude, axis=1).argmax())
+
+
+def movers(
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    layer: int,
+    count: int = 20,
+    among: int | None = None,
+) -> Movers:
+    """Return at most `count` neurons of a layer whose rank moves most.
+
+    The neuron `among` takes the last position if it is not one of them.
+    """
+    moved = drift.magnitude[layer]
+    order = np.argsort(-moved, kind="stable")[:count]
+    if among is not None and among not in order:
+        order[-1] = among
+    first, second = scaled_ranks(primary.ffn[layer]), scaled_ranks(auxiliary.ffn[layer])
+    return Movers(layer, order, first[order], second[order], float(np.median(moved)), len(moved))

@@ -11,16 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import thresholds
+from gprune.analysis.drift import scaled_ranks
 from gprune.analysis.thresholds import OUTCOMES
-from gprune.pruning.ranking import ranks
-from gprune.records import (
-    AdaptedScores,
-    Array,
-    ModuleStatistics,
-    Partition,
-    StrongestPositions,
-    Tokens,
-)
+from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, StrongestPositions, Tokens
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
@@ -48,7 +41,7 @@ class LayerRanks:
     """(neurons,) highest rank on a half"""
 
 
-def asked(text: str) -> dict[str, int]:
+def parse_unit(text: str) -> dict[str, int]:
     """Layer, module and neuron that a person looks for, as far as named.
 
     Raises SettingsError where it names no layer, or something twice.
@@ -65,42 +58,25 @@ def asked(text: str) -> dict[str, int]:
     return numbers
 
 
-def scaled(scores: Array) -> Array:
-    """(neurons,) ranks of a layer from 0 to 1."""
-    return ranks(scores) / max(len(scores) - 1, 1)
-
-
-def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
+def rank_layer(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
     """The ranks of a layer's (neurons,) scores with what re-sampling does to them.
 
     A half is half of the shards, neighbours in a ring; every starting point is taken. `parts` scores chosen
     shards of the text; None where they cannot be scored.
     """
-    own = scaled(score)
+    rank = scaled_ranks(score)
     if parts is None:
-        return LayerRanks(np.asarray(score), own, own, own)
-    halves = [scaled(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)]
-    return LayerRanks(np.asarray(score), own, np.min(halves, axis=0), np.max(halves, axis=0))
+        return LayerRanks(np.asarray(score), rank, rank, rank)
+    halves = [scaled_ranks(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)]
+    return LayerRanks(np.asarray(score), rank, np.min(halves, axis=0), np.max(halves, axis=0))
 
 
 def percentile(value: float, among: Array) -> float:
     """Share in [0, 1] of the others that a value of `among` exceeds, equal ones by half; 0 without others."""
-    others = len(among) - 1
-    if others < 1:
+    rest = len(among) - 1
+    if rest < 1:
         return 0.0
-    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / others)
-
-
-def neighbours(profiles: Array, neuron: int, members: Array, count: int) -> tuple[Array, Array]:
-    """The neurons whose ranks on all texts are nearest to those of one: who they are, and how far away.
-
-    `profiles` are the (texts, neurons) ranks of a layer, `members` (neurons,) bool may be neighbours. Gives
-    at most `count` neurons, the nearest first, and their Euclidean distances.
-    """
-    others = np.flatnonzero(members & (np.arange(profiles.shape[1]) != neuron))
-    distance = np.sqrt(((profiles[:, others] - profiles[:, [neuron]]) ** 2).sum(axis=0))
-    order = np.argsort(distance, kind="stable")[:count]
-    return others[order], distance[order]
+    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / rest)
 
 
 def module_table(
@@ -108,11 +84,11 @@ def module_table(
     layer: int,
     statistics: ModuleStatistics | None,
     adapted: AdaptedScores | None,
-    kept: Mapping[str, Array],
+    masks: Mapping[str, Array],
 ) -> pd.DataFrame:
     """One row a module of a layer: what RASA decides on, what it did, and how many neurons methods keep.
 
-    `kept` is (neurons,) bool of the layer, by what to call the method.
+    `masks` is (neurons,) bool of the layer, by what to call the method.
     """
     labels, count = np.asarray(partition.labels[layer]), int(partition.counts[layer])
     rows = slice(int(partition.offsets[layer]), int(partition.offsets[layer]) + count)
@@ -127,7 +103,7 @@ def module_table(
         }
     if adapted is not None:
         table["RASA"] = [decision(adapted, module) for module in range(rows.start, rows.stop)]
-    for name, mask in kept.items():
+    for name, mask in masks.items():
         table[name] = np.bincount(labels, weights=np.asarray(mask, dtype=float), minlength=count) / sizes
     return pd.DataFrame(table)
 
@@ -154,21 +130,10 @@ class Activation:
 
 
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
-    """Return the positions of a neuron's largest activations, with `window` tokens on either side.
-
-    Raises SettingsError where the positions are those of other tokens.
-    """
-    samples, length = tokens.ids.shape
-    sequences = np.asarray(record.sequences[layer, neuron])
-    positions = np.asarray(record.positions[layer, neuron])
-    same = record.fingerprint == tokens.fingerprint and record.length == length
-    if not same or sequences.max(initial=0) >= samples:
-        what = f"the positions are not those of the tokens of {quoted(tokens.text)}"
-        raise SettingsError(f"{what}: remove the run's results and make them anew")
+    """Return the positions of a neuron's largest activations, with `window` tokens on either side."""
+    columns = (values[layer, neuron].tolist() for values in (record.sequences, record.positions, record.values))
     places = []
-    for sequence, position, value in zip(
-        sequences.tolist(), positions.tolist(), record.values[layer, neuron].tolist(), strict=True
-    ):
+    for sequence, position, value in zip(*columns, strict=True):
         first = max(position - window, 0)
         ids = tokens.ids[sequence, first : position + window + 1].tolist()
         places.append(Activation(sequence, position, value, tuple(ids), position - first))

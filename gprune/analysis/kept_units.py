@@ -1,4 +1,4 @@
-"""The units that two methods keep in common, beside the overlap of independent choices.
+"""The units that two masks keep in common, and those that change sides, beside the overlap of independent choices.
 
 Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
 independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.formatting import counted, percent
 from gprune.records import Array, PruningMasks
 
 NEURONS, GROUPS = "neurons", "groups"
-KINDS = {NEURONS: "FFN neurons", GROUPS: "key/value groups"}
-"""kinds of units by name, as people call them"""
+"""kinds of units: FFN neurons and key/value groups"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Overlap:
     """(layers,) units that only the second keeps"""
 
     @property
+    def changed(self) -> int:
+        """Units that only one of them keeps."""
+        return int(self.first.sum() + self.second.sum())
+
+    @property
     def jaccard(self) -> float:
         """Units kept by both among those kept by either, over all layers; NaN where neither keeps any."""
         return _ratio(self.both.sum(), (self.first + self.both + self.second).sum())
@@ -41,62 +46,44 @@ class Overlap:
         return _ratio(shared, (self.first + self.second + 2 * self.both).sum() - shared)
 
     @property
-    def layers(self) -> tuple[Array, Array]:
-        """(layers,) Jaccard of every layer, and what chance gives there; NaN where neither keeps any."""
-        either, total = self.first + self.both + self.second, self.first + self.second + 2 * self.both
-        return _ratios(self.both, either), _ratios(self._expected, total - self._expected)
-
-    @property
     def _expected(self) -> Array:
         """(layers,) units that independent choices share on average."""
         return (self.first + self.both) * (self.second + self.both) / self.units
 
 
-def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
-    """Compares two masks of one model, of units of one of KINDS."""
+def count_shared(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
+    """Compares two masks of one model, of NEURONS or GROUPS."""
     units, other_units = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
     counts = [part.sum(axis=1) for part in (units & ~other_units, units & other_units, ~units & other_units)]
     return Overlap(units.shape[1], *counts)
 
 
-def total_table(overlaps: dict[str, Overlap], first: str, second: str) -> pd.DataFrame:
-    """One line a kind of unit: what only the one keeps, both, only the other, and Jaccard with its chance.
-
-    `overlaps` are by kind; `first` and `second` are what to call the methods.
-    """
-    return pd.DataFrame(
-        [
-            {
-                "units": KINDS[kind],
-                f"only {first}": int(counts.first.sum()),
-                "both": int(counts.both.sum()),
-                f"only {second}": int(counts.second.sum()),
-                "Jaccard": counts.jaccard,
-                "by chance": counts.chance,
-            }
-            for kind, counts in overlaps.items()
-        ]
-    )
+def overlaps(first: PruningMasks, second: PruningMasks) -> dict[str, Overlap]:
+    """Compare two masks of one model, by kind of unit."""
+    return {kind: count_shared(first, second, kind) for kind in (NEURONS, GROUPS)}
 
 
-def layer_table(counts: Overlap, first: str, second: str) -> pd.DataFrame:
-    """The same of one kind, one line a layer."""
-    jaccard, chance = counts.layers
-    return pd.DataFrame(
-        {
-            "layer": np.arange(len(counts.both)),
-            f"only {first}": counts.first,
-            "both": counts.both,
-            f"only {second}": counts.second,
-            "Jaccard": jaccard,
-            "by chance": chance,
-        }
-    )
+def flips_title(units: dict[str, Overlap]) -> str:
+    """Return one sentence on the units that change sides, from the `overlaps` of masks before and after."""
+    neurons, groups = units[NEURONS], units[GROUPS]
+    if not (neurons.changed or groups.changed):
+        return "No neuron and no key/value group changes sides"
+    verb = "changes" if neurons.changed == 1 else "change"
+    share = neurons.changed / (neurons.units * len(neurons.both))
+    sentence = f"{counted(neurons.changed, 'neuron')} {verb} sides ({percent(share, 2)})"
+    if neurons.changed:
+        sentence += f", most of them in layer {int(np.argmax(neurons.first + neurons.second))}"
+    return sentence + (f", and {counted(groups.changed, 'key/value group')}" if groups.changed else "")
+
+
+def flip_table(units: dict[str, Overlap]) -> pd.DataFrame:
+    """Return the units that change sides, one row a layer."""
+    columns = {"layer": np.arange(len(units[NEURONS].both))}
+    for kind, name in ((NEURONS, "neurons"), (GROUPS, "key/value groups")):
+        columns[f"{name}, kept → removed"] = units[kind].first
+        columns[f"{name}, removed → kept"] = units[kind].second
+    return pd.DataFrame(columns)
 
 
 def _ratio(above: float, below: float) -> float:
     return float(above / below) if below else float("nan")
-
-
-def _ratios(above: Array, below: Array) -> Array:
-    return np.array([_ratio(*pair) for pair in zip(above, below, strict=True)])

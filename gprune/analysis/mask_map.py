@@ -50,8 +50,8 @@ class Atlas:
         return int(np.abs(self.change).argmax())
 
 
-def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> Atlas:
-    """Compares two masks of one model within every module."""
+def compare_modules(partition: Partition, first: PruningMasks, second: PruningMasks) -> Atlas:
+    """Compare two masks of one model within every module."""
     labels = partition.global_labels.ravel()
     first_kept, second_kept = first.ffn.ravel(), second.ffn.ravel()
     first_share, second_share, differs = (
@@ -70,7 +70,7 @@ def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> 
     )
 
 
-def columns(partition: Partition, drift: Array | None) -> Array:
+def module_columns(partition: Partition, drift: Array | None) -> Array:
     """(modules,) int64 place of each module among those of its layer.
 
     They stand from the least mean of the (layers, neurons) drift to the largest; by number without it.
@@ -85,8 +85,8 @@ def columns(partition: Partition, drift: Array | None) -> Array:
     return places
 
 
-def grid(atlas: Atlas, values: Array, column: Array) -> Array:
-    """(layers, most modules of a layer) float64: (modules,) values by `columns`, NaN where no module is."""
+def arrange_grid(atlas: Atlas, values: Array, column: Array) -> Array:
+    """(layers, most modules of a layer) float64: (modules,) values by `module_columns`, NaN where no module is."""
     cells = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
     cells[atlas.layer, column] = values
     return cells

@@ -191,7 +191,7 @@ def why_unpaired(first: Measurement, second: Measurement) -> str:
     return "another text of this name, or another tokenizer"
 
 
-def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
+def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
     """Return the loss of the first over the second on the windows that both read, averaged over seeds.
 
     Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
@@ -223,7 +223,7 @@ def over_both(each: Array) -> Difference:
 
 
 def in_percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4 %`, or from end to end."""
+    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4%`, or from end to end."""
     interval = interval_in_percent(difference, 1)
     if not interval.startswith("±"):
         return f"{signed(difference.change, '.1%')} {interval}".strip()
@@ -231,9 +231,9 @@ def in_percent(difference: Difference) -> str:
 
 
 def interval_in_percent(difference: Difference, digits: int) -> str:
-    """The interval of a change of perplexity: `± 0.4 %`; empty where it is not known.
+    """The interval of a change of perplexity: `± 0.4%`; empty where it is not known.
 
-    From end to end, `(+5.8 to +532.2 %)`, where it is far from even around the change: there ± could hold 0
+    From end to end, `(+5.8 to +532.2%)`, where it is far from even around the change: there ± could hold 0
     although the interval does not.
     """
     if not np.isfinite(difference.margin):
@@ -241,7 +241,7 @@ def interval_in_percent(difference: Difference, digits: int) -> str:
     if difference.nats_margin <= _EVEN and difference.close == (abs(difference.change) <= difference.margin):
         return f"± {percent(difference.margin, digits)}"
     low, high = (signed(100 * end, f".{digits}f") for end in difference.interval)
-    return f"({low} to {high} %)"
+    return f"({low} to {high}%)"
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:

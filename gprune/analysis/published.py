@@ -46,7 +46,7 @@ def _jaccard() -> Published:
     chance = both / (_FLAP + _GPRUNE - both)
     return _claim(
         f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one (Fig. 3b)",
-        f"FLAP, 50 % retention; the chance level of the last bin is then {chance:.3f}",
+        f"FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
     )
 
 
@@ -66,7 +66,7 @@ RETENTION = _claim(
     f"retention of the most unstable bin falls from {_FLAP:.3f} to {_GPRUNE:.3f}, the other four gain "
     f"{_value('figure-3a', FIRST_FOUR, 'gain_lowest', 'gprune:flap'):.3f} to "
     f"{_value('figure-3a', FIRST_FOUR, 'gain_highest', 'gprune:flap'):.3f} (Fig. 3a)",
-    "FLAP, 50 % retention",
+    "FLAP, 50% retention",
 )
 JACCARD = _jaccard()
 
@@ -95,5 +95,5 @@ def same_setting(claim: Published, study: Study) -> bool:
     """Return True if a run has the model, texts and metric that a published number belongs to."""
     words = study.model.lower().replace("llama2", "llama-2").replace("_", "-")
     texts = {study.primary.lower().split(":")[0], study.auxiliary.lower().split(":")[0]}
-    named = claim.model in words and not is_random(study.model)
-    return named and texts == {"wikitext2", "ptb"} and study.metric == claim.metric
+    is_same_model = claim.model in words and not is_random(study.model)
+    return is_same_model and texts == {"wikitext2", "ptb"} and study.metric == claim.metric

@@ -59,18 +59,20 @@ class Law:
         return max(self.scale / level**2 - self.shift, 0.0)
 
 
-def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
-    """Compares two samples of a text at every size that its shards, with (shards,) sequences each, allow.
+def resampled(score: Score, sizes: Array, counts: Array) -> Resampled:
+    """Compare two samples of a text at every size that its shards, with (shards,) sequences each, allow.
 
     A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
-    points are drawn. `kept` (layers,) neurons of the highest ranks is what a decision keeps.
+    points are drawn. `counts` (layers,) neurons of the highest ranks is what a decision keeps.
     """
     shards = len(sizes)
     rows = []
     for count in range(1, shards // 2 + 1):
         parts = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
         pairs = [(parts[start], parts[(start + count) % shards]) for start in range(shards)]
-        rows.append([(rank_drift(*pair), changed(*(decided(part, kept) for part in pair))) for pair in pairs])
+        rows.append(
+            [(rank_drift(*pair), share_changed(*(keep_highest_ranks(part, counts) for part in pair))) for pair in pairs]
+        )
     draws = np.array(rows).reshape(len(rows), shards, 2)
     sequences = np.arange(1, len(rows) + 1) * float(np.mean(sizes))
     return Resampled(sequences, draws[:, :, 0], draws[:, :, 1])
@@ -81,19 +83,19 @@ def rank_drift(first: Array, second: Array) -> float:
     return float(np.median(np.abs(first - second)) / max(first.shape[1] - 1, 1))
 
 
-def decided(ranked: Array, kept: Array) -> Array:
-    """(layers, neurons) bool, True for the `kept` (layers,) highest ascending ranks of each layer."""
-    return ranked >= ranked.shape[1] - kept[:, None]
+def keep_highest_ranks(ranked: Array, counts: Array) -> Array:
+    """(layers, neurons) bool, True for the `counts` (layers,) highest ascending ranks of each layer."""
+    return ranked >= ranked.shape[1] - counts[:, None]
 
 
-def changed(first: Array, second: Array) -> float:
+def share_changed(first: Array, second: Array) -> float:
     """Share of the units that two decisions do not agree on."""
     return float(np.mean(first != second))
 
 
-def jaccard(kept: float, changed: float) -> float:
-    """Jaccard index of two decisions that keep a share `kept` of the units each and differ in some."""
-    return (kept - changed / 2) / (kept + changed / 2)
+def jaccard(retention: float, changed: float) -> float:
+    """Jaccard index of two decisions that keep a share `retention` of the units each and differ in some."""
+    return (retention - changed / 2) / (retention + changed / 2)
 
 
 def law(sequences: Array, values: Array) -> Law:
@@ -122,7 +124,7 @@ def law(sequences: Array, values: Array) -> Law:
     return Law(float((design[:, 0] @ design[:, 0]) / design[:, 0].sum()), 0.0)
 
 
-def beyond(measured: float, *noises: float) -> float:
+def drift_beyond_sampling(measured: float, *noises: float) -> float:
     """The part of a drift between two texts that sampling does not explain; 0 where it explains all.
 
     `noises` are what two samples of one of the texts differ by, at that size, for each text. Squares add up,

@@ -10,7 +10,7 @@ import pandas as pd
 from gprune.study import Study
 from gprune.study.fields import documentation
 
-_NAMES = ("name", "group")
+_NAMES = ("name", "group", "text_names")
 """what runs are called changes nothing"""
 _NO_RESULT = (*_NAMES, "device", "methods", "seed")
 """fields in which the runs of a group may differ: a method's result does not depend on the other methods"""
@@ -22,7 +22,7 @@ MOST_TOLD = 3
 """settings that a label of a run names"""
 
 
-def told_apart(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
+def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
     """The settings by which each of some studies is told from the others, as few as do, at most MOST_TOLD.
 
     Values are texts, by dotted name.

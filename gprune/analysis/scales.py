@@ -11,7 +11,7 @@ def scale_histogram(scales: LearnedScales, bins: int = 40) -> tuple[Array, Array
     Returns:
         (bins + 1,) edges, the same for all layers, and (layers, bins) counts of neurons and of key/value groups.
     """
-    kept = np.concatenate([part[part != 0] for part in (scales.ffn, scales.heads)])
-    edges = np.histogram_bin_edges(kept, bins)
+    factors = np.concatenate([part[part != 0] for part in (scales.ffn, scales.heads)])
+    edges = np.histogram_bin_edges(factors, bins)
     counts = [[np.histogram(row[row != 0], edges)[0] for row in part] for part in (scales.ffn, scales.heads)]
     return edges, np.stack(counts[0]), np.stack(counts[1])

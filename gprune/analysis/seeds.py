@@ -12,7 +12,7 @@ _NO_MEASURE = ("samples", "chance", "version")
 """what an accuracy says of its task, and what is no result"""
 
 
-def spread(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean and deviation over the seeds of everything that runs of one study, one a seed, have ended with.
 
     Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of seeds,

@@ -1,11 +1,9 @@
-"""The speed of each model beside the dense one, the widths of its layers, and the cost of padding.
+"""The speed of each model beside the dense one, and the cost of padding.
 
-Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and the
-arithmetic of widths: which multiple they are of, and what is left of the saving once every layer is padded
-to the widest, as ordinary model folders need it.
+Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and what is
+left of the saving once every layer is padded to the widest, as ordinary model folders need it.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +13,7 @@ import pandas as pd
 
 from gprune.data import published
 from gprune.models.families import FAMILIES, dense_type
-from gprune.records import Array, ModelShape, ModelSize, PrunedModel, PruningMasks
+from gprune.records import ModelShape, ModelSize, PrunedModel
 
 DENSE = "dense"
 PHASES = {
@@ -25,21 +23,6 @@ PHASES = {
 }
 _WITHOUT_BIASES = ("mistral", "qwen2")
 """families with no place for the biases of repairs, which llama's form can hold for them"""
-
-
-@dataclass(frozen=True, slots=True)
-class Widths:
-    """The units that every layer of a pruned model keeps."""
-
-    neurons: Array
-    """(layers,) FFN neurons kept"""
-    groups: Array
-    """(layers,) key/value groups kept"""
-
-    @property
-    def equal(self) -> bool:
-        """True if all layers keep the same number of each."""
-        return all((counts == counts[0]).all() for counts in (self.neurons, self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +72,8 @@ def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
                 "memory": str(row["memory"]),
             }
         )
-    names = (
-        "model",
-        "mode",
-        "parameters",
-        "tokens/s",
-        "low",
-        "high",
-        "ratio",
-        "ratio spread",
-        "MiB",
-        "memory",
-    )
-    return pd.DataFrame(lines, columns=list(names))
+    columns = ["model", "mode", "parameters", "tokens/s", "low", "high", "ratio", "ratio spread", "MiB", "memory"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def within_noise(ratio: float, spread: float) -> bool:
@@ -112,7 +84,7 @@ def within_noise(ratio: float, spread: float) -> bool:
 def ratio_words(ratio: float, spread: float) -> str:
     """A ratio with its interquartile range (IQR), and that it is within noise where it is.
 
-    Elsewhere ± is half a 95 % interval, so that this range is not written as one.
+    Elsewhere ± is half a 95% interval, so that this range is not written as one.
     """
     # the model that ratios are to has one of exactly 1
     noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
@@ -129,7 +101,7 @@ def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def published_speed() -> pd.DataFrame:
-    """The published throughput of LLaMA2-7B at 50 % retention, parameters in billions, ratio to dense."""
+    """The published throughput of LLaMA2-7B at 50% retention, parameters in billions, ratio to dense."""
     figures = published.table("speed")
     dense = next(figure.values["tokens_per_second"] for figure in figures if figure.method == DENSE)
     lines = [
@@ -142,17 +114,6 @@ def published_speed() -> pd.DataFrame:
         for figure in figures
     ]
     return pd.DataFrame(lines)
-
-
-def widths(masks: PruningMasks) -> Widths:
-    """Return the units that every layer keeps under some masks."""
-    return Widths(np.count_nonzero(masks.ffn, axis=1), np.count_nonzero(masks.heads, axis=1))
-
-
-def pruned_multiple(widths_of: Widths, shape: ModelShape) -> int:
-    """The largest number that divides every pruned FFN width; the full width where no layer is pruned."""
-    pruned = [int(width) for width in widths_of.neurons if width < shape.neurons]
-    return math.gcd(*pruned) if pruned else shape.neurons
 
 
 def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | str:
@@ -169,9 +130,9 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
     if not llama_like and family != "qwen3" and (model.biased or dense_biases):
         return "may have more biases than the pruned one: what it holds is told by the command that makes it"
-    units = widths(model.masks)
     ordinary = "llama" if model.biased else family
-    neurons, groups = int(units.neurons.max()), _padded_groups(shape, int(units.groups.max()), ordinary)
+    neurons, most_groups = (int(units.sum(axis=1).max()) for units in (model.masks.ffn, model.masks.heads))
+    groups = _padded_groups(shape, most_groups, ordinary)
     groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
@@ -184,11 +145,11 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     return Padding(neurons, groups, size.parameters, model.parameters(shape, size), padded)
 
 
-def _padded_groups(shape: ModelShape, most: int, family: str) -> int:
+def _padded_groups(shape: ModelShape, least: int, family: str) -> int:
     """The most groups of a layer; for llama the next number whose heads divide the hidden size."""
-    possible = range(max(most, 1), shape.kv_heads)
+    possible = range(max(least, 1), shape.kv_heads)
     fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)
-    return next(fits, shape.kv_heads) if family == "llama" else most
+    return next(fits, shape.kv_heads) if family == "llama" else least
 
 
 def ratio_of(rows: Sequence[Mapping[str, Any]], method: str, phase: str = "decode") -> tuple[float, float]:

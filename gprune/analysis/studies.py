@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.formatting import percent, spaced
+from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import WORSE, Difference, half_interval, over_windows
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 from gprune.analysis.verdict import budget_gap, judge, stars
@@ -66,7 +66,7 @@ class Setting:
     def name(self) -> str:
         """Its labels in one line; a label that only says yes is called by its column."""
         words = (name if value == YES else value for name, value in self.labels.items())
-        return spaced(" · ".join(word for word in words if word)) or self.method
+        return " · ".join(word for word in words if word) or self.method
 
     @property
     def block(self) -> str:
@@ -170,7 +170,7 @@ def unfair_blocks(table: list[Setting]) -> dict[str, str]:
     reasons = {}
     for block in dict.fromkeys(setting.block for setting in table):
         settings = [setting for setting in table if setting.block == block]
-        where = spaced(f" at {block.strip(' ·')}") if block.strip(" ·") else ""
+        where = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
         missing = sum(row.reason == NOT_RUN for setting in settings for row in setting.rows)
         if gap := budget_gap(setting.kept for setting in settings if setting.ranked):
             limit = f"more than {percent(BUDGET_TOLERANCE, 1)}"
@@ -206,7 +206,7 @@ def _difference(first: Setting, second: Setting, column: str) -> Difference:
     return Difference(float(losses[0].mean() - losses[1].mean()), math.hypot(*errors), False)
 
 
-def marks(table: list[Setting], column: str) -> dict[int, str]:
+def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
     """Signs of the best and second-best settings of every block on a column, by position in the table."""
     return {index: sign for ranks in rankings(table, column) for index, sign in stars(ranks).items()}
 
@@ -223,7 +223,7 @@ def ahead(table: list[Setting]) -> dict[str, list[str]]:
     return controls
 
 
-def change(setting: Setting, baseline: Setting, column: str) -> float:
+def relative_change(setting: Setting, baseline: Setting, column: str) -> float:
     """A setting against the pinned one: ratio less 1 of a perplexity, difference of anything else."""
     value, reference = setting.mean(column), baseline.mean(column)
     return value / reference - 1.0 if is_perplexity(column) else value - reference
@@ -239,7 +239,7 @@ def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=None if lines else ["method", "retention", "seed"])
 
 
-def long_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
+def settings_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
     """Every number of a study as one line, with its change against the pinned setting."""
     lines = []
     for setting in table:
@@ -252,6 +252,6 @@ def long_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
             numbers: dict[str, object] = {"measure": column, "mean": setting.mean(column), "seeds": count}
             over = "seeds" if count > 1 else "windows, documents or layers"
             numbers |= {"spread": setting.spread(column), "spread over": over if count else ""}
-            numbers["change against baseline"] = change(setting, baseline, column) if column else float("nan")
+            numbers["change against baseline"] = relative_change(setting, baseline, column) if column else float("nan")
             lines.append(start | numbers | end)
     return pd.DataFrame(lines)

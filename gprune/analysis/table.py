@@ -71,9 +71,9 @@ class Table:
         rows = self.frame.astype(object).itertuples(index=False, name=None)
         return [[read(value, digits) for value in row] for row in rows]
 
-    def first(self, most: int) -> Table:
+    def first(self, count: int) -> Table:
         """The first rows."""
-        return Table(self.frame.head(most))
+        return Table(self.frame.head(count))
 
     def markdown(self) -> str:
         """As Markdown; a table without rows as a sentence."""
@@ -85,9 +85,9 @@ class Table:
     def latex(self, caption: str) -> str:
         """As LaTeX for the booktabs package; columns of numbers stand to the right."""
         cells = pd.DataFrame(self.cells(), columns=range(len(self.heads)), dtype=object)
-        alignment = "".join("r" if _is_numbers(cells[place]) else "l" for place in cells)
-        written = cells.map(escape).set_axis([escape(name) for name in self.heads], axis="columns")
-        return written.style.hide(axis="index").to_latex(
+        alignment = "".join("r" if _is_numbers(cells[column]) else "l" for column in cells)
+        escaped = cells.map(escape).set_axis([escape(name) for name in self.heads], axis="columns")
+        return escaped.style.hide(axis="index").to_latex(
             hrules=True,
             position_float="centering",
             # a table of no columns is none to LaTeX
@@ -112,8 +112,8 @@ class Table:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return [
             "  ".join(
-                cell.ljust(width) if place in left else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+                cell.ljust(width) if index in left else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
             for line in lines
         ]
@@ -145,11 +145,11 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
 
 
-def guarded(value: object, shown: bool = False) -> object:
+def guarded(value: object, display: bool = False) -> object:
     """A cell as it is safe in a spreadsheet: an apostrophe stands before what would run as a formula.
 
     What is passed over before the sign counts as well: blanks, line breaks, marks without width. What is no
-    text comes back as it is; `shown` to people, too, a text that is a number has no apostrophe.
+    text comes back as it is; `display` to people, too, a text that is a number has no apostrophe.
     """
     if not isinstance(value, str) or not value:
         return value
@@ -157,18 +157,18 @@ def guarded(value: object, shown: bool = False) -> object:
     starts = value[0] in "\t\r" or first.startswith(_FORMULA)
     # signs alone, as in a list of tokens, call nothing
     calls = any(letter.isalnum() for letter in first)
-    return "'" + value if starts and calls and not (shown and _number(value)) else value
+    return "'" + value if starts and calls and not (display and _number(value)) else value
 
 
 def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
     """A copy of a table with every cell, heading and row name guarded; columns of numbers are not touched."""
     safe = frame.copy()
-    for place in range(len(safe.columns)):
-        column = safe.iloc[:, place]
+    for position in range(len(safe.columns)):
+        column = safe.iloc[:, position]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
             cells = [guarded(value, shown) for value in column]
             if any(new is not old for new, old in zip(cells, column, strict=True)):
-                safe.isetitem(place, pd.Series(cells, index=safe.index, dtype=object))
+                safe.isetitem(position, pd.Series(cells, index=safe.index, dtype=object))
     safe.columns = _names(safe.columns)
     safe.index = _names(safe.index)
     return safe

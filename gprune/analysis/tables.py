@@ -8,8 +8,6 @@ alike, but never both in one call: a frame with the columns `method` (id), `rete
 import numpy as np
 import pandas as pd
 
-from gprune.system.errors import SettingsError
-
 PERPLEXITY = "ppl:"
 ACCURACY = "accuracy"
 GPRUNE = "gprune:"
@@ -30,8 +28,7 @@ def metric_gap(
 
     `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
     after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN where
-    there was none), highest retention first; only where all four results are there. Raises SettingsError
-    where a column is missing, or a result is there twice.
+    there was none), highest retention first; only where all four results are there.
     """
     keys = _keys(rows)
     columns = [*keys, "before", "after", "reduction"]
@@ -53,16 +50,15 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
     `rows` has one line a method, retention and seed. Gives base, method, retention, seed where rows have it,
     metric, before, after, gain, unit and better. A gain is the ratio after / before of a perplexity (below 1
     is better) and the difference after - before of an accuracy, in points (above 0 is better); highest
-    retention first. Only results that both methods have. Raises SettingsError where a column is missing, or a
-    result is there twice.
+    retention first. Only results that both methods have.
     """
     keys = _keys(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
     methods = list(dict.fromkeys(rows["method"]))
     parts = []
     for method in (name for name in methods if str(name).startswith(GPRUNE)):
-        own = method.removeprefix(GPRUNE)
-        base = next((name for name in BASES.get(own, (own,)) if name in methods), None)
+        metric = method.removeprefix(GPRUNE)
+        base = next((name for name in BASES.get(metric, (metric,)) if name in methods), None)
         if base is not None:
             parts.extend(_gains(rows, keys, base, method))
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
@@ -73,13 +69,8 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and spread over seeds of every metric, method and retention.
 
     `rows` has one line a method, retention and seed. Gives method, retention, metric, mean, std (divided by
-    the number of seeds, as in the paper's table) and the number of seeds. Raises SettingsError where a column
-    is missing, or a result is there twice.
+    the number of seeds, as in the paper's table) and the number of seeds.
     """
-    if "seed" not in _keys(rows):
-        raise SettingsError("rows without a seed column have no spread over seeds; add the column seed")
-    if rows.duplicated(["method", "retention", "seed"]).any():
-        raise SettingsError("a method is there twice with one retention and seed; keep one row of each")
     long = rows.melt(["method", "retention", "seed"], metrics(rows), "metric", "value").dropna(subset="value")
     long["value"] = long["value"].astype(float)
     grouped = long.groupby(["method", "retention", "metric"], sort=False)["value"]
@@ -101,19 +92,11 @@ def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[
 
 
 def _keys(rows: pd.DataFrame) -> list[str]:
-    missing = [name for name in ("method", "retention") if name not in rows.columns]
-    if missing:
-        raise SettingsError(f"rows need the columns method and retention (missing: {', '.join(missing)})")
     return ["retention", "seed"] if "seed" in rows.columns else ["retention"]
 
 
 def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
-    own_rows = rows[rows["method"] == method]
-    twice = own_rows[own_rows.duplicated(keys)]
-    if len(twice):
-        where = ", ".join(f"{key} {twice.iloc[0][key]}" for key in keys)
-        raise SettingsError(f"{method} is there twice with {where}; choose one variant or run of each")
-    return own_rows.set_index(keys)
+    return rows[rows["method"] == method].set_index(keys)
 
 
 def _ordered(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

@@ -78,7 +78,7 @@ def groups(adapted: AdaptedScores) -> Array:
 
 
 def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
-    """Counts modules and neurons that a pair of thresholds touches."""
+    """Count modules and neurons that a pair of thresholds touches."""
     group, size = groups(adapted), statistics.size
     return Counts(
         modules=len(size),
@@ -89,13 +89,6 @@ def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
         from_auxiliary=int((group == FROM_AUXILIARY).sum()),
         rescored=int(size[group == FROM_AUXILIARY].sum()),
     )
-
-
-def by_layer(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> Array:
-    """(2, layers) adapted modules of each layer: scored from A, scored from B."""
-    group = groups(adapted)
-    rows = [np.bincount(statistics.layer[group == g], minlength=layers) for g in (FROM_PRIMARY, FROM_AUXILIARY)]
-    return np.stack(rows)
 
 
 def described(settings: ReliabilitySettings) -> str:

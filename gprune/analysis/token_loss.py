@@ -44,7 +44,7 @@ class Change:
     """of the dense model"""
 
 
-def change(dense: Array, pruned: Array) -> Change:
+def loss_change(dense: Array, pruned: Array) -> Change:
     """The difference over a passage, from (tokens,) losses in nats, NaN for the first token."""
     with np.errstate(over="ignore"):
         values = [float(np.exp(np.nanmean(losses))) for losses in (pruned, dense)]
@@ -93,28 +93,28 @@ def marked(token: Token) -> str:
     return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
 
 
-def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], most: int = LISTED) -> pd.DataFrame:
-    """At most `most` tokens each that pruned models predict most worse than the dense one, worst first.
+def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], count: int = LISTED) -> pd.DataFrame:
+    """At most `count` tokens each that pruned models predict most worse than the dense one, worst first.
 
     Losses are (tokens,), NaN for the first, of pruned models by label.
     """
     rows = [
-        (name, place, dense[place], losses[place])
+        (name, index, dense[index], losses[index])
         for name, losses in methods.items()
-        for place in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:most]
-        if losses[place] > dense[place]
+        for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:count]
+        if losses[index] > dense[index]
     ]
     rows.sort(key=lambda row: row[2] - row[3])
     return pd.DataFrame(
         {
             "method": [name for name, *_ in rows],
             "worse by (nats)": [after - before for *_, before, after in rows],
-            "before": [_context(tokens[max(0, place - BEFORE) : place]) for _, place, *_ in rows],
-            "token": [_named(tokens, place) for _, place, *_ in rows],
-            "after": [_context(tokens[place + 1 : place + 1 + AFTER]) for _, place, *_ in rows],
+            "before": [_context(tokens[max(0, index - BEFORE) : index]) for _, index, *_ in rows],
+            "token": [_named(tokens, index) for _, index, *_ in rows],
+            "after": [_context(tokens[index + 1 : index + 1 + AFTER]) for _, index, *_ in rows],
             "p dense": np.exp([-before for *_, before, _ in rows]),
             "p pruned": np.exp([-after for *_, after in rows]),
-            "position": [int(place) for _, place, *_ in rows],
+            "position": [int(index) for _, index, *_ in rows],
         }
     )
 
@@ -123,10 +123,10 @@ def _context(tokens: Sequence[Token]) -> str:
     return readable("".join(token.text for token in tokens)).replace("\n", "↵")
 
 
-def _named(tokens: Sequence[Token], place: int) -> str:
+def _named(tokens: Sequence[Token], index: int) -> str:
     """A token in a table; of a character of several tokens the character, and which of them it is."""
-    token = tokens[place]
-    text = visible(tokens[place - token.place + 1].text).rstrip("\n")
+    token = tokens[index]
+    text = visible(tokens[index - token.place + 1].text).rstrip("\n")
     return text if token.of == 1 else f"{text} {token.place}/{token.of}"
 
 

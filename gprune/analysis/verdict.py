@@ -38,7 +38,6 @@ from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.stages.comparisons import FANG
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.records import Agreement, PruningMasks
 from gprune.study import Study
@@ -51,6 +50,7 @@ OPEN = "open"
 """the verdict where nothing may be claimed"""
 FAR = 0.1
 """FLAP is far behind itself without its bias where its perplexity is higher by more than this share"""
+_BIAS = " FLAP's bias is the mean activation on its calibration text; where another text has other means, it hurts."
 MANY = 10.0
 """a perplexity that rises by more than this is written as a multiple"""
 COST_DIGITS = 3
@@ -135,7 +135,7 @@ def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> lis
 
 def budget_gap(retentions: Iterable[float]) -> float:
     """Return the largest difference of some retentions where that is too much to compare them, else 0."""
-    finite = [kept for kept in retentions if math.isfinite(kept)]
+    finite = [retention for retention in retentions if math.isfinite(retention)]
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
@@ -167,8 +167,8 @@ def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
     """Return True if two lines are there, finite on a text, measured alike and of one budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
-    alike = first.cell(text).windows_read == second.cell(text).windows_read
-    return alike and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
+    same_windows = first.cell(text).windows_read == second.cell(text).windows_read
+    return same_windows and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +215,17 @@ class Opponents:
 def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, own: str = FLAP) -> Opponents:
     """Return what GPrune can be held against on a text; `own` is the method that its metric comes from."""
     measured = {line.method: line for line in lines if line.by_seed(text)}
-    others = [line for name, line in measured.items() if name in METHODS and name not in (OURS, DENSE)]
-    others.sort(key=lambda line: line.loss(text))
+    rivals = [line for name, line in measured.items() if name in METHODS and name not in (OURS, DENSE)]
+    rivals.sort(key=lambda line: line.loss(text))
     base = measured.get(own)
     # a method that is still to come must not be stood in for by another
     if base is None and own not in (method for _, method in expected.get(text, ())):
-        base = next((line for line in others if METHODS[line.method].baseline), None)
+        base = next((line for line in rivals if METHODS[line.method].baseline), None)
     ours = measured.get(OURS)
-    fair = {line.method: line for line in others if is_comparable(ours, line, text)}
-    best, control = (next((fair[one] for one in fair if METHODS[one].control == kind), None) for kind in (False, True))
+    fair = {line.method: line for line in rivals if is_comparable(ours, line, text)}
+    best, control = (
+        next((line for name, line in fair.items() if METHODS[name].control == kind), None) for kind in (False, True)
+    )
     flap, bare = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
     behind = compare_lines(flap, bare, [text]) if flap and bare else None
     if behind is None or behind.verdict != WORSE or behind.change <= FAR:
@@ -286,11 +288,12 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     sentence = f"At {percent(retention)} retention, perplexity on {text} {listed(changes)}"
     conclusion = "" if result.verdict == BETTER else against_best(result)
     sentences = filter(None, (sentence, conclusion, against_control(result)))
-    return Headline(". ".join(sentences), _detail(result, status, seeds) + _repair(study), result.verdict)
+    detail = _detail(result, status, seeds) + _repair(study) + (_BIAS if bare else "")
+    return Headline(". ".join(sentences), detail, result.verdict)
 
 
 def _movement(cell: Measurement, dense: Measurement | None) -> str:
-    """Return how a perplexity differs from the dense model's: `rises 41 %`; the perplexity itself without one."""
+    """Return how a perplexity differs from the dense model's: `rises 41%`; the perplexity itself without one."""
     change = difference(cell, dense).change if dense else math.nan
     if not math.isfinite(change):
         return f"is {cell.perplexity:,.1f}" if math.isfinite(cell.perplexity) else "is not finite"
@@ -299,7 +302,7 @@ def _movement(cell: Measurement, dense: Measurement | None) -> str:
     return f"{'rises' if change >= 0 else 'falls'} {percent(abs(change), 0 if abs(change) >= 0.0995 else 1)}"
 
 
-def obstacle(result: Opponents) -> str:
+def missing_opponent(result: Opponents) -> str:
     """Return why no winner may be called on a text; empty where one may."""
     if result.missing:
         return f"not measured: {listed(list(map(method_label, result.missing)))}"
@@ -312,13 +315,26 @@ def obstacle(result: Opponents) -> str:
 
 def against_best(result: Opponents) -> str:
     """Return GPrune against the best other method on one text, in a sentence without its end."""
-    if reason := obstacle(result):
+    if reason := missing_opponent(result):
         return f"No winner: {reason}"
     assert result.best is not None
     change, name = result.difference(result.best).change, method_label(result.best.method)
     if result.verdict == NOISE:
         return f"GPrune and {name} are within noise ({signed(change, '.1%')})"
     return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
+
+
+def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], text_name: str) -> str:
+    """Return how the models of two runs differ on a text, in a sentence; `names` are their labels."""
+    values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
+    if not is_comparable(first, second, text):
+        return f"No winner between {listed(names)}: their retentions or windows differ (perplexity {values})."
+    gap = compare_lines(first, second, [text])
+    detail = f"{signed(gap.change, '.1%')} {interval_in_percent(gap, 1)}".strip()
+    if gap.close:
+        return f"{listed(names)} are within noise ({detail}; perplexity {values})."
+    word = "lower" if gap.change < 0 else "higher"
+    return f"{names[0]} has a {word} perplexity than {names[1]} ({detail}; {values})."
 
 
 def against_control(result: Opponents) -> str:
@@ -415,11 +431,13 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
 def agreement_title(record: Agreement) -> str:
     """Return how far modules agree when a text is replaced, beside the seed alone and FANG's groups."""
     replaced, (seed, _) = modules.mean_substitution(record), modules.controls(record)
-    groups = modules.mean_of(record, FANG)
+    # of A and B as the chart draws it, not the mean over every pair of texts
+    means = dict(zip(record.comparisons, record.ari.mean(axis=1), strict=True))
+    groups = means.get("fang_ab")
     parts = [
         f"{replaced[0]:.2f} when one calibration text is replaced" if replaced else "",
         f"{seed:.2f} when only the seed changes" if seed is not None else "",
-        f"{groups[0]:.2f} for FANG’s groups of two texts" if groups else "",
+        f"{groups:.2f} for FANG’s groups of A and B" if groups is not None else "",
     ]
     return f"Mean ARI of the modules: {listed(list(filter(None, parts))) or 'not measured'}"
 
@@ -450,17 +468,22 @@ def budget_title(bins: Bins, base: str) -> str:
     changes = bins.ours - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
-    unstable, others = (signed(value, ".3f") for value in bin_changes(bins))
-    return f"Retention against {base}: {unstable} in the most unstable modules, {others} in the others"
+    unstable, stable = (signed(value, ".3f") for value in bin_changes(bins))
+    return f"Retention against {base}: {unstable} in the most unstable modules, {stable} in the others"
 
 
 def budget_finding(bins: Bins, base: str) -> str:
     """Return the title of the budget and the shares that both methods keep."""
-    kept, base_kept = pooled(bins)
+    return f"{budget_title(bins, base)}. {budget_shares(bins, base)}"
+
+
+def budget_shares(bins: Bins, base: str) -> str:
+    """Return the shares of the most unstable modules and of all neurons that both methods keep."""
+    retained, base_kept = pooled(bins)
     both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
-        f"{budget_title(bins, base)}. GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and "
-        f"{base} {percent(bins.base[-1], 1)}; of all neurons {percent(kept, 1)} and {percent(base_kept, 1)}, "
+        f"GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and {base} "
+        f"{percent(bins.base[-1], 1)}; of all neurons {percent(retained, 1)} and {percent(base_kept, 1)}, "
         f"{percent(both, 1)} alike."
     )
 
@@ -535,8 +558,8 @@ def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
     value = "; ".join(f"{claim}: {result}" for claim, result in outcomes.items())
     # the first word of an outcome says whether the claim holds
-    held = all(result.startswith(f"{HOLDS}:") for result in outcomes.values())
-    return [_check("Other models", value, held)] if outcomes else []
+    hold = all(result.startswith(f"{HOLDS}:") for result in outcomes.values())
+    return [_check("Other models", value, hold)] if outcomes else []
 
 
 def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
@@ -546,9 +569,9 @@ def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
     for text, status in statuses.items():
         groups.setdefault(status.brief, []).append(text)
     value = "; ".join(f"{brief}: {', '.join(names)}" for brief, names in groups.items())
-    seen = [text for text, status in statuses.items() if SAME in status.related or status.copied]
-    passes = not seen and any(status.unseen for status in statuses.values())
-    caveat = "figures on a calibration text flatter" if seen else "none is unseen"
+    overlapping = [text for text, status in statuses.items() if SAME in status.related or status.copied]
+    passes = not overlapping and any(status.unseen for status in statuses.values())
+    caveat = "figures on a calibration text flatter" if overlapping else "none is unseen"
     return _check("Evaluation texts", value, passes, caveat)
 
 

@@ -20,14 +20,7 @@ from gprune.pipeline.stages.results import Declaration
 from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.pruning.sparsity.units import RankedUnits, quantiles
-from gprune.records import (
-    Array,
-    Learning,
-    ModelShape,
-    Partition,
-    PruningMasks,
-    UnitScores,
-)
+from gprune.records import Array, Learning, ModelShape, Partition, PruningMasks, UnitScores
 from gprune.study import ReliabilitySettings, Study
 from gprune.study.methods import METHODS, SCORINGS
 from gprune.system.errors import MethodError
@@ -79,7 +72,7 @@ def prepare(
     alignment: int = 1,
     equal: bool = False,
 ) -> Prepared:
-    """Ranks the units of a run under both texts."""
+    """Rank the units of a run under both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
@@ -100,7 +93,7 @@ class Loads(Protocol):
 
 
 def prepared(run: Loads) -> Prepared:
-    """Ranks the units of a run under both texts; see `prepare`.
+    """Rank the units of a run under both texts; see `prepare`.
 
     Raises StoreError where the run has not come that far, or a result is damaged.
     """
@@ -115,7 +108,7 @@ def whole(base: Prepared, scoring: str) -> Array:
     return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
-def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
+def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
     """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
 
     `source` (modules,) is `AdaptedScores.source`, `target` the fraction of the decoder's linear weights to
@@ -141,9 +134,9 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     """
     entry, study = METHODS[method], results.graph.study
     if entry.decision == "learned":
-        return f"{entry.label} has thresholds of its own, which other masks would need learned anew"
+        return f"{entry.label} has its own thresholds, which other masks would have to relearn"
     if entry.decision == "gated":
-        return f"{entry.label} has a value for every unit, which other masks would need learned anew"
+        return f"{entry.label} has a value for every unit, which other masks would have to relearn"
     if entry.plugin is not None:
         return f"{entry.label} is decided by code of {entry.plugin.distribution}, which runs in runs only"
     if entry.decision == "chosen":
@@ -189,7 +182,7 @@ def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
         study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
         inputs = replace(inputs, calibration=_exchanged(inputs.calibration))
         letters = _exchanged(letters)
-    return Graph(study, inputs if graph.known else None, letters)
+    return Graph(study, inputs if graph.known else None, letters, graph.failures)
 
 
 def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
@@ -199,7 +192,7 @@ def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
 def _missing(results: Results, stage: Stage[Any]) -> str:
     """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
     for need in stages.needed(stage):
-        if not results.there(need):
+        if not results.holds(need):
             title = _missing(results, need) if _is_made_here(results.graph, need) else need.title
             if title:
                 return title
@@ -208,7 +201,7 @@ def _missing(results: Results, stage: Stage[Any]) -> str:
 
 def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
     """A record as it was stored, or made here from what was."""
-    if results.there(need) or not _is_made_here(results.graph, need):
+    if results.holds(need) or not _is_made_here(results.graph, need):
         return results.record(need)
     return need.make(work, **stages.resolve(need.needs, lambda inner: _had(results, work, inner)))
 
@@ -216,4 +209,4 @@ def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
 def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
     """Return True if a result follows from statistics alone: scores that need no pass over tokens."""
     # what a plug-in scores is scored by its code, which the app's process does not import
-    return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.scores(graph, stage)
+    return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.is_plugin_score(graph, stage)

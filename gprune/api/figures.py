@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import plotly.io as pio
 
-from gprune.app.ui import unit
+from gprune.app.ui import panel
 from gprune.pipeline.runs.opened import Run
 from gprune.study.settings import require_choice
 from gprune.system import safe_parsing
@@ -48,7 +48,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
         if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
             raise SettingsError(f"{option} must be like {quoted(defaults[option])} (got {quoted(value)})")
     if "selected" in options:
-        options = options | {"selected": unit.given(run, options["selected"])}
+        options = options | {"selected": panel.parse_selection(run, options["selected"])}
     drawing = go.Figure(load_figures()[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
         drawing.layout.template = TEMPLATE
@@ -58,11 +58,11 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:
     """Write the report of a run; see `gprune.Run.report`."""
     # loads plotly
-    from gprune.app.report import making
+    from gprune.app.report import make_report, require_place, save_report
 
     if isinstance(cards, str) or not all(isinstance(name, str) for name in cards):
         raise SettingsError(f"cards must be names of figures (got {quoted(cards)})")
     path = safe_parsing.path(os.fspath(file), "the file")
-    making.require_place(path)
-    making.save(making.make(run, tuple(cards)), path)
+    require_place(path)
+    save_report(make_report(run, tuple(cards)), path)
     return path

@@ -1,6 +1,6 @@
 """Convert results to data frames with one row per unit, module or measurement (columns: docs/python.md)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.Da
     return pd.concat(parts, ignore_index=True)
 
 
-def scores(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) -> pd.DataFrame:
+def scores_frame(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) -> pd.DataFrame:
     """Return one row per unit: importance on both texts, and after RASA if `adapted` (layers, neurons) is given."""
     neurons = {"primary": primary.ffn, "auxiliary": auxiliary.ffn}
     groups = {"primary": primary.heads, "auxiliary": auxiliary.heads}
@@ -142,39 +142,22 @@ def _measured(
     return pd.DataFrame(rows, columns=["method", *fields])
 
 
-class Masks(Mapping[str, pd.DataFrame]):
-    """Masks of a run by method, as data frames; an unknown method raises an error that lists the known ones."""
+class Masks(dict[str, pd.DataFrame]):
+    """Masks of a run by method, as data frames with one row per unit; methods are in the order of the study.
 
-    def __init__(self, loaded: Run) -> None:
-        """Bind a run; nothing is read."""
-        self._loaded = loaded
-        self._cutting = loaded.cutting
+    A method without masks raises SettingsError if the run has no such method, StoreError if they are not computed yet.
+    """
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the methods whose masks are computed, in the order of the study."""
-        return (name for name, masks in self._cutting.items() if self._loaded.has(stages.masks, masks))
+    def __init__(self, run: Run) -> None:
+        """Read the masks that are computed."""
+        self._run = run
+        records = {method: run.find(stages.masks, name) for method, name in run.cutting.items()}
+        super().__init__({method: masks(record) for method, record in records.items() if record is not None})
 
-    def __len__(self) -> int:
-        """Return the number of methods whose masks are computed."""
-        return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        """Return True if the masks of a method are computed."""
-        return name in list(self)
-
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        """Return one row per unit of a method.
-
-        Raises:
-            SettingsError: the run has no such method.
-            StoreError: its masks are not computed yet.
-        """
-        require_choice("method", name, tuple(self._cutting))
-        return masks(self._loaded.load(stages.masks, self._cutting[name]))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the frame of a method, or `default` if its masks are not computed."""
-        return self[name] if name in self else default
+    def __missing__(self, method: str) -> pd.DataFrame:
+        """Raise the error that says why a method has no masks."""
+        require_choice("method", method, tuple(self._run.cutting))
+        return masks(self._run.load(stages.masks, self._run.cutting[method]))
 
     def __repr__(self) -> str:
         """Return the names of the methods."""

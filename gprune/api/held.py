@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.api import frames
-from gprune.data.texts.tokenize import calibration
-from gprune.data.texts.tokens import require_embedded
+from gprune.data.texts.tokens import calibration, require_embedded
 from gprune.records import Array, ModelShape, PrunedModel, PruningMasks, budget
 from gprune.study.settings import CalibrationSettings, require, require_choice, require_whole
 from gprune.system import safe_parsing

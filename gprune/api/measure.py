@@ -53,14 +53,14 @@ def perplexity(
         (True, 16)
     """
     from gprune.data.texts import require_embedded
-    from gprune.data.texts.tokenize import name_of, stream
+    from gprune.data.texts.tokens import name_of, text_stream
     from gprune.evaluation import perplexity as measurement
     from gprune.models.decoder import require_language_model
 
     require_whole(length=length, batch=batch, **({} if windows is None else {"windows": windows}))
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
     require_language_model(model)
-    tokens = stream(text, tokenizer, settings.tokens)
+    tokens = text_stream(text, tokenizer, settings.tokens)
     embeddings: Any = model.get_input_embeddings()
     require_embedded(tokens, name_of(text), embeddings.num_embeddings, tokenizer)
     return measurement.perplexity(model, tokens, name_of(text), settings)

@@ -8,7 +8,7 @@ from typing import Any
 from gprune.evaluation import protocol
 from gprune.models import identity
 from gprune.models.export.model_card import Figure
-from gprune.pipeline import lazy_results, stages
+from gprune.pipeline import computing, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
 from gprune.pipeline.stages.inputs import SAMPLED
@@ -128,7 +128,7 @@ def _as_measured(results: stages.Results, method: str, recovered: bool, work: Ru
     def accept(model: Any) -> None:
         for text in results.graph.study.evaluation.texts:
             stage = declare(results.graph, method, text)
-            if results.there(stage) and (window := work.first_window(text)).size:
+            if results.holds(stage) and (window := work.first_window(text)).size:
                 measured = float(results.record(stage).losses[0])
                 return require_measured(model, window, measured, text, results.graph.inputs.precision)
 
@@ -140,11 +140,11 @@ def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Fig
     declare = stages.recovered_perplexity if recovered else stages.perplexity
     for text in graph.study.evaluation.texts:
         stage, dense = declare(graph, method, text), stages.perplexity(graph, "dense", text)
-        if not results.there(stage):
+        if not results.holds(stage):
             continue
         record, details = results.record(stage), results.details(stage)
         stamp = protocol.of_perplexity(record, details, graph.inputs.precision, graph.study.evaluation.windows)
-        base = float(results.record(dense).perplexity) if results.there(dense) else None
+        base = float(results.record(dense).perplexity) if results.holds(dense) else None
         figures.append(Figure(text, float(record.perplexity), float(record.standard_error), base, stamp.line))
     return tuple(figures)
 
@@ -155,7 +155,7 @@ def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
         return needed.kind in (FITTED, LEARNED) or SAMPLED in needed.id.texts
 
     if is_computed(stage):
-        return lazy_results.made(results, stage, lambda *_: None, is_computed)
+        return computing.compute_result(results, stage, lambda *_: None, is_computed)
     return results.record(stage)
 
 

@@ -115,9 +115,10 @@ def runs(*, cache: Place | None = None) -> pd.DataFrame:
     """
     fields = ("name", "model", "metric", "retention", "primary", "auxiliary", "seed")
     rows = []
-    for name, record in run_records.every(store_in(cache)):
+    store = store_in(cache)
+    for name, record in run_records.read_all(store):
         study = record["study"]
-        row = {"run": name, "state": run_records.standing(record), "started": record.get("started")}
+        row = {"run": name, "state": run_records.current_state(store.root, record), "started": record.get("started")}
         rows.append(row | {field: study.get(field) for field in fields})
     return pd.DataFrame(rows, columns=["run", "state", "started", *fields])
 
@@ -175,34 +176,29 @@ def bar(store: Store, run: str) -> Iterator[Listener]:
         from tqdm.auto import tqdm
 
         progress_bar: Any = tqdm(total=1, bar_format=_FORM, file=sys.stderr, desc="starting", miniters=0)
+    shares: dict[str, float] = {}
+    """finished share of each stage of the run, 0 to 1, by name"""
+
+    def listener(stage: str, done: int, total: int, message: str) -> None:
+        if isinstance(message, Notice):
+            # a notice stays above the bar
+            progress_bar.write(f"{stage}: {message}", file=sys.stderr)
+            return
+        record = None if shares else run_records.read(store, run)
+        if record and record.get("state") == "running":
+            # the run writes its stages into its record before the first event
+            shares.update(dict.fromkeys(record.get("expected") or {}, 0.0))
+            progress_bar.total = max(len(shares), 1)
+        if stage in shares:
+            shares[stage] = max(shares[stage], done / max(total, 1))
+        text = f"{stage}: {message}" if message and not isinstance(message, Reused) else stage
+        progress_bar.set_description_str(sentence(text, _WIDEST), refresh=False)
+        progress_bar.update(sum(shares.values()) - progress_bar.n)
+
     try:
-        yield _BarListener(store, run, progress_bar)
+        yield listener
         progress_bar.set_description_str("done", refresh=False)
         progress_bar.n = progress_bar.total
         progress_bar.refresh()
     finally:
         progress_bar.close()
-
-
-class _BarListener:
-    def __init__(self, store: Store, run: str, progress_bar: Any) -> None:
-        self._store, self._run, self._bar = store, run, progress_bar
-        self._stages: dict[str, float] = {}
-        """finished share of each stage of the run, 0 to 1, by name"""
-
-    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
-        if isinstance(message, Notice):
-            # a notice stays above the bar
-            self._bar.write(f"{stage}: {message}", file=sys.stderr)
-            return
-        if not self._stages:
-            # the run writes its stages into its record before the first event
-            record = run_records.read(self._store, self._run) or {}
-            if record.get("state") == "running":
-                self._stages = dict.fromkeys(record.get("expected") or {}, 0.0)
-                self._bar.total = max(len(self._stages), 1)
-        if stage in self._stages:
-            self._stages[stage] = max(self._stages[stage], done / max(total, 1))
-        words = f"{stage}: {message}" if message and not isinstance(message, Reused) else stage
-        self._bar.set_description_str(sentence(words, _WIDEST), refresh=False)
-        self._bar.update(sum(self._stages.values()) - self._bar.n)

@@ -70,7 +70,7 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
     dotted = {f"reliability.{name}": value for name, value in changes.items()}
     study = run.study.with_settings({"retention": retention} | dotted)
     statistics, adapted = thresholds.decided(run, study.reliability)
-    masks = whatif.relocated(whatif.prepared(run), adapted.source, study.retention)
+    masks = whatif.shifted_masks(whatif.prepared(run), adapted.source, study.retention)
     return Preview(
         study.reliability,
         frames.modules(run.load(stages.partition), statistics, adapted),

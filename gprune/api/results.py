@@ -111,7 +111,7 @@ class Run:
         """
         primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
         adapted = self._loaded.find(stages.adapted)
-        return frames.scores(primary, auxiliary, None if adapted is None else adapted.scores)
+        return frames.scores_frame(primary, auxiliary, None if adapted is None else adapted.scores)
 
     @property
     def neurons(self) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The sub-commands of `python -m gprune`: one file each, with ``add`` to register it.
 
-Of all files only that of the command that was asked for is imported, and nothing heavy before it runs, so
-that `--help` answers at once: what it says of every command stands here.
+Only the file of the command on the command line is imported, so that `--help` answers at once. The help of every
+command is therefore in this file.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
@@ -22,43 +21,42 @@ if TYPE_CHECKING:
     from gprune.pipeline.stages import Results
 
 EXIT_UNFILLED = 3
-"""the command did what it could, and something that was asked for could not be measured"""
+"""exit code where a part of the request could not be measured"""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A sub-command as it is known without its file."""
+class Command(NamedTuple):
+    """Name and help of a sub-command."""
 
     module: str
     """file of this package that registers it"""
     about: str
-    """what `--help` says of it"""
+    """its line in `--help`"""
 
 
 COMMANDS = {
     "study": Command("study", "write a study as JSON to stdout"),
-    "run": Command("run", "run a study: every stage, reusing what is there"),
-    "jobs": Command("jobs", "list, follow, cancel and resume jobs: those of the app, and those of --detach"),
+    "run": Command("run", "run a study; results in the cache are reused"),
+    "jobs": Command("jobs", "list, follow, cancel and resume the jobs of the app and of --detach"),
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
-    "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
+    "sweep": Command("sweep", "run studies that differ in some fields; what they share is computed once"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder, or pad such a folder"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
-    "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
-    "pack": Command("packs", "write a run as one file, to open elsewhere"),
-    "unpack": Command("packs", "read a packed run, with neither model nor texts"),
-    "card": Command("card", "the card of a calibration text of a run"),
+    "speed": Command("speed", "measure tokens per second of dense and pruned models side by side"),
+    "pack": Command("packs", "write a run as one file, to open on another machine"),
+    "unpack": Command("packs", "read a packed run; neither its model nor its texts are needed"),
+    "card": Command("card", "print the calibration card of a text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
     "report": Command("report", "write chosen figures of a run as one HTML file"),
     "models": Command(
         "listing", "list the families that can be pruned; with FOLDER, what a model holds and how it loads"
     ),
-    "texts": Command("listing", "list the texts that are known by name"),
+    "texts": Command("listing", "list the texts that have a name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
-    "plugins": Command("listing", "list the metrics and methods of other packages, and why one cannot be used"),
+    "plugins": Command("listing", "list the metrics and methods of other packages, and those that cannot be used"),
     "runs": Command("listing", "list the runs in the cache"),
-    "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
+    "cache": Command("cache", "list, prune or verify the results in the cache"),
 }
 """every sub-command, in the order of `--help`"""
 
@@ -68,10 +66,10 @@ def say(*words: object, end: str = "\n", file: TextIO | None = None, flush: bool
     print(*words, end=end, file=file, flush=flush)
 
 
-def place(text: str) -> Path:
-    """A path that was typed as an argument; `~` means a home folder as elsewhere.
+def to_path(text: str) -> Path:
+    """Return a path from the command line, with `~` expanded.
 
-    Raises argparse.ArgumentTypeError where no file of this system can have that name.
+    Raises argparse.ArgumentTypeError where no file can have that name.
     """
     try:
         return safe_parsing.path(text, "the path")
@@ -79,42 +77,42 @@ def place(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    return "" if word in ("-", "--") else did_you_mean(word, known)
+def _near(word: str, names: Iterable[str]) -> str:
+    return "" if word in ("-", "--") else did_you_mean(word, names)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line of bounded length, whatever was typed, and name what is near it.
+    """A parser whose errors are one line of bounded length and suggest the nearest option or choice.
 
-    The parser of a sub-command complains itself of options that it does not know, below its own usage.
+    The parser of a sub-command reports unknown options itself, below its own usage.
     """
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """What was typed, and nothing that is left of it."""
-        found, left = super().parse_known_args(args, namespace)
+        """Parse the arguments; an argument that is left over is an error."""
+        options, left = super().parse_known_args(args, namespace)
         if left:
-            known = self._option_string_actions
-            near = next((one for word in left if (one := _near(word.partition("=")[0], known))), "")
+            names = self._option_string_actions
+            near = next((suggestion for word in left if (suggestion := _near(word.partition("=")[0], names))), "")
             self.error(f"unrecognized arguments: {' '.join(left)}{near}")
-        return found, left
+        return options, left
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        near = "" if action.choices is None else _near(str(value), [str(one) for one in action.choices])
+        near = "" if action.choices is None else _near(str(value), [str(choice) for choice in action.choices])
         if near and value not in action.choices:  # type: ignore[operator]
             raise argparse.ArgumentError(action, f"invalid choice: {safe_parsing.quoted(value)}{near}")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong, after the usage, and ends the process with 2."""
+        """Print the usage and the error, and exit with 2."""
         super().error(safe_parsing.sentence(message))
 
 
-def registered(
+def add_command(
     commands: Any, name: str, command: Callable[[argparse.Namespace], int], about: str | None = None
 ) -> argparse.ArgumentParser:
-    """The parser of a sub-command, which knows what carries it out."""
+    """Return the parser of a sub-command, with the function that runs it as the default of `command`."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
     # `--detach` is removed from what was typed, and is recognised only in full
     parser.allow_abbrev = False
@@ -129,7 +127,7 @@ def add_run(parser: argparse.ArgumentParser, **how: Any) -> None:
 
 def add_job(parser: argparse.ArgumentParser, submit: Callable[[argparse.Namespace], int]) -> None:
     """Add `--detach`, by which a command is submitted as a job, and the option that names the folder of that job."""
-    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    parser.add_argument("--job", type=to_path, help=argparse.SUPPRESS)
     parser.add_argument(
         "--detach",
         dest="command",
@@ -140,22 +138,22 @@ def add_job(parser: argparse.ArgumentParser, submit: Callable[[argparse.Namespac
 
 
 def command_line() -> str:
-    """The command that this process was started by, as people type it."""
+    """Return the command line of this process as a person would type it."""
     return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
 
 
 def add_settings(parser: Any, words: str) -> None:
-    """Adds the option that sets any field of a study by its dotted name."""
+    """Add the option that sets any field of a study by its dotted name."""
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that every command on stored results has."""
+    """Add the option that every command on stored results has."""
     usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
-    parser.add_argument("--cache", type=place, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")
+    parser.add_argument("--cache", type=to_path, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")
 
 
-def recorded(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
+def load_run(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
     """Return the results of the run that a command names, and its record."""
     from gprune.pipeline import runs
     from gprune.pipeline.runs.cached import recorded_graph

@@ -1,17 +1,17 @@
-"""`app`: serves the pages behind a door that only the token opens."""
+"""`app`: serve the pages; only a browser with the token reaches them."""
 
 import argparse
 import contextlib
 import os
 from typing import Any
 
-from gprune.cli import add_cache, registered
+from gprune.cli import add_cache, add_command
 from gprune.store import default_cache
 
 
 def add(commands: Any) -> None:
     """Register the command."""
-    app = registered(commands, "app", _app)
+    app = add_command(commands, "app", _app)
     app.add_argument("--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)")
     app.add_argument(
         "--address", default="127.0.0.1",
@@ -36,7 +36,7 @@ def _app(options: argparse.Namespace) -> int:
     if options.cache is not None:
         # the pages and their jobs read it
         os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
-    address = endpoint.found(options.address, options.port, options.public_address)
+    address = endpoint.find_endpoint(options.address, options.port, options.public_address)
     page: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if not options.no_browser and browser.has_screen():
         page = browser.opened(address.entry, default_cache())

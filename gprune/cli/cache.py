@@ -1,4 +1,4 @@
-"""`cache`: list what it holds and for which runs, prune what no run needs, verify checksums."""
+"""`cache`: list results and the runs that need them, prune those that no run needs, verify checksums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     overview.set_defaults(command=_list)
     prune = inner.add_parser("prune", help="remove what no run needs, or runs with what only they need")
     prune.add_argument("runs", metavar="RUN", nargs="*", help="runs to remove (default: what no run needs)")
-    prune.add_argument("--yes", action="store_true", help="remove it; without, only say what would be removed")
+    prune.add_argument("--yes", action="store_true", help="remove them; without, only list them")
     prune.set_defaults(command=_prune)
     verify = inner.add_parser("verify", help="compare every result with its SHA-256, and move corrupt ones aside")
     verify.set_defaults(command=_verify)
@@ -69,7 +69,7 @@ def _prune(options: argparse.Namespace) -> int:
     if _report_unreadable(store):
         say("nothing is removed: these runs may need any result; `cache prune RUN` removes a run", file=sys.stderr)
         return EXIT_DAMAGED
-    entries, corrupt = cache.unneeded(store), cache.quarantined(store)
+    entries, corrupt = cache.overview(store).unneeded, cache.quarantined(store)
     sizes = {path: cache.size_of(path) for path in corrupt}
     if options.yes:
         entries = cache.remove_unneeded(store, entries)

@@ -1,10 +1,10 @@
-"""`card`: is a calibration text of a run good enough, and would another one give another model?"""
+"""`card`: print or write the calibration card of a text of a run."""
 
 import argparse
 import sys
 from typing import Any
 
-from gprune.cli import add_cache, add_run, place, recorded, registered, say
+from gprune.cli import add_cache, add_command, add_run, load_run, say, to_path
 from gprune.study.settings import require
 
 _ABOUT = (
@@ -15,17 +15,17 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Register the command."""
-    card = registered(commands, "card", _card, _ABOUT)
+    card = add_command(commands, "card", _card, _ABOUT)
     add_run(card)
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
-    card.add_argument("-o", "--out", metavar="FILE", type=place, help="also write it: FILE.html, FILE.json or FILE.csv")
+    card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html, FILE.json or FILE.csv")
     card.add_argument(
         "--share",
         type=float,
         default=0.25,
-        help="part of the drift between texts that sampling alone may move ranks by (default: 0.25)",
+        help="share of the drift between texts that resampling alone may cause (default: 0.25)",
     )
-    card.add_argument("--json", action="store_true", help="write every number as JSON to stdout")
+    card.add_argument("--json", action="store_true", help="print every number as JSON")
     add_cache(card)
 
 
@@ -36,7 +36,7 @@ def _card(options: argparse.Namespace) -> int:
     from gprune.system.safe_parsing import quoted
 
     require(0 < options.share <= 1, "--share", options.share, "more than 0 and at most 1")
-    results, record = recorded(options)
+    results, record = load_run(options)
     letter, run = calibration_report.letter_of(results.graph.study, options.text), options.run
     cards = calibration_report.measure(results, run, record.get("texts"))
     if letter not in cards:

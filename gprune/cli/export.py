@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, add_job, place, registered, say
+from gprune.cli import add_cache, add_command, add_job, say, to_path
 from gprune.cli.jobs import submit_command
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
@@ -20,19 +20,19 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Register the commands."""
-    export = registered(commands, "export", _export, _ABOUT)
+    export = add_command(commands, "export", _export, _ABOUT)
     export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it; with --padded a folder")
     export.add_argument("method", metavar="METHOD", nargs="?", default="", help="a method of its study")
-    export.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    export.add_argument("out", metavar="OUT", type=to_path, help="folder to write")
     export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
-    export.add_argument("--padded", action="store_true", help="pad a folder that was exported before")
+    export.add_argument("--padded", action="store_true", help="pad a folder that was exported earlier")
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export, submit_command)
     add_cache(export)
-    gguf = registered(commands, "gguf", _gguf)
-    gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
-    gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
+    gguf = add_command(commands, "gguf", _gguf)
+    gguf.add_argument("folder", metavar="FOLDER", type=to_path, help="the pruned model's folder")
+    gguf.add_argument("out", metavar="OUT.gguf", type=to_path, help="file to write")
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
@@ -59,8 +59,8 @@ def _export(options: argparse.Namespace) -> int:
 def _export_padded(options: argparse.Namespace) -> int:
     from gprune.models.export import padded
 
-    others = options.method or options.repair or options.recovered
-    require(not others, "--padded", others, "given with FOLDER and OUT alone")
+    chosen = options.method or options.repair or options.recovered
+    require(not chosen, "--padded", chosen, "given with FOLDER and OUT alone")
     with show_progress("export", options.job) as progress:
         folder = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
     say(f"{folder}: an ordinary model, every layer padded with zeros to the widest, read back and compared")

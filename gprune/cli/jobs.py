@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, registered, say
+from gprune.cli import add_cache, add_command, say
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
@@ -27,12 +27,11 @@ MAX_LISTED = 20
 NO_STUDY = ("no model", "no text", "no text either")
 """Model and texts of the study of a job that runs another command than `run`."""
 _JOB = "id of a job, or as much of its beginning or end as no other job has; `last` for the newest"
-_PIECE = 1 << 16
 
 
 def add(commands: Any) -> None:
     """Register the command and its subcommands."""
-    parser = registered(commands, "jobs", _list)
+    parser = add_command(commands, "jobs", _list)
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the jobs, the newest last")
     listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {MAX_LISTED}")
@@ -77,7 +76,7 @@ def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until
 
     Raises JobError where Slurm refuses it.
     """
-    from gprune.experiments.sweep.running import shared_stages
+    from gprune.experiments.sweep import shared_stages
     from gprune.jobs import slurm
     from gprune.store import Store
 
@@ -218,43 +217,33 @@ def format_job(job: Job) -> str:
         progress = jobs.progress(job.folder.parents[1], job.id)
         words.append(f"{progress.stage} {progress.done}/{progress.total}" if progress.total else progress.stage)
         words.append(progress.waits)
-    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id]
+    words += [f"on {job.device}" if job.device else "", job.label]
+    words.append(job.run if job.state == "done" else job.error)
     return "  ".join(word for word in words if word)
 
 
 def _to_json(job: Job) -> dict[str, Any]:
-    names = "id label state position device created started ended error run_id summary"
+    names = "id label state position device created started ended error run"
     return {name: getattr(job, name) for name in names.split()} | {"folder": str(job.folder)}
 
 
 def _follow(log: Path, start: int, is_active: Callable[[], bool]) -> Iterator[str]:
     """Yield what is added to a log, until the job has ended and everything was read."""
+    from gprune.jobs.folder import printable
+
     rest = b""
     while True:
         # asked before reading: what a job writes before it ends is read afterwards
         goes_on = is_active()
-        while piece := _read(log, start):
-            start += len(piece)
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield _decode(line)
-        if not goes_on:
-            break
-        time.sleep(FOLLOW_SECONDS)
-    if rest:
-        yield _decode(rest)
-
-
-def _decode(line: bytes) -> str:
-    from gprune.jobs.folder import printable
-
-    return printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
-
-
-def _read(log: Path, start: int) -> bytes:
-    try:
-        with open(log, "rb") as file:
+        with contextlib.suppress(OSError), open(log, "rb") as file:
             file.seek(start)
-            return file.read(_PIECE)
-    except OSError:
-        return b""
+            rest += file.read()
+            start = file.tell()
+        *lines, rest = rest.split(b"\n")
+        if not goes_on and rest:
+            lines.append(rest)
+        for line in lines:
+            yield printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
+        if not goes_on:
+            return
+        time.sleep(FOLLOW_SECONDS)

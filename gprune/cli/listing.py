@@ -1,4 +1,4 @@
-"""`models`, `texts`, `tasks`, `plugins` and `runs`: what is known by name, and what is in the cache."""
+"""`models`, `texts`, `tasks`, `plugins` and `runs`: list names, and the runs in the cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, registered, say
+from gprune.cli import EXIT_UNFILLED, add_cache, add_command, say
 from gprune.models.families import FAMILIES
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
@@ -19,20 +19,18 @@ from gprune.system.units import amount
 
 def add(commands: Any) -> None:
     """Register the five commands."""
-    models = registered(commands, "models", _models)
+    models = add_command(commands, "models", _models)
     models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
     models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
-    registered(commands, "texts", _texts)
-    tasks = registered(commands, "tasks", _tasks)
+    add_command(commands, "texts", _texts)
+    tasks = add_command(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
     tasks.add_argument("--json", action="store_true", help="write why each cannot be measured as one line of JSON")
-    plugins = registered(commands, "plugins", _plugins)
+    plugins = add_command(commands, "plugins", _plugins)
     plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
-    runs = registered(commands, "runs", _runs)
-    runs.add_argument(
-        "--filter", default="", metavar="WORDS", help="those that have all these words in name, model or tags"
-    )
+    runs = add_command(commands, "runs", _runs)
+    runs.add_argument("--filter", default="", metavar="WORDS", help="those that have all these words in name or model")
     add_cache(runs)
 
 
@@ -76,8 +74,8 @@ def _describe_model(options: argparse.Namespace) -> int:
 def _texts(_: argparse.Namespace) -> int:
     from gprune.data import texts as corpora
 
-    for entry in corpora.known():
-        say(f"{entry.name:<18} {entry.description}")
+    for name, description in corpora.named_texts().items():
+        say(f"{name:<18} {description}")
     return 0
 
 
@@ -126,14 +124,14 @@ def _plugins(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace) -> int:
     from gprune.pipeline import cache
-    from gprune.pipeline.runs import cached
+    from gprune.pipeline.runs import notes
 
     store = Store(options.cache)
-    records = dict(run_records.every(store))
+    records = dict(run_records.read_all(store))
     for name, record in records.items():
-        notes, _ = cached.read_notes(store.root / "runs" / name)
-        line = _describe_run(name, record, notes.tags)
-        searched = f"{line} {notes.name} {record['study'].get('name')}".casefold()
+        about, _ = notes.read_notes(store.root / "runs" / name)
+        line = _describe_run(store, name, record)
+        searched = f"{line} {about.name} {record['study'].get('name')}".casefold()
         if all(word in searched for word in options.filter.casefold().split()):
             say(line)
     faults = cache.unreadable_runs(store)
@@ -146,7 +144,7 @@ def _runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _describe_run(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:
-    facts = run_records.standing(record), *map(record["study"].get, ("model", "metric", "retention"))
-    words = [safe_parsing.sentence(fact) for fact in facts] + [f"#{tag}" for tag in tags]
+def _describe_run(store: Store, name: str, record: dict[str, Any]) -> str:
+    facts = run_records.current_state(store.root, record), *map(record["study"].get, ("model", "metric", "retention"))
+    words = [safe_parsing.sentence(fact) for fact in facts]
     return f"{name:<52} {'  '.join(words)}"

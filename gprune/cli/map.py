@@ -3,48 +3,50 @@
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, add_job, add_run, place, recorded, registered, say
+from gprune.cli import add_cache, add_command, add_job, add_run, load_run, say, to_path
 from gprune.cli.jobs import submit_command
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 from gprune.system.files import require_place
 
 _ABOUT = (
-    "Lays the neurons of a layer out so that those which are alike are near each other: by what they do on "
-    "the texts, from what the run has kept, or by their weights, which takes the model. The result is kept "
-    "in the cache, where the tab Neuron map finds it."
+    "Places similar neurons of a layer near each other: by their behaviour on the texts, from the results of "
+    "the run, or by their weights, which needs the model. The result is stored in the cache, where the page "
+    "Neuron map reads it."
 )
 
 
 def add(commands: Any) -> None:
     """Register the command."""
-    parser = registered(commands, "map", _map, _ABOUT)
+    parser = add_command(commands, "map", _map, _ABOUT)
     add_run(parser)
-    parser.add_argument("--layer", type=int, required=True, help="which layer, counted from 0")
+    parser.add_argument("--layer", type=int, required=True, help="the layer, from 0")
     parser.add_argument(
         "--of",
         choices=("behaviour", "parameters"),
         default="behaviour",
-        help="by what neurons are alike (default: behaviour)",
+        help="measure of similarity (default: behaviour)",
     )
-    parser.add_argument("-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=to_path, help="also write the coordinates of the neurons as CSV"
+    )
     add_job(parser, submit_command)
     add_cache(parser)
 
 
 def _map(options: argparse.Namespace) -> int:
-    from gprune.pipeline import lazy_results, stages
+    from gprune.pipeline import computing, stages
 
     if options.out is not None:
         require_place(options.out)
     with show_progress("map", options.job) as progress:
-        results, _ = recorded(options)
+        results, _ = load_run(options)
         graph = results.graph
         layers = results.get(stages.shape).layers
         require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
-        texts = stages.mapped_texts(graph, results.there)
+        texts = stages.mapped_texts(graph, results.holds)
         stage = stages.neuron_map(graph, options.layer, options.of, texts)
-        layout = lazy_results.made(results, stage, lambda _stage, *event: progress(*event))
+        layout = computing.compute_result(results, stage, lambda _stage, *event: progress(*event))
     if options.out is not None:
         _write(options, layout)
     say(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shlex
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gprune.cli import add_cache, add_run, place, registered, say
-from gprune.cli.progress import show_progress
+from gprune.cli import add_cache, add_command, add_run, say, to_path
+from gprune.cli.progress import show_progress, show_stages
 from gprune.store import Store, default_cache
 from gprune.system.units import amount
 
@@ -28,9 +27,9 @@ _UNPACK = (
 
 def add(commands: Any) -> None:
     """Register the three commands."""
-    pack = registered(commands, "pack", _pack, _PACK)
+    pack = add_command(commands, "pack", _pack, _PACK)
     add_run(pack)
-    pack.add_argument("-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)")
+    pack.add_argument("-o", "--out", metavar="FILE", type=to_path, help="file to write (default: RUN.gprune.zip)")
     pack.add_argument(
         "--with-contexts",
         action="store_true",
@@ -40,14 +39,13 @@ def add(commands: Any) -> None:
         "--with-steps", action="store_true", help="include results that no page reads, often most of the bytes"
     )
     add_cache(pack)
-    unpack = registered(commands, "unpack", _unpack, _UNPACK)
-    unpack.add_argument("file", metavar="FILE", type=place, help="a file that `pack` has written")
+    unpack = add_command(commands, "unpack", _unpack, _UNPACK)
+    unpack.add_argument("file", metavar="FILE", type=to_path, help="a file that `pack` has written")
     unpack.add_argument("--as", dest="name", metavar="NAME", default="", help="name of the run in this cache")
-    unpack.add_argument("--largest", metavar="GIB", type=float, default=8.0, help="unpack at most GIB (default: 8)")
     add_cache(unpack)
-    arrays = registered(commands, "arrays", _arrays)
+    arrays = add_command(commands, "arrays", _arrays)
     arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
-    arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
+    arrays.add_argument("out", metavar="OUT.npz", type=to_path, help="file to write")
     add_cache(arrays)
 
 
@@ -76,18 +74,12 @@ def _pack(options: argparse.Namespace) -> int:
 
 def _unpack(options: argparse.Namespace) -> int:
     from gprune.pipeline import packs
-    from gprune.study.settings import require
 
-    require(0 < options.largest < 2**20, "--largest", options.largest, "a number of GiB above 0")
     store = Store(options.cache)
     with show_progress("unpack") as progress:
-        unpacked = packs.unpack(
-            options.file, store, name=options.name, max_bytes=int(options.largest * 2**30), progress=progress
-        )
+        unpacked = packs.unpack(options.file, store, name=options.name, progress=progress)
     present = f", {unpacked.present} were in the cache already" if unpacked.present else ""
     say(f"{unpacked.run}: {unpacked.added} results unpacked{present}")
-    if unpacked.differing:
-        say(f"{unpacked.differing} of those differ from the pack's, and were not replaced", file=sys.stderr)
     where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
     say(f"Open it: python -m gprune app{where}")
     return 0
@@ -95,13 +87,12 @@ def _unpack(options: argparse.Namespace) -> int:
 
 def _arrays(options: argparse.Namespace) -> int:
     from gprune import pipeline
-    from gprune.cli.progress import Reporter
     from gprune.pipeline import arrays
     from gprune.study.demo import named
 
     study, store = named(options.study, pipe=True), Store(options.cache)
     arrays.check_target(options.out)
-    with Reporter() as listener, contextlib.redirect_stdout(sys.stderr):
+    with show_stages() as listener:
         pipeline.run(study, store, listener, "masks")
         names = arrays.write(pipeline.opened(study, store), options.out)
     say(f"{options.out}: {len(names)} arrays", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Names of models, texts and files as they were typed, made whole: jobs run in a folder of their own."""
+"""Make the paths of a command line absolute, because jobs run in folders of their own."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,61 +6,66 @@ from typing import Any
 from gprune.models import shapes
 from gprune.study import Study
 from gprune.study.fields import assignment
+from gprune.study.study import split_text_name
 from gprune.system import safe_parsing
 
 
 def model(name: str) -> str:
-    """A model by its name, or with the whole path of its folder.
+    """Return the name of a model, or the absolute path of its folder.
 
-    Raises ModelError where it asks for random weights of no known shape.
+    Raises ModelError where it names random weights of an unknown shape.
     """
     if shapes.is_random(name):
         shapes.folder(name)
         return name
-    return name if name == "demo" else located(name)
+    return name if name == "demo" else absolute_path(name)
 
 
-def located(name: str) -> str:
-    """A name as it is, or the whole path of a file or folder."""
+def absolute_path(name: str) -> str:
+    """Return a name, or the absolute path where it is that of a file or folder."""
     path = safe_parsing.path(name, "the name of a model, a text or a task")
     return str(path.resolve()) if path.exists() else name
 
 
 def text(value: Any) -> Any:
-    """A text by name, or with the whole path of its file and its options; other values as they are."""
+    """Return the name of a text, or the absolute path of its file with its options; other values unchanged."""
     if not isinstance(value, str):
         return value
-    place, sign, options = value.partition("#")
+    name, value = split_text_name(value)
+    if name:
+        return f"{name}={text(value)}"
+    location, sign, options = value.partition("#")
     # a folder that happens to be called like a known text is not meant
-    return located(place) + sign + options if set(place) & set("/.~") else value
+    return absolute_path(location) + sign + options if set(location) & set("/.~") else value
 
 
-def assigned(word: str) -> tuple[str, Any]:
-    """A setting as it was typed; a text has the whole path of its file. For errors see `assignment`."""
+def parse_setting(word: str) -> tuple[str, Any]:
+    """Parse FIELD=VALUE; the path of a text becomes absolute. For errors see `assignment`."""
     field, value = assignment(word)
     return field, text(value) if field.endswith("_text") else value
 
 
 def task_folder(name: str) -> str:
-    """The whole path of a folder of tasks; empty stays empty."""
+    """Return the absolute path of a folder of tasks; empty if the name is."""
     return str(safe_parsing.path(name, "the folder of tasks").resolve()) if name else ""
 
 
-def study(given: Study) -> Study:
-    """A study whose model, texts and tasks are found from any folder; for errors see `model`."""
+def study(original: Study) -> Study:
+    """Return a study with absolute paths of its model, texts and tasks; for errors see `model`."""
     evaluation = replace(
-        given.evaluation,
-        texts=tuple(map(text, given.evaluation.texts)),
-        tasks=tuple(map(text, given.evaluation.tasks)),
-        task_folder=task_folder(given.evaluation.task_folder),
+        original.evaluation,
+        texts=tuple(map(text, original.evaluation.texts)),
+        tasks=tuple(map(text, original.evaluation.tasks)),
+        task_folder=task_folder(original.evaluation.task_folder),
     )
     return replace(
-        given,
-        model=model(given.model),
-        primary=text(given.primary),
-        auxiliary=text(given.auxiliary),
-        substitute=text(given.substitute),
-        baselines=replace(given.baselines, taylor_text=text(given.baselines.taylor_text)),
-        choice=replace(given.choice, check_text=text(given.choice.check_text)),
+        original,
+        model=model(original.model),
+        primary=text(original.primary),
+        auxiliary=text(original.auxiliary),
+        substitute=text(original.substitute),
+        text_names=tuple(f"{name}={text(value)}" for value, name in original.names_of_texts.items()),
+        baselines=replace(original.baselines, taylor_text=text(original.baselines.taylor_text)),
+        choice=replace(original.choice, check_text=text(original.choice.check_text)),
         evaluation=evaluation,
     )

@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gprune.cli import say
+from gprune.cli.jobs import job_reporter
 from gprune.study import short
 from gprune.system import progress as events
 from gprune.system.progress import Notice, Reused
@@ -39,16 +41,18 @@ class _Bars:
         # paths and messages may hold brackets, which are no markup
         self.console = Console(stderr=True, markup=False)
         columns = TextColumn(before, markup=False), BarColumn(width), TextColumn(after, markup=False)
-        self.bars = Progress(*columns, TimeElapsedColumn(), console=self.console)
+        self.bars = Progress(*columns, TimeElapsedColumn(), console=self.console, disable=not self.console.is_terminal)
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.bars.start()
+        self.bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
-            self.bars.stop()
+        self.bars.stop()
+
+    def print_line(self, line: str) -> None:
+        """Print a line above the bars."""
+        self.console.print(line, soft_wrap=True, highlight=False)
 
 
 class Reporter(_Bars):
@@ -65,7 +69,7 @@ class Reporter(_Bars):
         """Stop drawing and list the stages that were reused."""
         super().__exit__()
         if self.reused:
-            _print_line(self.console, f"reused {len(self.reused)} stages: {', '.join(self.reused)}")
+            self.print_line(f"reused {len(self.reused)} stages: {', '.join(self.reused)}")
 
     def __call__(self, stage: str, done: int, total: int, message: str) -> None:
         """Show one event of a stage."""
@@ -73,17 +77,17 @@ class Reporter(_Bars):
             self.reused[stage] = None
         elif isinstance(message, Notice):
             # stays readable when the bars have gone on
-            _print_line(self.console, f"{stage}: {message}")
+            self.print_line(f"{stage}: {message}")
         elif self.console.is_terminal:
             if stage not in self.tasks:
                 self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
             self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _LINE_SECONDS:
             self.printed[stage] = time.monotonic()
-            _print_line(self.console, f"{stage}: {done}/{total} {message}")
+            self.print_line(f"{stage}: {done}/{total} {message}")
 
 
-class Shown(_Bars):
+class StudiesProgress(_Bars):
     """One line of progress over many studies on a terminal; elsewhere one line per study."""
 
     def __init__(self, job: JobReporter | None = None, stage: str = "") -> None:
@@ -92,7 +96,7 @@ class Shown(_Bars):
         super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
         self.line = self.bars.add_task("", total=None)
 
-    def watch(self, status: Status) -> None:
+    def update(self, status: Status) -> None:
         """Show how many studies are done, and what is at work."""
         left = "" if status.remaining is None else f", about {duration(status.remaining, 1)} left"
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
@@ -100,33 +104,36 @@ class Shown(_Bars):
         if self.job is not None:
             self.job(self.stage, status.done, status.total, words)
 
-    def ended(self, entry: ScheduledStudy, reason: str) -> None:
+    def print_end(self, entry: ScheduledStudy, reason: str) -> None:
         """Print that a study has ended, and why it failed if it did."""
-        _print_line(self.console, f"{entry.study.name}: {f'failed: {sentence(reason)}' if reason else 'done'}")
+        self.print_line(f"{entry.study.name}: {f'failed: {sentence(reason)}' if reason else 'done'}")
+
+
+@contextlib.contextmanager
+def show_stages(job: JobReporter | None = None) -> Iterator[Callable[[str, int, int, str], None]]:
+    """Show progress of stages on stderr and in a job; what libraries print goes to stderr too."""
+    with Reporter() as display, contextlib.redirect_stdout(sys.stderr):
+
+        def show(stage: str, done: int, total: int, message: str) -> None:
+            if job is not None:
+                job(stage, done, total, message)
+            display(stage, done, total, message)
+
+        yield show
 
 
 @contextlib.contextmanager
 def show_progress(stage: str, job: Path | None = None) -> Iterator[events.Progress]:
-    """Show progress on stderr and in a job's folder; what libraries print goes to stderr too."""
-    from gprune.jobs.reporting import JobReporter
-
-    with contextlib.ExitStack() as stack:
-        listeners: list[Any] = [] if job is None else [stack.enter_context(JobReporter(job))]
-        listeners.append(stack.enter_context(Reporter()))
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-
-        def progress(done: int, total: int, message: str) -> None:
-            for listener in listeners:
-                listener(stage, done, total, message)
-
-        yield progress
+    """Show the progress of one stage on stderr and in the folder of a job."""
+    with job_reporter(job) as reporter, show_stages(reporter) as show:
+        yield partial(show, stage)
 
 
-def summary(result: dict[str, Any]) -> None:
+def print_summary(result: dict[str, Any]) -> None:
     """Print the tables and lines that a run ends with."""
     for line in (*itertools.chain(*_tables(result)), *_lines(result)):
         say(line)
-    seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
+    seconds = sum(duration for stage, duration in result["seconds"].items() if stage not in result["reused"])
     say(f"run {result['run']}: {_counted_stages(result)}, {seconds:.1f} s")
 
 
@@ -172,7 +179,8 @@ def _candidates(method: str, choice: dict[str, Any]) -> list[str]:
         mark = " (chosen)" if row["chosen"] else " (reference)" if row["reference"] else ""
         figures = ("-" if row[name] is None else f"{row[name]:.4g}" for name in ("number", *measures))
         rows.append((row["masks"], row["is"] + mark, *figures))
-    title = f"What was tried for {method}, on {choice['sequences']} held-out sequences of each text"
+    retry = "" if choice["complete"] else " (incomplete: the next run tries the failed candidates again)"
+    title = f"What was tried for {method}, on {choice['sequences']} held-out sequences of each text{retry}"
     return _table(title, ("repair", "number (lower is better)", *measures), rows, left=2, first="masks")
 
 
@@ -188,34 +196,16 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield from (f"text: {text['sentence']}" for text in result.get("texts", {}).values())
     yield from (f"{method} left out: {reason}" for method, reason in result.get("unavailable", {}).items())
     yield from (f"{title}: {result[name]}" for name, title in _FOLDERS.items() if name in result)
-    if "diagnostics" in result:
-        yield from _diagnostics(result["diagnostics"])
-    for way in ("forward", "backward"):
-        counts = [f"{stage} {count[way]:g}" for stage, count in result.get("passes", {}).items() if count[way]]
-        if counts:
-            yield f"{way} passes over a calibration set: {', '.join(counts)}"
 
 
 def _repairs(result: dict[str, Any]) -> Iterator[str]:
     methods: dict[str, list[str]] = {}
-    for method, given in result.get("given", {}).items():
-        methods.setdefault(given.get("repair", ""), []).append(method)
+    for method, details in result.get("given", {}).items():
+        methods.setdefault(details.get("repair", ""), []).append(method)
     yield from (f"repaired by {repair}: {', '.join(names)}" for repair, names in methods.items() if repair)
 
 
-def _diagnostics(values: dict[str, Any]) -> Iterator[str]:
-    explained = values["drift_explained"]
-    shares = [f"modules {explained['modules']:.0%}"]
-    if explained["initialization"] is not None:
-        shares.append(f"their initialization {explained['initialization']:.0%}")
-    yield f"variance of the drift explained: {', '.join(shares)}, random ones of their sizes {explained['random']:.0%}"
-    changed = ", ".join(f"{part} {share:.1%}" for part, share in values["decisions_changed"].items())
-    yield f"neurons decided otherwise without a part: {changed}"
-    yield f"neurons kept by layer: {', '.join(f'{share:.0%}' for share in values['layers']['kept'])}"
-    yield from (f"warning: {words}" for words in values["warnings"])
-
-
-def seeds_summary(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
+def print_seeds_summary(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Print mean and standard deviation over seeds of every method."""
     seeds = [str(result["settings"]["seed"]) for result in results]
     titles = {
@@ -271,7 +261,3 @@ def _table(
     from gprune.analysis.table import Table
 
     return [title, *Table.of((first, *columns), rows).text(left=range(left)), ""]
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False)

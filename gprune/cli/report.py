@@ -1,36 +1,43 @@
-"""`report`: chosen figures of a run as one HTML file that stands alone."""
+"""`report`: write figures of a run as one HTML file."""
 
 import argparse
 import sys
 from typing import Any
 
 from gprune.analysis.formatting import counted
-from gprune.cli import add_cache, add_run, place, registered, say
+from gprune.cli import add_cache, add_command, add_run, say, to_path
 
 _ABOUT = (
-    "Draws figures of a run as the app does, with their findings, tables, settings and versions, in one HTML "
-    "file that needs no network. Nothing is computed anew."
+    "Writes the figures of a run as the app draws them, with findings, tables, settings and versions, in one HTML "
+    "file that needs no network. Nothing is computed."
 )
 
 
 def add(commands: Any) -> None:
     """Register the command."""
-    report = registered(commands, "report", _report, _ABOUT)
+    report = add_command(commands, "report", _report, _ABOUT)
     add_run(report, nargs="?", default="")
     report.add_argument(
         "--cards",
         metavar="NAME",
         nargs="+",
         default=(),
-        help="figures in the order in which they are to stand (default: all that the run has)",
+        help="figures in their order (default: all that the run has)",
     )
-    report.add_argument("-o", "--out", metavar="FILE", type=place, help="the file to write: FILE.html")
-    report.add_argument("--list", action="store_true", help="list the names of the figures, and end")
+    report.add_argument("-o", "--out", metavar="FILE", type=to_path, help="the file to write: FILE.html")
+    report.add_argument("--list", action="store_true", help="list the names of the figures, and stop")
     add_cache(report)
 
 
 def _report(options: argparse.Namespace) -> int:
-    from gprune.app.report import gathering, making
+    from gprune.app.report import (
+        describe_figure,
+        figure_names,
+        make_report,
+        page_of_figure,
+        require_place,
+        save_report,
+    )
     from gprune.pipeline import runs
     from gprune.pipeline.runs.opened import run_named
     from gprune.store import Store
@@ -38,16 +45,16 @@ def _report(options: argparse.Namespace) -> int:
     from gprune.system.units import amount
 
     if options.list:
-        for name in gathering.names():
-            say(f"{name:<20}{gathering.page_of(name)}: {gathering.about(name)}")
+        for name in figure_names():
+            say(f"{name:<20}{page_of_figure(name)}: {describe_figure(name)}")
         return 0
     if not options.run or options.out is None:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
-    making.require_place(options.out)
+    require_place(options.out)
     store = Store(options.cache)
     runs.required(store, options.run)
-    report = making.make(run_named(str(store.root.resolve()), options.run), options.cards)
-    making.save(report, options.out)
+    report = make_report(run_named(str(store.root.resolve()), options.run), options.cards)
+    save_report(report, options.out)
     for name, problem in report.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
     say(f"{options.out}: {counted(report.figures, 'figure')}, {amount(len(report.content))}", file=sys.stderr)

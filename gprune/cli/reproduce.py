@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_job, add_settings, command_line, paths, place, registered, say
+from gprune.cli import EXIT_UNFILLED, add_cache, add_command, add_job, add_settings, command_line, paths, say, to_path
 from gprune.cli.jobs import add_devices, job_reporter, submit_command
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from gprune.experiments.reproduction.work import TableWork
     from gprune.jobs import JobReporter
 
-# option: field of the scale
-_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
-_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "methods": "methods"}
+_SCALE = (
+    *("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows", "limit"),
+    *("retentions", "seeds", "methods", "tasks", "speed", "controls"),
+)
+"""options that are fields of the scale"""
 
 
 def add(commands: Any) -> None:
     """Register the command."""
-    parser = registered(
+    parser = add_command(
         commands,
         "reproduce",
         _reproduce,
@@ -40,14 +42,13 @@ def add(commands: Any) -> None:
     parser.add_argument("--list", action="store_true", help="list the tables")
     add_field(parser, "model", OPTIONS["model"], "; several are taken one after the other", nargs="+")
     parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
-    parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run, and stop")
+    parser.add_argument("--out", type=to_path, metavar="FOLDER", help="where to write (default: in the cache)")
     parser.add_argument(
         "--report",
-        type=place,
+        type=to_path,
         metavar="FILE",
-        help="write what the table `study` or `repair` says of all the models; of `repair`, what "
-        "FILE says of other models stays",
+        help="write the report of the table `study` or `repair` on all models",
     )
     add_devices(parser)
     add_job(parser, submit_command)
@@ -56,7 +57,7 @@ def add(commands: Any) -> None:
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
-    scale = parser.add_argument_group("what differs from the scale")
+    scale = parser.add_argument_group("changes of the scale")
     for option in ("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows"):
         add_field(scale, option, OPTIONS[option])
     add_field(scale, "limit", "evaluation.limit", ", and so does 0")
@@ -67,8 +68,8 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         metavar="METHOD",
-        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
-        f"there on the metric of each: {', '.join(choices())}",
+        help="methods of the main table, in place of the paper's rows and of the controls, with gprune on the metric "
+        f"of each: {', '.join(choices())}",
     )
     scale.add_argument(
         "--tasks",
@@ -81,7 +82,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         dest="controls",
         default=None,
-        help="leave out the rows that say what each part brings: some of them cost as much as GPrune",
+        help="leave out the rows of controls, some of which cost as much as GPrune",
     )
     add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
@@ -99,8 +100,8 @@ def _reproduce(options: argparse.Namespace) -> int:
         return 0
     if not options.tables or not options.model:
         raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
-    chosen = tables.choose(options.tables)
-    _require_fitting(options, chosen)
+    chosen = tables.choose_tables(options.tables)
+    build_report = _report_builder(options, chosen)
     # jobs run in a folder of their own, so paths are made whole here
     models = [paths.model(model) for model in options.model]
     every = [Series(model, _scale(options, model, chosen)) for model in models]
@@ -108,49 +109,48 @@ def _reproduce(options: argparse.Namespace) -> int:
         return max([_dry_run(options, chosen, series) for series in every])
     with job_reporter(options.job) as reporter:
         code = max([_run(options, chosen, series, reporter) for series in every])
-    if options.report:
-        _report(options, chosen, every)
+    if build_report is not None:
+        _write_report(options, build_report, every)
     return code
 
 
-def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> None:
-    """Raises SettingsError for one folder for several models, or a report without its one table."""
+def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> Any:
+    """Return the function that builds the report, None if none is asked for.
+
+    Raises SettingsError for one folder for several models, or a report without its one table.
+    """
     if options.out and len(options.model) > 1:
         raise SettingsError("--out takes the tables of one model: leave it out, and each has its own folder")
-    if options.report and len(_reported(chosen)) != 1:
-        raise SettingsError(f"--report is made of one table: name one of {', '.join(_reports())}")
-
-
-def _reports() -> dict[str, Any]:
-    """Return the functions that build the report of a table, by its name."""
+    if not options.report:
+        return None
     from gprune.experiments.reproduction import documents
-    from gprune.experiments.reproduction.control_rows import FAIR
-    from gprune.experiments.reproduction.repair_rows import REPAIR
+    from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR
 
-    return {FAIR: documents.study_document, REPAIR: documents.repair_document}
-
-
-def _reported(chosen: list[PaperTable]) -> list[str]:
-    return [table.name for table in chosen if table.name in _reports()]
+    builders = {FAIR: documents.study_document, REPAIR: documents.repair_document}
+    named = [builders[table.name] for table in chosen if table.name in builders]
+    if len(named) != 1:
+        raise SettingsError(f"--report is made of one table: name one of {', '.join(builders)}")
+    return named[0]
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
     from gprune.experiments.reproduction import scale
 
-    changes: dict[str, Any] = {name: paths.text(getattr(options, name)) for name in _SCALE}
-    for option, field in _SCALE_LISTS.items():
-        values = getattr(options, option)
-        changes[field] = tuple(map(paths.text, values)) if values else None
-    changes["tasks"] = tuple(map(paths.text, options.tasks)) if options.tasks else None
+    given = {name: getattr(options, name) for name in _SCALE}
+    changes: dict[str, Any] = {
+        name: tuple(map(paths.text, value)) if isinstance(value, list) else paths.text(value)
+        for name, value in given.items()
+    }
+    changes["texts"] = changes.pop("evaluate")
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
     profile = profiles.profile(options.profile).settings
-    changes["settings"] = (*profile, *map(paths.assigned, options.set))
-    own = chosen[0].scale if len(chosen) == 1 else ""
-    return scale.choose(model, options.scale or own or None, changes)
+    changes["settings"] = (*profile, *map(paths.parse_setting, options.set))
+    default_scale = chosen[0].scale if len(chosen) == 1 else ""
+    return scale.choose(model, options.scale or default_scale or None, changes)
 
 
 def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
-    """What there is to do for some tables, written below a folder of the cache unless --out is given."""
+    """Return the work for some tables, written below a folder of the cache unless --out is given."""
     from gprune.experiments.reproduction.work import TableWork
     from gprune.experiments.reproduction.writing import folder_name
     from gprune.store import Store
@@ -163,8 +163,8 @@ def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Serie
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
     from gprune.experiments.reproduction import work
 
-    made = work_of(options, chosen, series)
-    missing = {entry.shared: entry for entry in work.missing(chosen, series, made.finished)}
+    table_work = work_of(options, chosen, series)
+    missing = {entry.shared: entry for entry in work.missing(chosen, series, table_work.finished)}
     needed = work.needed(chosen, series)
     for entry in needed:
         left = missing.get(entry.shared)
@@ -176,35 +176,31 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
 
 
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
-    from gprune.cli.progress import Shown
+    from gprune.cli.progress import StudiesProgress
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
 
-    work.prepare(series)
-    made = work_of(options, chosen, series)
-    missing, seconds = made.outlook()
+    work.check_inputs(series)
+    table_work = work_of(options, chosen, series)
+    missing, seconds = table_work.outlook()
     time = "" if seconds is None else f", about {duration(seconds, 1)}, as in earlier runs"
     left = f"{missing} studies to run{time}"
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
-    with Shown(reporter, "reproduce") as shown:
-        tables = made.run(shown.watch, shown.ended)
+    with StudiesProgress(reporter, "reproduce") as display:
+        tables = table_work.run(display.update, display.print_end)
     for table in tables:
         _print(table)
-    say(f"tables: {made.folder}", file=sys.stderr)
+    say(f"tables: {table_work.folder}", file=sys.stderr)
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
 
 
-def _report(options: argparse.Namespace, chosen: list[PaperTable], every: list[Series]) -> None:
-    """Writes the report of a table over all models."""
+def _write_report(options: argparse.Namespace, build: Any, every: list[Series]) -> None:
     from gprune.store import Store
     from gprune.system.files import write_text
 
-    (name,) = _reported(chosen)
-    file = options.report
     try:
-        earlier = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        write_text(file, _reports()[name](Store(options.cache), every, command_line(), earlier))
+        write_text(options.report, build(Store(options.cache), every, command_line()))
     except OSError as error:
         raise StoreError(f"the report {options.report} cannot be written ({error})") from error
     say(f"report: {options.report}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""What a signal means to a command: SIGTERM and SIGUSR1 of a machine that needs the process to leave.
+"""Handle SIGTERM and SIGUSR1, by which a scheduler asks a process to stop.
 
-The run then reads as interrupted. Learning finishes its step and saves a checkpoint, from which the next run resumes.
-In a job with a cancellation recorded in its folder the signal comes from that: the run is cancelled. A second signal
-ends the process at once; a cancelled job ignores it.
+The run is then marked as interrupted. Learning finishes its step and saves a checkpoint, from which the next run
+resumes. In a job whose folder records a cancellation the run is marked as cancelled. A second signal ends the process
+at once; a cancelled job ignores it.
 """
 
 import signal
@@ -15,16 +15,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 def listen(job: Path | None) -> None:
-    """Let the first signal stop this process, and the job of a folder if it is one, in good order."""
+    """Stop this process at the first signal after its state is saved; `job` is its folder if it is a job."""
 
     def stop(number: int, _: object) -> None:
         cancelled = job is not None and _is_cancelled(job)
-        for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN if cancelled else signal.SIG_DFL)
+        for signal_number in SIGNALS:
+            signal.signal(signal_number, signal.SIG_IGN if cancelled else signal.SIG_DFL)
         interrupt(KeyboardInterrupt() if cancelled else Interrupted())
 
-    for one in SIGNALS:
-        signal.signal(one, stop)
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, stop)
 
 
 def _is_cancelled(job: Path) -> bool:

@@ -2,36 +2,33 @@
 
 With `--detach` a job measures it, alone on its device.
 
-The first model stays in memory, and of the others one at a time is there beside it.
-Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
-width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
+The first model stays in memory; the others are loaded one at a time. Besides model folders, the command measures real
+shapes with random weights, `random:llama2-7b`, also cut to a narrower width in every layer, `random:llama2-7b@0.5`:
+speed depends on the shapes, not on the weights.
 """
 
 import argparse
-import contextlib
-import csv
-import itertools
 import json
-import sys
+from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import add_cache, add_job, place, registered, say
+from gprune.cli import add_cache, add_command, add_job, say, to_path
 from gprune.cli.jobs import job_reporter, submit_command
+from gprune.cli.progress import show_stages
 from gprune.jobs.folder import SPEEDS
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import Cancelled, GpruneError, SettingsError
 from gprune.system.files import require_place
-from gprune.system.progress import Progress, silent
+from gprune.system.progress import Progress
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
-_FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spread peak_bytes memory".split()
 
 
 def add(commands: Any) -> None:
     """Register the command."""
-    speed = registered(commands, "speed", _speed)
+    speed = add_command(commands, "speed", _speed)
     speed.add_argument(
         "models",
         nargs="+",
@@ -41,9 +38,9 @@ def add(commands: Any) -> None:
         "twice shows the noise",
     )
     speed.add_argument("--preset", default="auto", help="gpu (the paper's setting), cpu, or auto")
-    speed.add_argument("--batch", type=int, help="sequences side by side")
+    speed.add_argument("--batch", type=int, help="sequences of a batch")
     speed.add_argument("--prompt", type=int, help="tokens of the prompt")
-    speed.add_argument("--new", type=int, help="tokens to write")
+    speed.add_argument("--new", type=int, help="tokens to generate")
     speed.add_argument("--repeats", type=int, help="timed repetitions after one warm-up")
     speed.add_argument("--dtype", help="float32, bfloat16 or float16")
     speed.add_argument("--device", help="cpu or cuda")
@@ -53,8 +50,7 @@ def add(commands: Any) -> None:
         help="ways to decode: eager, graph (a captured CUDA graph), compiled (and captured, on a GPU)",
     )
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
-    speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
-    speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    speed.add_argument("--json", type=to_path, metavar="OUT.json", help="write all measurements to a file")
     add_job(speed, submit_command)
     add_cache(speed)
 
@@ -64,22 +60,19 @@ def _speed(options: argparse.Namespace) -> int:
         require_place(options.json)
     settings = _settings(options)
     with job_reporter(options.job) as reporter:
-        return _told(options, settings, silent if reporter is None else reporter.stage("speed"))
+        return _measure_speed(options, settings, reporter)
 
 
-def _told(options: argparse.Namespace, settings: Any, listener: Progress = silent) -> int:
-    """Measures, prints and writes; SettingsError at the end where a model could not be measured."""
-    with contextlib.redirect_stdout(sys.stderr):
-        rows, problem = _measured(options, settings, listener)
+def _measure_speed(options: argparse.Namespace, settings: Any, reporter: Any) -> int:
+    """Measure, print and write; SettingsError at the end where a model could not be measured."""
+    with show_stages(reporter) as show:
+        rows, problem = _measured(options, settings, partial(show, "speed"))
     machine = _machine(settings.device)
     files = [options.json] if options.json is not None else []
     files += [options.job / SPEEDS] if options.job is not None else []
     values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
     values |= {"problem": str(problem)} if problem else {}
-    if options.csv:
-        _print_csv(rows)
-    else:
-        _print_table(rows, settings, machine)
+    _print_table(rows, settings, machine)
     for file in files:
         file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if problem:
@@ -88,37 +81,30 @@ def _told(options: argparse.Namespace, settings: Any, listener: Progress = silen
 
 
 def _measured(options: argparse.Namespace, settings: Any, listener: Progress) -> tuple[list[Any], SettingsError | None]:
-    """The rows of all models; where one cannot be measured those of the models before it, and why."""
-    from gprune.cli import progress
+    """Return the rows of all models; where one cannot be measured, those of the models before it, and the error."""
     from gprune.evaluation import speed
     from gprune.models.export import measurable
 
     models: dict[str, Any] = {}
+    times = Counter[str]()
     for name in options.models:
         measurable.require_known(name, options.align)
-        load = partial(measurable.load_model, name, settings.device, settings.dtype, options.align)
-        # numbered from its second time on
-        numbered = (f"{name} #{number}" for number in itertools.count(2))
-        models[next(one for one in itertools.chain([name], numbered) if one not in models)] = load
-    with progress.Reporter() as shown:
-
-        def told(done: int, total: int, message: str) -> None:
-            shown("speed", done, total, message)
-            listener(done, total, message)
-
-        measurement = speed.Measurement(models, settings, told)
-        try:
-            measurement.run()
-        except Cancelled:
+        times[name] += 1
+        label = name if times[name] == 1 else f"{name} #{times[name]}"
+        models[label] = partial(measurable.load_model, name, settings.device, settings.dtype, options.align)
+    measurement = speed.Measurement(models, settings, listener)
+    try:
+        measurement.run()
+    except Cancelled:
+        raise
+    except GpruneError as error:
+        rows = measurement.rows()
+        if not rows:
             raise
-        except GpruneError as error:
-            rows = measurement.rows()
-            if not rows:
-                raise
-            known = len({row.model for row in rows})
-            return rows, SettingsError(
-                f"{known} of {len(models)} models are measured and their rows printed, no more: {error}"
-            )
+        model_count = len({row.model for row in rows})
+        return rows, SettingsError(
+            f"{model_count} of {len(models)} models are measured and their rows printed, no more: {error}"
+        )
     return measurement.rows(), None
 
 
@@ -164,11 +150,3 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
     say("Medians with their interquartile ranges (IQR); ratios to the first model, formed in each repetition.")
     if len({row.model for row in rows}) > 2:
         say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
-
-
-def _print_csv(rows: list[Any]) -> None:
-    from gprune.analysis.table import guarded
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(_FIELDS)
-    writer.writerows([guarded(getattr(row, name)) for name in _FIELDS] for row in rows)

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from gprune.cli import add_settings, registered, say
-from gprune.study import from_dict, profiles
+from gprune.cli import add_command, add_settings, say
+from gprune.study import Study, profiles
 from gprune.study.fields import OPTIONS, assignment, documentation, hint
 from gprune.study.methods import CONTROLS, choices, metric_choices, with_controls
 from gprune.system.units import duration
@@ -37,24 +37,24 @@ _KNOWN = {"metric": metric_choices, "methods": choices}
 
 def add(commands: Any) -> None:
     """Register the command."""
-    parser = registered(commands, "study", _study)
+    parser = add_command(commands, "study", _study)
     add_fields(parser, required=("model",))
     parser.add_argument(
         "--with-controls",
         action="store_true",
-        help=f"compare the controls too, which say where a gain comes from: {', '.join(CONTROLS)}",
+        help=f"also compare the controls, which show where a gain comes from: {', '.join(CONTROLS)}",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what memory and time the study will take, and write nothing",
+        help="print the memory and time that the study needs, and stop",
     )
     add_profile(parser)
     parser.set_defaults(primary="wikitext2", auxiliary="ptb")
 
 
 def add_fields(parser: Any, required: Collection[str] = ()) -> None:
-    """Adds an option for each field that has one, and the one for every other field."""
+    """Add an option for each field that has one, and the one for every other field."""
     for option, field in OPTIONS.items():
         add_field(parser, option, field, _MORE.get(option, ""), required=option in required)
     add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
@@ -65,38 +65,35 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
 
     Raises SettingsError where `--set` was given no FIELD=VALUE.
     """
-    return _by_option(options) | dict(assignment(word) for word in options.set)
-
-
-def _by_option(options: argparse.Namespace) -> dict[str, Any]:
-    given = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
-    return {field: value for field, value in given.items() if value is not None}
+    by_option = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
+    given = {field: value for field, value in by_option.items() if value is not None}
+    return given | dict(assignment(word) for word in options.set)
 
 
 def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
-    """Adds an option that has the type and the documentation of a field of the study.
+    """Add an option that has the type and the documentation of a field of the study.
 
     `field` is dotted; `more` follows the documentation in the help; `how` goes to ``add_argument``.
     """
     kind = hint(field)
     inner = (get_args(kind) or (kind,))[0]
-    shown: dict[str, Any] = {"metavar": _METAVARS.get(field)}
+    keywords: dict[str, Any] = {"metavar": _METAVARS.get(field)}
     if inner in (int, float):
-        shown["type"] = inner
+        keywords["type"] = inner
     elif get_origin(kind) is tuple:
-        shown["nargs"] = "+"
+        keywords["nargs"] = "+"
     elif get_origin(kind) is Literal:
-        shown["metavar"] = f"{{{','.join(get_args(kind))}}}"
+        keywords["metavar"] = f"{{{','.join(get_args(kind))}}}"
     words = documentation()[field] + more
-    action = parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(shown | how))
-    known = _KNOWN[field]() if field in _KNOWN else get_args(kind) if get_origin(kind) is Literal else ()
-    if known:
+    action = parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | how))
+    choices = _KNOWN[field]() if field in _KNOWN else get_args(kind) if get_origin(kind) is Literal else ()
+    if choices:
         # for shells: what is not among them may be a word all the same
-        action.completer = lambda **_: known
+        action.completer = lambda **_: choices
 
 
 def add_profile(parser: Any) -> None:
-    """Adds the option that names a profile."""
+    """Add the option that names a profile."""
     parser.add_argument(
         "--profile",
         choices=profiles.NAMES,
@@ -107,21 +104,13 @@ def add_profile(parser: Any) -> None:
 
 
 def _study(options: argparse.Namespace) -> int:
-    given, values = _by_option(options), dict[str, Any]()
-    for field, value in given.items():
-        section, _, name = field.rpartition(".")
-        place = values.setdefault(section, {}) if section else values
-        place[name] = value
-    profile = profiles.profile(options.profile).settings
-    study = from_dict(values).with_settings({name: one for name, one in profile if name not in given})
-    if options.set:
-        study = study.with_settings(dict(assignment(word) for word in options.set))
+    settings = dict(profiles.profile(options.profile).settings) | changes(options)
+    study = Study(options.model, options.primary, options.auxiliary).with_settings(settings)
     if options.with_controls:
         study = replace(study, methods=with_controls(study.methods))
-    from gprune.pipeline.stages.inputs import require_usable
-    from gprune.pipeline.stages.task_data import require_task_names
+    from gprune.pipeline.stages.inputs import require_task_names
 
-    require_usable(study)
+    require_readable(study)
     require_task_names(study)
     if not options.dry_run:
         sys.stdout.write(study.to_json())
@@ -130,6 +119,22 @@ def _study(options: argparse.Namespace) -> int:
 
     print_forecast(estimate_study(study))
     return 0
+
+
+def require_readable(study: Study) -> None:
+    """Check model, texts and plug-ins as `require_usable`, and the tokenizer of a model on this machine.
+
+    Prints how many of its tokens have no embedding. Raises ModelError if the tokenizer cannot be read.
+    """
+    from gprune.models.loading import load_tokenizer
+    from gprune.models.vocabulary import embedding_notice
+    from gprune.pipeline.stages.inputs import is_local, require_usable
+
+    require_usable(study)
+    if is_local(study.model):
+        load_tokenizer(study.model, study.trust_remote_code)
+        if notice := embedding_notice(study.model):
+            say(notice, file=sys.stderr)
 
 
 def print_forecast(forecast: Forecast | None) -> None:

@@ -1,1 +1,1 @@
-"""What comes with the package or from people: calibration texts, the demo, the paper's published figures."""
+"""Calibration texts, the demo, and the published figures of the paper."""

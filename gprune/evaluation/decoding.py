@@ -1,4 +1,4 @@
-"""Answers: which tokens does a model write greedily, in the fewest operations?
+"""Greedy decoding in the fewest operations.
 
 Greedy decoding with a key/value cache, as in the appendix (practical inference speedup). The loop calls
 the model directly: the library's ``generate`` spends time on bookkeeping that is the same for a large and a
@@ -30,20 +30,20 @@ class EagerDecoding:
     """Kernel by kernel, with the library's growing cache."""
 
     def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int) -> None:
-        """Takes a causal language model, its prompt as (batch, tokens) ids, and the tokens to write."""
+        """Take a causal language model, its prompt as (batch, tokens) ids, and the tokens to write."""
         self._model: Any = model
         self._prompt, self._new_tokens = prompt, new_tokens
         self._cache: Any = None
         self._written: list[Tensor] = []
 
     def prefill(self) -> None:
-        """Reads the prompt and writes the first token."""
+        """Read the prompt and write the first token."""
         result = self._model(input_ids=self._prompt, use_cache=True, logits_to_keep=1)
         self._cache = result.past_key_values
         self._written = [_greedy(result.logits)]
 
     def decode(self) -> None:
-        """Writes the other tokens."""
+        """Write the other tokens."""
         for _ in range(self._new_tokens - 1):
             result = self._model(
                 input_ids=self._written[-1],
@@ -66,7 +66,7 @@ class EagerDecoding:
         return 0
 
     def release(self) -> None:
-        """Drops the cache."""
+        """Drop the cache."""
         self._cache = None
 
 
@@ -78,7 +78,7 @@ class StaticKeyValues(Cache):
     """
 
     def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
-        """Takes the tokens of the prompt, those of the buffers, and where the next token goes, (1,) int64."""
+        """Take the tokens of the prompt, those of the buffers, and where the next token goes, (1,) int64."""
         super().__init__(layers=[])
         self.reading = True
         self.buffers: list[tuple[Tensor, Tensor]] = []
@@ -122,7 +122,7 @@ class StaticDecoding:
     def __init__(
         self, model: nn.Module, prompt: Tensor, new_tokens: int, capture: bool, compiled: bool = False
     ) -> None:
-        """Takes a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
+        """Take a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
 
         A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for 7
         B. Raises SettingsError where the model attends to a sliding window shorter than the text.
@@ -143,7 +143,7 @@ class StaticDecoding:
         self._graph: Any = None
 
     def prefill(self) -> None:
-        """Reads the prompt and writes the first token."""
+        """Read the prompt and write the first token."""
         self._cache.reading = True
         result = self._model(input_ids=self._prompt, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         self._cache.reading = False
@@ -152,7 +152,7 @@ class StaticDecoding:
         self._position.fill_(self._prompt.shape[1])
 
     def decode(self) -> None:
-        """Writes the other tokens; the first call compiles the step and captures the graph."""
+        """Write the other tokens; the first call compiles the step and captures the graph."""
         if self._uncompiled:
             self._compile()
         if self._capture and self._graph is None:
@@ -177,7 +177,7 @@ class StaticDecoding:
         """Nothing is allocated anew."""
 
     def _step(self) -> None:
-        """Reads the last token and writes the next; only tensors of fixed address change."""
+        """Read the last token and write the next; only tensors of fixed address change."""
         dtype = self._cache.buffers[0][0].dtype
         hidden = torch.zeros_like(self._columns, dtype=dtype)
         hidden.masked_fill_(self._columns > self._position, torch.finfo(dtype).min)
@@ -194,7 +194,7 @@ class StaticDecoding:
         self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
 
     def _compile(self) -> None:
-        """Takes a step for the compiler's sake."""
+        """Take a step for the compiler's sake."""
         with self._unmoved():
             try:
                 self._step()
@@ -223,7 +223,7 @@ class StaticDecoding:
 
     @contextmanager
     def _unmoved(self) -> Iterator[None]:
-        """Puts token and position back to where they stood."""
+        """Put token and position back to where they stood."""
         token, position = self._token.clone(), self._position.clone()
         yield
         self._token.copy_(token)

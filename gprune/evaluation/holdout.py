@@ -1,4 +1,4 @@
-"""Answers: has any method of a run read an evaluated text, or a text like it?
+"""The relation of evaluated texts to the texts that a run was calibrated on.
 
 The one definition of *unseen*: a text of another corpus than A and B, than a check text by which was chosen
 and than LLM-Pruner's own, of which next to nothing stands in what was drawn of them. What is declared (corpus
@@ -28,7 +28,7 @@ UNSEEN = "unseen"
 
 @dataclass(frozen=True, slots=True)
 class HoldoutStatus:
-    """What an evaluated text is to the calibration texts of a run."""
+    """Relation of an evaluated text to the calibration texts of a run."""
 
     text: str
     """the evaluation text, as typed"""
@@ -40,41 +40,43 @@ class HoldoutStatus:
     @property
     def related(self) -> dict[Kinship, str]:
         """The letters of the calibration texts of its corpus, by how it is related to them."""
-        found = {kind: [letter for letter, own in self.kin.items() if own == kind] for kind in (SAME, PART)}
-        return {kind: " and ".join(letters) for kind, letters in found.items() if letters}
+        letters = {kind: [letter for letter, kin in self.kin.items() if kin == kind] for kind in (SAME, PART)}
+        return {kind: " and ".join(names) for kind, names in letters.items() if names}
 
     @property
     def copied(self) -> str:
         """The letters of the calibration sets in which too much of it stands; empty if in none."""
         if self.overlap is None:
             return ""
-        most = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
-        return " and ".join(letter for letter, far in zip(self._drawn, self.overlap.share > most, strict=True) if far)
+        limits = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
+        return " and ".join(
+            letter for letter, far in zip(self._letters, self.overlap.share > limits, strict=True) if far
+        )
 
     @property
     def other(self) -> bool:
-        """Whether it is declared to be of another corpus, and nothing measured contradicts that."""
-        return not (self.own or self.related or self.copied)
+        """True if it is declared to be of another corpus, and no measured overlap contradicts that."""
+        return not (self.sampled or self.related or self.copied)
 
     @property
-    def own(self) -> bool:
-        """Whether the model has written it: it then says nothing that the model does not know."""
+    def sampled(self) -> bool:
+        """True if the model wrote it: it then says nothing that the model does not know."""
         return is_sampled(self.text)
 
     @property
     def unseen(self) -> bool:
-        """Whether it may be called unseen."""
+        """True if it may be called unseen."""
         return self.other and self.overlap is not None
 
     @property
     def brief(self) -> str:
-        """What it is, in a few words."""
+        """The relation in a few words."""
         return self._words[0]
 
     @property
     def _words(self) -> tuple[str, str]:
-        """What it is, in a few words, and why it is called so."""
-        if self.own:
+        """The relation in a few words, and the reason for it."""
+        if self.sampled:
             return "written by the model", "written by the model itself, so it is not unseen"
         if SAME in self.related:
             return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
@@ -89,7 +91,7 @@ class HoldoutStatus:
         return "other corpus, overlap unknown", "another corpus than A and B by name"
 
     @property
-    def _drawn(self) -> list[str]:
+    def _letters(self) -> list[str]:
         # LLM-Pruner's own text may not be had, and the overlap is told of every method
         return [letter for letter in self.kin if letter != LETTERS["gradient"]]
 
@@ -100,26 +102,25 @@ class HoldoutStatus:
             return ""
         run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
         if not shares.any():
-            return f"none of it stands word for word in {' or '.join(self._drawn)} {run}"
-        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._drawn, shares, strict=True)]
-        first, *others = parts
-        verb = first.replace(" in ", " of it stands word for word in ")
-        return f"{', '.join((verb, *others))} {run}"
+            return f"none of it is verbatim in {' or '.join(self._letters)} {run}"
+        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
+        parts[0] = parts[0].replace(" in ", " of it is verbatim in ")
+        return f"{', '.join(parts)} {run}"
 
     @property
     def sentence(self) -> str:
-        """What it is, why it is called so, and what was measured."""
+        """The relation, the reason for it, and the measured overlap."""
         measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
         return f"{self.text}: {self._words[1]}{measured}"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        found: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
-        found |= {"declared": dict(self.kin)}
+        values: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
+        values |= {"declared": dict(self.kin)}
         if self.overlap is not None:
-            shares = dict(zip(self._drawn, map(float, self.overlap.share), strict=True))
-            found |= {"overlap": shares, "tokens of a run": self.overlap.run}
-        return found
+            shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
+            values |= {"overlap": shares, "tokens of a run": self.overlap.run}
+        return values
 
 
 def standings(
@@ -128,7 +129,7 @@ def standings(
     evaluation: Mapping[str, str],
     overlaps: Mapping[str, TextOverlap],
 ) -> dict[str, HoldoutStatus]:
-    """What every evaluation text of a study is to its calibration texts.
+    """Return the relation of every evaluation text of a study to its calibration texts.
 
     `calibration` is content by role, `evaluation` content by name, `overlaps` what was measured by evaluation
     text.
@@ -138,31 +139,31 @@ def standings(
         texts["check"] = study.choice.check_text
     if study.baselines.taylor_text and "llm_pruner" in study.involved:
         texts["gradient"] = study.baselines.taylor_text
-    named = {role: corpus(text, "calibration") for role, text in texts.items()}
-    found = {}
+    corpora = {role: corpus(text, "calibration") for role, text in texts.items()}
+    statuses = {}
     for text in study.evaluation.texts:
-        own, content = corpus(text, "evaluation"), evaluation.get(text)
+        measured, content = corpus(text, "evaluation"), evaluation.get(text)
         kin: dict[str, Kinship] = {}
-        for role, other in named.items():
+        for role, other in corpora.items():
             same = bool(content) and content == calibration.get(role)
-            kin[LETTERS[role]] = SAME if same else kinship(own, other)
-        found[text] = HoldoutStatus(text, kin, overlaps.get(text))
-    return found
+            kin[LETTERS[role]] = SAME if same else kinship(measured, other)
+        statuses[text] = HoldoutStatus(text, kin, overlaps.get(text))
+    return statuses
 
 
-def unseen(known: Mapping[str, HoldoutStatus]) -> list[str]:
-    """The texts that may be called unseen."""
-    return [text for text, standing in known.items() if standing.unseen]
+def unseen(statuses: Mapping[str, HoldoutStatus]) -> list[str]:
+    """Return the texts that may be called unseen."""
+    return [text for text, status in statuses.items() if status.unseen]
 
 
-def first(known: Mapping[str, HoldoutStatus], study: Study) -> str:
-    """The text that a finding is told on: unseen, else of another corpus, else A, else any; may be empty."""
-    others = [text for text, standing in known.items() if standing.other]
-    return next(iter(unseen(known) + others + [study.primary] * (study.primary in known) + [*known]), "")
+def first(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
+    """Return the text that findings are about: unseen, else of another corpus, else A, else any; may be empty."""
+    foreign = [text for text, status in statuses.items() if status.other]
+    return next(iter(unseen(statuses) + foreign + [study.primary] * (study.primary in statuses) + [*statuses]), "")
 
 
 def _percent(share: float) -> str:
     """A share with as many decimals as it needs, and nothing called 0 that is not."""
     if not share:
         return "none"
-    return "< 0.01 %" if share < 1e-4 else f"{100 * share:.{0 if share >= 0.1 else 2}f} %"
+    return "< 0.01%" if share < 1e-4 else f"{100 * share:.{0 if share >= 0.1 else 2}f}%"

@@ -1,4 +1,4 @@
-"""Answers: how long do models take that are in memory together and take turns?
+"""Time models that are in memory together and take turns.
 
 One model is timed after the other in every repetition, so that a machine that slows down slows all of them.
 Prefill and decode are timed apart.
@@ -26,7 +26,7 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class SpeedSettings:
-    """What is measured; the defaults are the paper's."""
+    """Settings of a speed measurement; the defaults are the paper's."""
 
     batch: int = 8
     """sequences side by side"""
@@ -45,7 +45,7 @@ class SpeedSettings:
     GPU; compiling takes up to a minute a model)"""
 
     def __post_init__(self) -> None:
-        """Checks every field."""
+        """Check every field."""
         for name, least in (("batch", 1), ("prompt", 1), ("new_tokens", 2), ("repeats", 1)):
             if getattr(self, name) < least:
                 raise SettingsError(f"{name} must be {least} or more (got {getattr(self, name)})")
@@ -66,7 +66,7 @@ class SpeedSettings:
 
 @dataclass(slots=True)
 class Timed:
-    """What the repetitions of one model in one mode gave; the model itself may be gone."""
+    """Times of the repetitions of one model in one mode; the model itself may be gone."""
 
     name: str
     mode: str
@@ -86,50 +86,50 @@ class Timed:
         return self.prefill if phase == "prefill" else self.decode
 
 
-def joined(parts: list[Timed]) -> Timed:
+def join_repetitions(parts: list[Timed]) -> Timed:
     """All repetitions of one model in one mode, one part after the other."""
-    found = Timed(parts[0].name, parts[0].mode, parts[0].parameters)
+    timed = Timed(parts[0].name, parts[0].mode, parts[0].parameters)
     for part in parts:
-        found.prefill += part.prefill
-        found.decode += part.decode
-        found.peak = max(found.peak, part.peak)
-    return found
+        timed.prefill += part.prefill
+        timed.decode += part.decode
+        timed.peak = max(timed.peak, part.peak)
+    return timed
 
 
 class Entrant:
     """A model in memory, ready to write in every mode."""
 
     def __init__(self, name: str, model: nn.Module, settings: SpeedSettings, prompt: Tensor | None = None) -> None:
-        """Prepares the decodings of a causal language model in evaluation mode.
+        """Prepare the decodings of a causal language model in evaluation mode.
 
         `prompt` (batch, tokens) ids are folded into the model's vocabulary; random where left out. Raises
-        SettingsError where the model is elsewhere or of another number type, or reads fewer positions.
+        SettingsError where the model reads fewer positions.
         """
         _require_fit(name, model, settings)
         self.name, self.parameters = name, parameters(model)
         self.bytes = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
         table: Any = model.get_input_embeddings()  # type: ignore[operator]
-        known = _prompt(table.num_embeddings, settings) if prompt is None else prompt
+        ids = _prompt(table.num_embeddings, settings) if prompt is None else prompt
         with torch.inference_mode(), devices.current(torch.device(settings.device)):
-            self.prompt = known % table.num_embeddings
+            self.prompt = ids % table.num_embeddings
             self.decodings = {mode: _decoding(mode, model, self.prompt, settings) for mode in settings.modes}
 
 
 @contextmanager
-def entered(
-    name: str, load: Callable[[], nn.Module], settings: SpeedSettings, beside: Entrant | None = None
+def load_entrant(
+    name: str, load: Callable[[], nn.Module], settings: SpeedSettings, reference: Entrant | None = None
 ) -> Iterator[Entrant]:
     """A model in memory for as long as the context is open; in evaluation mode, and after that as it was.
 
-    `beside` is the model that it takes turns with, whose prompt it reads; None for the first. Raises
+    `reference` is the model that it takes turns with, whose prompt it reads; None for the first. Raises
     GpruneError as `Entrant`, or where the model cannot be loaded or does not fit in memory.
     """
-    with within_memory(name, settings, together=beside is not None):
+    with within_memory(name, settings, together=reference is not None):
         model = load()
     training = model.training
     try:
-        with within_memory(name, settings, together=beside is not None):
-            entrant = Entrant(name, model.eval(), settings, None if beside is None else beside.prompt)
+        with within_memory(name, settings, together=reference is not None):
+            entrant = Entrant(name, model.eval(), settings, None if reference is None else reference.prompt)
         yield entrant
     finally:
         model.train(training)
@@ -141,7 +141,7 @@ def take_turns(
     clock: Callable[[], float],
     on_run: Callable[[str], None],
 ) -> list[list[Timed]]:
-    """What each model took in each mode: all once for warm-up, then in turn for every repetition.
+    """Time each model in each mode: all once for warm-up, then in turn for every repetition.
 
     `clock` gives seconds that only ever grow; `on_run` is told after every run, in words. Raises
     SettingsError where a model does not fit in memory.
@@ -149,11 +149,11 @@ def take_turns(
     device = torch.device(settings.device)
     # the compiler gives up, in silence, after eight models of one class
     torch.compiler.reset()
-    found = [[Timed(one.name, mode, one.parameters) for mode in one.decodings] for one in entrants]
+    times = [[Timed(entrant.name, mode, entrant.parameters) for mode in entrant.decodings] for entrant in entrants]
     with torch.inference_mode(), devices.current(device):
         for turn in range(WARM_UPS + settings.repeats):
             words = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
-            for entrant, modes in zip(entrants, found, strict=True):
+            for entrant, modes in zip(entrants, times, strict=True):
                 for timed in modes:
                     with within_memory(entrant.name, settings, together=len(entrants) > 1):
                         if turn < WARM_UPS:
@@ -161,7 +161,7 @@ def take_turns(
                         else:
                             _run(entrant, timed, device, clock)
                     on_run(f"{words}: {timed.name}, {timed.mode}")
-    return found
+    return times
 
 
 def parameters(model: nn.Module) -> int:
@@ -171,15 +171,15 @@ def parameters(model: nn.Module) -> int:
 
 @contextmanager
 def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterator[None]:
-    """Says in one sentence, as a SettingsError, that memory ran out."""
+    """Say in one sentence, as a SettingsError, that memory ran out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
-        beside = " beside the model that it takes turns with" if together else ""
+        other = " beside the model that it takes turns with" if together else ""
         raise SettingsError(
-            f"{name} does not fit in the memory of {settings.device}{beside} with batch {settings.batch} and "
+            f"{name} does not fit in the memory of {settings.device}{other} with batch {settings.batch} and "
             f"a prompt of {settings.prompt} tokens: use a smaller batch or a shorter prompt"
         ) from error
 
@@ -227,13 +227,6 @@ def _prompt(vocabulary: int, settings: SpeedSettings) -> Tensor:
 
 
 def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
-    weight = next(model.parameters())
-    dtype = str(weight.dtype).removeprefix("torch.")
-    if weight.device.type != torch.device(settings.device).type or dtype != settings.dtype:
-        raise SettingsError(
-            f"{name} is in {dtype} on {weight.device}, the measurement in {settings.dtype} on "
-            f"{settings.device}: load the model so, or change dtype and device"
-        )
     config = language_config(model)
     positions = getattr(config, "max_position_embeddings", None)
     length = settings.prompt + settings.new_tokens

@@ -1,4 +1,4 @@
-"""Answers: how well does a model, dense or pruned, predict a text?
+"""Perplexity of a model on a text, and divergence of a pruned model from the dense one.
 
 The measure of section 4. The text's token stream is split into windows of equal length that do not overlap;
 the rest at the end is dropped. Perplexity is exp of the mean negative log-likelihood over length - 1
@@ -37,7 +37,7 @@ def perplexity(
     settings: EvaluationSettings,
     on_progress: Progress = silent,
 ) -> Perplexity:
-    """Measures a causal language model, dense or cut, on the (tokens,) ids of a whole text.
+    """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
     `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
     memory runs out. `on_progress` is told after every batch. The perplexity is infinite where exp overflows,
@@ -79,7 +79,7 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
 
 
 def require_measured(model: nn.Module, window: Array, measured: float, text: str, precision: str) -> None:
-    """Compares a model's loss on the (length,) ids of a text's first window with what a run `measured`.
+    """Compare a model's loss on the (length,) ids of a text's first window with what a run `measured`.
 
     `precision` is the number type that the run computed in. Raises CheckpointError where the two differ by
     more than rounding.
@@ -127,8 +127,10 @@ def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
     targets = ids[:, 1:].reshape(-1)
     blocks = list[torch.Tensor]()
     for logits in logit_blocks(model, ids):
-        begun = sum(map(len, blocks))
-        blocks.append(_cross_entropy(logits, targets[begun : begun + len(logits)]))
+        start = sum(map(len, blocks))
+        # of a model that lies over several GPUs, the last has the logits
+        expected = targets[start : start + len(logits)].to(logits.device)
+        blocks.append(nn.functional.cross_entropy(logits.float(), expected, reduction="none"))
     return torch.cat(blocks).view(len(ids), -1)
 
 
@@ -146,9 +148,40 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
         yield logits_of(model, block)
 
 
-def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    # of a model that lies over several GPUs, the last has the logits
-    return nn.functional.cross_entropy(logits.float(), targets.to(logits.device), reduction="none")
+def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent) -> Array:
+    """(windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, nats per token.
+
+    Of the distributions of the next token after every token but the last. `batch` windows go through both
+    models at a time: it changes speed, not results, and is halved where memory runs out. Raises NumericsError
+    where a model's scores are not finite, SettingsError where not even one window fits in memory.
+    """
+    divergences, device = np.empty(len(windows)), next(pruned.parameters()).device
+
+    def measure(chosen: slice) -> None:
+        ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
+        divergences[chosen] = token_divergences(dense, pruned, ids).double().mean(dim=1).cpu().numpy()
+        if not np.isfinite(divergences[chosen]).all():
+            raise NumericsError(
+                "the divergence from the dense model is not finite: a model overflows in its number type, so "
+                "use float32 or bfloat16"
+            )
+        on_progress(chosen.stop, len(windows), "divergence from the dense model")
+
+    shorter = "use dtype bfloat16, or a device with more memory"
+    going = Sequences(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
+    going.over(len(windows), measure)
+    return divergences
+
+
+@torch.inference_mode()
+def token_divergences(dense: Any, pruned: Any, ids: torch.Tensor) -> torch.Tensor:
+    """(batch, length - 1) float32 KL(dense | pruned) in nats after each of (batch, length) ids but one."""
+    parts = []
+    for dense_logits, pruned_logits in zip(logit_blocks(dense, ids), logit_blocks(pruned, ids), strict=True):
+        dense_log = dense_logits.float().log_softmax(dim=-1)
+        pruned_log = pruned_logits.to(dense_logits.device).float().log_softmax(dim=-1)
+        parts.append((dense_log.exp() * (dense_log - pruned_log)).sum(dim=-1))
+    return torch.cat(parts).view(len(ids), -1)
 
 
 def _require_finite(losses: Array, numbers: Array, text: str, model: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Answers: by what protocol was a figure of quality measured, and may two of them stand in one column?
+"""The protocols by which figures of quality were measured.
 
 A stamp says what a figure depends on besides the model: windows, stream, limit, scoring rule, number type and
 versions, all read from the records of the run. Figures of different stamps get a mark and a footnote.
@@ -11,7 +11,6 @@ from typing import Any
 
 from gprune.data.texts import catalogue, naming
 from gprune.records import Accuracy, Perplexity
-from gprune.system.errors import SettingsError
 
 MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 """in the order in which they are given; those beyond the last share it"""
@@ -25,7 +24,7 @@ _HARNESS = {"lm_eval": "lm-eval"}
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a figure depends on besides the model."""
+    """Everything that a figure depends on besides the model."""
 
     what: str
     """measure and size: `perplexity over 80 windows of 128 tokens`"""
@@ -54,53 +53,52 @@ class Stamp:
         return values | {"versions": dict(self.versions)}
 
 
-def of_perplexity(found: Perplexity, made: Mapping[str, Any], precision: str = "", limit: int | None = None) -> Stamp:
+def of_perplexity(
+    perplexity: Perplexity, versions: Mapping[str, Any], precision: str = "", limit: int | None = None
+) -> Stamp:
     """The stamp of a perplexity with the versions by package that are kept beside it.
 
     `precision` is the model's number type, `limit` the windows asked for at most; None for all.
     """
     return Stamp(
-        what=f"perplexity over {found.windows} windows of {found.length} tokens",
-        stream=f"{_stream(found.text)}, consecutive windows, tail dropped",
-        rule=f"exp of the mean loss of {found.length - 1} predictions a window",
+        what=f"perplexity over {perplexity.windows} windows of {perplexity.length} tokens",
+        stream=f"{_stream(perplexity.text)}, consecutive windows, tail dropped",
+        rule=f"exp of the mean loss of {perplexity.length - 1} predictions a window",
         precision=precision,
-        versions=_versions(made, _PACKAGES),
+        versions=_versions(versions, _PACKAGES),
         limit=_limit(limit),
     )
 
 
-def of_accuracy(found: Accuracy, made: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
+def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
     """The stamp of an accuracy with the versions by package that are kept beside it.
 
     `rule` says which of its two figures counts, max or fixed; empty where both are told. `precision` is the
     model's number type.
     """
-    task = f"task version {found.version}" if found.version else ""
+    task = f"task version {accuracy.version}" if accuracy.version else ""
     return Stamp(
-        what=f"accuracy on {found.samples} documents",
-        stream=", ".join(filter(None, (f"{found.few_shot}-shot" if found.few_shot else "zero-shot", task))),
-        rule=found.metric if found.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm",
+        what=f"accuracy on {accuracy.samples} documents",
+        stream=", ".join(filter(None, (f"{accuracy.few_shot}-shot" if accuracy.few_shot else "zero-shot", task))),
+        rule=accuracy.metric if accuracy.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm",
         precision=precision,
-        versions=_versions(made, _PACKAGES | _HARNESS),
-        limit=_limit(found.limit or None),
+        versions=_versions(versions, _PACKAGES | _HARNESS),
+        limit=_limit(accuracy.limit or None),
     )
 
 
 def _stream(text: str) -> str:
-    """How the documents of a text follow each other."""
-    try:
-        name = naming.parse(text)
-    except SettingsError:
-        return "one stream"
-    known = catalogue.HUB_TEXTS.get(name.place)
-    joined = known.joined if known is not None else name.joined
-    whole = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
-    return whole if joined else "one stream, a BOS, if any, at the start of each document only"
+    """Return the order of the documents of a text in words."""
+    name = naming.parse(text)
+    listed = catalogue.HUB_TEXTS.get(name.place)
+    joined = listed.joined if listed is not None else name.joined
+    joined_words = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
+    return joined_words if joined else "one stream, a BOS, if any, at the start of each document only"
 
 
-def _versions(made: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    known = ((label, made.get(name)) for name, label in packages.items())
-    return tuple((label, str(version)) for label, version in known if version)
+def _versions(versions: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    labelled = ((label, versions.get(name)) for name, label in packages.items())
+    return tuple((label, str(version)) for label, version in labelled if version)
 
 
 def _limit(limit: int | None) -> str:
@@ -111,7 +109,7 @@ class Marks:
     """The marks of a table: in every column the commonest stamp has none, and each other one its own."""
 
     def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
-        """Compares the stamps of each column's figures; None where the protocol is not known."""
+        """Compare the stamps of each column's figures; None where the protocol is not known."""
         self._marks: dict[tuple[str, Stamp], str] = {}
         self._meaning: dict[str, str] = {}
         self.usual: dict[str, Stamp] = {}
@@ -126,22 +124,24 @@ class Marks:
 
     def of(self, column: str, *stamps: Stamp | None) -> str:
         """The mark of a figure in a column, or of one made of several; empty under the usual stamp."""
-        found = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
-        return "".join(dict.fromkeys(found))
+        signs = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
+        return "".join(dict.fromkeys(signs))
 
     @property
     def footnotes(self) -> list[str]:
-        """What each mark stands for: in what its stamp differs from the usual one."""
+        """The meaning of each mark: the difference of its stamp from the usual one."""
         return [f"{mark} {words}" for words, mark in self._meaning.items()]
 
 
-def difference(one: Stamp, usual: Stamp) -> str:
-    """In what a stamp differs from another."""
-    pairs = [(getattr(one, name), getattr(usual, name)) for name in ("what", "stream", "rule", "precision")]
+def difference(stamp: Stamp, usual: Stamp) -> str:
+    """Return the parts in which a stamp differs from another."""
+    pairs = [(getattr(stamp, name), getattr(usual, name)) for name in ("what", "stream", "rule", "precision")]
     other = dict(usual.versions)
-    pairs += [(f"{name} {version}", f"{name} {other.get(name, 'unknown')}") for name, version in one.versions]
+    pairs += [(f"{name} {version}", f"{name} {other.get(name, 'unknown')}") for name, version in stamp.versions]
     parts = [
-        f"{mine or 'not recorded'} instead of {theirs or 'not recorded'}" for mine, theirs in pairs if mine != theirs
+        f"{value or 'not recorded'} instead of {usual_value or 'not recorded'}"
+        for value, usual_value in pairs
+        if value != usual_value
     ]
     return "; ".join(parts) or "versions not recorded"
 

@@ -1,4 +1,4 @@
-"""Answers: how much faster is a pruned model, in tokens a second, and how sure is that?
+"""Speed of pruned models in tokens a second, beside the dense one, with its spread.
 
 The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.evaluation.interleaved_timing import WARM_UPS, Entrant, Timed, entered, joined, take_turns
+from gprune.evaluation.interleaved_timing import WARM_UPS, Entrant, Timed, join_repetitions, load_entrant, take_turns
 from gprune.evaluation.interleaved_timing import SpeedSettings as SpeedSettings
 from gprune.models import devices, oom_backoff
 from gprune.records import Array
@@ -47,10 +47,10 @@ def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
 
     Raises SettingsError where the result contradicts itself.
     """
-    given = {name: value for name, value in changes.items() if value is not None}
-    if "modes" not in given and not devices.is_gpu(given.get("device", settings.device)):
-        given["modes"] = tuple(mode for mode in settings.modes if mode != "graph") or ("eager",)
-    return replace(settings, **given)
+    values = {name: value for name, value in changes.items() if value is not None}
+    if "modes" not in values and not devices.is_gpu(values.get("device", settings.device)):
+        values["modes"] = tuple(mode for mode in settings.modes if mode != "graph") or ("eager",)
+    return replace(settings, **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +92,43 @@ class Measurement:
         on_progress: Progress = silent,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Loads nothing; see `measure` for arguments. SettingsError where there is no model."""
-        if not models:
-            raise SettingsError("there is no model to measure: name at least one")
+        """Load nothing; see `measure` for arguments."""
         self._models, self._settings, self._clock = models, settings, clock
         self._on_progress, self._done = on_progress, 0
         self._rounds: list[list[list[Timed]]] = []
         """the first model and another, or the first alone; of each what it took in each mode"""
 
     def run(self) -> None:
-        """Measures all models; see `measure` for errors."""
-        (name, load), *others = self._models.items()
+        """Measure all models; see `measure` for errors."""
+        (name, load), *following = self._models.items()
         self._tell(f"loading: {name}")
-        with entered(name, load, self._settings) as first:
-            for other, load_other in others:
-                self._beside(first, other, load_other)
+        with load_entrant(name, load, self._settings) as first:
+            for other, load_other in following:
+                self._measure_pair(first, other, load_other)
                 # only now, when nothing holds this model any more, is there room for the next
                 oom_backoff.release()
-            if not others:
+            if not following:
                 self._take_turns([first])
 
     def rows(self) -> list[Speed]:
         """For each model that has been measured: its prefill, and its decode and whole in each mode."""
         if not self._rounds:
             return []
-        first = [joined(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)]
+        first = [join_repetitions(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)]
         pairs = list(zip(first, first, strict=True))
         for models in self._rounds:
             pairs += [(timed, models[0][mode]) for other in models[1:] for mode, timed in enumerate(other)]
         return [
-            _speed(timed, beside, phase, self._settings)
-            for timed, beside in pairs
+            _speed(timed, reference, phase, self._settings)
+            for timed, reference in pairs
             for phase in PHASES
             if phase != "prefill" or timed.mode == self._settings.modes[0]
         ]
 
-    def _beside(self, first: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
-        """Measures one more model, which is gone from memory afterwards."""
+    def _measure_pair(self, first: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
+        """Measure one more model, which is gone from memory afterwards."""
         self._tell(f"loading: {name}")
-        with entered(name, load, self._settings, first) as other:
+        with load_entrant(name, load, self._settings, first) as other:
             self._take_turns([first, other])
 
     def _take_turns(self, entrants: list[Entrant]) -> None:
@@ -141,8 +139,8 @@ class Measurement:
         self._tell(words)
 
     def _tell(self, words: str) -> None:
-        settings, others = self._settings, len(self._models) - 1
-        runs = (2 * others or 1) * len(settings.modes) * (WARM_UPS + settings.repeats)
+        settings = self._settings
+        runs = (2 * (len(self._models) - 1) or 1) * len(settings.modes) * (WARM_UPS + settings.repeats)
         self._on_progress(self._done, runs, words)
 
 
@@ -152,7 +150,7 @@ def measure(
     on_progress: Progress = silent,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Speed]:
-    """Measures models side by side, two at a time; the first is the reference of the ratios.
+    """Measure models side by side, two at a time; the first is the reference of the ratios.
 
     Every other model takes turns with the first, both warmed up anew, and its ratios are to the first in the
     same repetitions. The first model's own rows are of all its repetitions, beside whichever model. `models`
@@ -160,9 +158,8 @@ def measure(
     first is asked for once and kept; each other one when its turn comes, and let go of before the next.
     `on_progress` is told before a model is loaded and after every run of one; may raise to stop. `clock`
     gives seconds that only ever grow. Gives for each model in turn its prefill, and its decode and whole in
-    each mode. Raises GpruneError without a model, or where one cannot be loaded, is elsewhere or of another
-    number type, reads fewer positions than asked for, or does not fit in memory beside the first. What was
-    measured before is lost: `Measurement` keeps it.
+    each mode. Raises GpruneError where a model cannot be loaded, reads fewer positions than asked for, or does not
+    fit in memory beside the first. What was measured before is lost: `Measurement` keeps it.
     """
     measurement = Measurement(models, settings, on_progress, clock)
     measurement.run()

@@ -12,16 +12,13 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from gprune import jobs
 from gprune.jobs import device_slots
 from gprune.jobs.job import fingerprint, measures_speed
-from gprune.pipeline import opened
-from gprune.pipeline.stages.plan import wanted
-from gprune.store import Store
 from gprune.study import Study
 from gprune.system.errors import GpruneError, JobError
 
@@ -67,7 +64,7 @@ class Open(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far a schedule has come."""
+    """Progress of a schedule."""
 
     done: int
     """studies that have ended"""
@@ -94,25 +91,21 @@ class Schedule(Generic[E]):
         ended: Callable[[E, str], None] = lambda _entry, _reason: None,
         needed: Callable[[E], bool] = lambda _: True,
         build: jobs.CommandBuilder = jobs.worker_command,
-        *,
-        each: bool = False,
     ) -> None:
-        """Prepares a schedule; nothing is started yet.
+        """Prepare a schedule; nothing is started yet.
 
         `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
         failed, empty where it did not; `needed` is asked before an entry is started, since a job of an
-        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit. If
-        `each`, every study is to leave a run of its own; if not, a job under way that makes all that an entry
-        wants is waited for, whatever study it is of.
+        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit.
         """
-        self.cache, self._each = cache, each
+        self.cache = cache
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
         self._waiting, self._open = deque[E](), list[Open[E]]()
         self._seconds: list[float] = []
         self._reconciled = 0.0
 
     def run(self, entries: Sequence[E]) -> dict[Study, str]:
-        """Has every entry run once, in this order, those with a clock after all others.
+        """Run every entry once, in this order, those with a clock after all others.
 
         Gives why entries failed, by what tells them apart; those that ended well are absent. Raises JobError
         where the cache cannot be written, or the number of slots is not valid.
@@ -148,37 +141,14 @@ class Schedule(Generic[E]):
         if not self._needed(entry):
             self._ended(entry, "")
             return
-        job_ids = self._job_ids()
-        job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build).id
-        self._open.append(Open(entry, job, own=job not in job_ids))
-
-    def _job_ids(self) -> set[str]:
-        # a job that is submitted and among them was somebody else's first
-        return {job.id for job in jobs.jobs(self.cache)}
+        job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build)
+        self._open.append(Open(entry, job.id, own=True))
 
     def _already_open(self, entry: E) -> Open[E] | None:
-        """A job that is under way and makes what an entry wants, whoever started it."""
-        open_ids, digest = {item.job for item in self._open}, fingerprint(entry.study, arguments(entry.until))
-        for job in jobs.jobs(self.cache):
-            if job.state not in ("queued", "running") or job.id in open_ids:
-                continue
-            if job.fingerprint == digest or (not self._each and self._makes(job, entry)):
-                return Open(entry, job.id, own=False)
-        return None
-
-    def _makes(self, job: jobs.Job, entry: E) -> bool:
-        """Return True if a job makes all that an entry wants, under another name or beside more."""
-        if job.arguments not in (arguments(entry.until), ()):
-            return False
-        # a model or a text that cannot be read here makes nothing
-        with contextlib.suppress(GpruneError):
-            study = jobs.study_of(self.cache, job.id)
-            needed = self._keys(replace(entry.study, device=study.device), entry.until)
-            return needed <= self._keys(study, entry.until if job.arguments else "all")
-        return False
-
-    def _keys(self, study: Study, until: str) -> set[str]:
-        return {stage.key for stage in wanted(opened(study, Store(self.cache)).graph, until)}
+        """Return the job of an entry that is under way, whoever started it."""
+        digest = fingerprint(entry.study, arguments(entry.until))
+        active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
+        return next((Open(entry, job.id, own=False) for job in active if job.fingerprint == digest), None)
 
     def _look(self, failures: dict[Study, str]) -> None:
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
@@ -189,7 +159,7 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and (self._killed(item) or (not reason and self._each and self._needed(item.entry))):
+            if not item.own and (self._killed(item) or (not reason and self._needed(item.entry))):
                 # killed before its command began: it only looked as if it were under way; or done, and its
                 # run has another name, as that of a sweep with another title
                 self._waiting.appendleft(item.entry)
@@ -233,7 +203,7 @@ class Schedule(Generic[E]):
         return Status(total - left, total, label, stage, remaining)
 
     def _cancel(self) -> None:
-        """Asks the jobs of this schedule to stop, those that wait first."""
+        """Ask the jobs of this schedule to stop, those that wait first."""
         for item in reversed(self._open):
             if item.own:
                 with contextlib.suppress(GpruneError):

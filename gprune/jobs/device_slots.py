@@ -74,25 +74,25 @@ def candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
     """
     if asks == NO_DEVICE:
         return (), 0
-    named = devices()
-    if not named:
+    names = devices()
+    if not names:
         names = tuple(f"slot{number}" for number in range(slots()))
         return names, len(names) if timed else 1
     if asks not in OPEN_CHOICE:
         return (asks,), 1
-    return (named[:1] if timed else named), 1
+    return (names[:1] if timed else names), 1
 
 
 def visible(device: str) -> dict[str, str]:
     """Return the environment variable by which a job sees one GPU of those that this process sees."""
     if not _GPU.fullmatch(device):
         return {}
-    seen = os.environ.get(_VISIBLE)
-    if seen is None:
+    value = os.environ.get(_VISIBLE)
+    if value is None:
         return {_VISIBLE: str(_number(device))}
-    names = seen.split(",")
+    names = value.split(",")
     if _number(device) >= len(names):
-        raise JobError(f"there is no {device} among {_VISIBLE}={seen}")
+        raise JobError(f"there is no {device} among {_VISIBLE}={value}")
     return {_VISIBLE: names[_number(device)].strip()}
 
 

@@ -11,17 +11,15 @@ The app, the command line and the job itself read and write these files and noth
 """
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune.store.folder import explain, is_full, is_refused
+from gprune.store import explain
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, UnreadableError
-from gprune.system.files import write_text
 from gprune.system.locks import Lock
 
 STUDY = "study.json"
@@ -50,39 +48,27 @@ def locate(cache: Path, job_id: str) -> Path:
     if not ID_PATTERN.fullmatch(job_id):
         raise JobError(f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd")
     folder = root(cache) / job_id
-    if folder.is_symlink() or not folder.is_dir():
+    if not folder.is_dir():
         raise JobError(f"there is no job {job_id} in {folder.parent}: it may have been deleted; pick one from the list")
     return folder
 
 
 def all_folders(home: Path) -> list[Path]:
-    """Return the folders of all jobs, oldest id first, without links."""
+    """Return the folders of all jobs, oldest id first."""
     try:
         names = os.listdir(home)
     except OSError:
         return []
-    folders = (home / name for name in sorted(names) if ID_PATTERN.fullmatch(name))
-    return [folder for folder in folders if not folder.is_symlink()]
+    return [home / name for name in sorted(names) if ID_PATTERN.fullmatch(name)]
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file; None where the file is missing or damaged."""
     try:
-        # a reported perplexity may exceed every float
         values = safe_parsing.json_file(path, path.name, finite=False)
     except (OSError, UnreadableError):
         return None
     return values if isinstance(values, dict) else None
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Replace a JSON file as a whole; OSError where it cannot be written."""
-    write_text(path, json.dumps(values, indent=2, default=_to_plain) + "\n")
-
-
-def _to_plain(value: object) -> object:
-    item = getattr(value, "item", None)
-    return item() if callable(item) else str(value)
 
 
 @contextlib.contextmanager
@@ -108,10 +94,7 @@ def writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_full(error) or is_refused(error):
-            raise JobError(str(explain(error, folder))) from error
-        reason = error.strerror or str(error)
-        raise JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder") from error
+        raise JobError(str(explain(error, folder))) from error
 
 
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:

@@ -6,61 +6,53 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, NO_DEVICE
-from gprune.jobs.local import SERIES, CommandBuilder, exports, times
-from gprune.jobs.state import JobState, Seconds, Text, one_line, read_state, write_state
+from gprune.jobs.local import SERIES, CommandBuilder, exports, has_process, times
+from gprune.jobs.state import JobState, read_state, write_state
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
-from gprune.system.files import make_folder, write_text
+from gprune.system.files import make_folder, write_json, write_text
 from gprune.system.forms import Listed, LooseForm
+from gprune.system.safe_parsing import sentence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class JobRecord(LooseForm):
-    """What a job keeps from its beginning in ``job.json``; times are seconds since 1970."""
+    """The fixed facts of a job in ``job.json``; times are seconds since 1970."""
 
     WHAT: ClassVar = "it"
-    label: Text
-    created: Seconds
-    command: Listed[Text]
+    label: str
+    created: float
+    command: Listed[str]
     """Argument list of the process."""
-    arguments: Listed[Text]
+    arguments: Listed[str]
     """What was added to the usual command."""
-    fingerprint: Text
+    fingerprint: str
     """Hash of the study and the arguments: equal for jobs that do the same."""
     number: int = 0
     """Larger than the number of every earlier job."""
-    asks: Text = "auto"
+    asks: str = "auto"
     """Device that it asks for, as in a study."""
     timed: bool = False
     """True if it measures speed."""
-    run: Text = ""
+    run: str = ""
     """Name of the run that it computes or reads."""
-    cwd: Text = ""
+    cwd: str = ""
     """Folder in which its command was typed; empty for the usual one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job(JobRecord):
-    """One job: its record, and its state, for whose fields see `gprune.jobs.state.JobState`."""
+@dataclass(frozen=True, kw_only=True)
+class Job(JobRecord, JobState):
+    """One job: its record and its state."""
 
     id: str
     folder: Path
-    state: str
-    pid: int | None
-    started: float | None
-    ended: float | None
-    error: str
-    run_id: str
-    summary: dict[str, Any]
-    device: str
-    killed: bool
     position: int | None = None
     """Place in the queue from 1; None unless queued."""
 
@@ -72,7 +64,7 @@ class Job(JobRecord):
     @property
     def active(self) -> bool:
         """Return True if it waits or runs."""
-        return self.state in ("queued", "running", "cancelling")
+        return not self.finished
 
     @property
     def elapsed(self) -> float | None:
@@ -80,10 +72,6 @@ class Job(JobRecord):
         if self.started is None:
             return None
         return max(0.0, (self.ended if self.ended is not None else time.time()) - self.started)
-
-
-_RECORD_FIELDS = tuple(field.name for field in fields(JobRecord))
-_STATE_FIELDS = ("state", "pid", "started", "ended", "error", "run_id", "summary", "device", "killed")
 
 
 def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
@@ -119,13 +107,13 @@ def create(
 
     `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
     """
-    now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
-    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{nonce[:8]}")
+    created, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
+    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(created)) + f"-{nonce[:8]}")
     until = next((value for option, value in pairwise(arguments) if option == "--until"), "all")
     record = {
         "id": folder.name,
-        "created": now,
-        "label": one_line(label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"),
+        "created": created,
+        "label": sentence(label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"),
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
@@ -141,7 +129,7 @@ def create(
         with files.writable(home):
             make_folder(draft)
             write_text(draft / files.STUDY, study.to_json())
-            files.write_json(draft / files.JOB, record)
+            write_json(draft / files.JOB, record)
             write_state(draft, JobState())
             draft.rename(folder)
     finally:
@@ -152,11 +140,12 @@ def create(
 def read_job(folder: Path) -> Job:
     """Return one job, without its place in the queue; JobError where its record is missing or damaged."""
     state = read_state(folder)
+    if state.state == "cancelling" and not has_process(folder, state):
+        # killed before it could report; `reconcile` writes it
+        state = replace(state, state="cancelled", ended=state.cancel_requested)
     try:
         record = JobRecord.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:
         reason = f"its {files.JOB} is missing or damaged ({error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
-    values = {name: getattr(record, name) for name in _RECORD_FIELDS}
-    values |= {name: getattr(state, name) for name in _STATE_FIELDS}
-    return Job(id=folder.name, folder=folder, **values)
+    return Job(id=folder.name, folder=folder, **vars(record), **vars(state))

@@ -15,9 +15,8 @@ from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
 from gprune.system import installation, machine, processes
 from gprune.system.errors import JobError
-from gprune.system.locks import WITHOUT_LOCKS
-from gprune.system.processes import is_alive as is_alive
-from gprune.system.processes import process_start as process_start
+from gprune.system.locks import WITHOUT_LOCKS, is_locked
+from gprune.system.processes import is_alive
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
@@ -60,8 +59,7 @@ def environment() -> dict[str, str]:
 
 def start_worker(folder: Path, cwd: str = "") -> int | None:
     """Start the process of a job and return its number; OSError where that fails."""
-    # files below the cache are readable by their owner alone
-    with open(os.open(folder / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+    with open(folder / files.LOG, "ab") as log:
         process = subprocess.Popen(
             installation.command("gprune.jobs.worker", str(folder)),
             stdin=subprocess.DEVNULL,
@@ -70,7 +68,6 @@ def start_worker(folder: Path, cwd: str = "") -> int | None:
             cwd=cwd or installation.CHILD_FOLDER,
             env=environment() | {"GPRUNE_CACHE": str(folder.parents[1])},
             start_new_session=True,
-            umask=0o077,
         )
     _children.append(process)
     return process.pid
@@ -85,11 +82,7 @@ def has_process(folder: Path, state: JobState) -> bool:
     """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
     if state.host in ("", processes.host()):
         return is_alive(state.pid, state.process_started)
-    descriptor = try_lock(folder / files.ALIVE)
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
+    return is_locked(folder / files.ALIVE)
 
 
 def try_lock(path: Path) -> int | None:

@@ -21,13 +21,10 @@ from gprune.system import processes
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder
 
-MAX_ACTIVE = 100
 GRACE_SECONDS = 30.0
 """A process that was asked to stop and still runs after this long is killed."""
 START_SECONDS = 30.0
 """A queued job without a process is lost after this long."""
-LEAVING_SECONDS = 60.0
-"""A process that has reported its end counts as at work for at most so long."""
 
 
 def jobs(cache: Path) -> list[Job]:
@@ -71,29 +68,9 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 
 
 def at_work(cache: Path) -> list[Job]:
-    """Return the jobs that wait, compute, or have not yet left the machine."""
-    active, now = [], time.time()
-    for folder in files.all_folders(files.root(cache)):
-        state = read_state(folder)
-        if state.finished and now - (state.ended or 0.0) > LEAVING_SECONDS:
-            continue
-        if (state.state == "queued" and state.pid is None) or local.has_process(folder, state):
-            with contextlib.suppress(JobError):
-                active.append(read_job(folder))
-    return active
-
-
-def using(cache: Path, run: str, *, done: bool) -> Job | None:
-    """Return the job that needs a run: an active one, or an interrupted one that can be resumed.
-
-    An interrupted job counts while no later job of the run was started and the run is not `done`.
-    """
-    related = [job for job in jobs(cache) if job.run == run]
-    active = next((job for job in related if job.active), None)
-    if active is not None or done:
-        return active
-    makers = [job for job in related if not job.exports]
-    return makers[0] if makers and makers[0].state == "interrupted" else None
+    """Return the jobs that wait or compute; those whose process is gone are left out."""
+    active = [job for job in jobs(cache) if job.active]
+    return [job for job in active if job.pid is None or local.has_process(job.folder, job)]
 
 
 def submit(
@@ -108,7 +85,7 @@ def submit(
 
     Returns the new job, or the active one that does the same, so that a double click is harmless. For `label` and
     `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError where the cache cannot
-    be written, too many jobs are active, or the settings of devices are invalid.
+    be written or the settings of devices are invalid.
     """
     home = files.root(cache)
     device_slots.require_valid()
@@ -122,8 +99,6 @@ def submit(
         same = next((job for job in active if job.fingerprint == digest), None)
         if same is not None:
             return same
-        if len(active) >= MAX_ACTIVE:
-            raise JobError(f"{len(active)} jobs wait or run already: cancel some, or wait for them to end")
         number = max((job.number for job in earlier), default=0) + 1
         job = create(home, study, label, arguments, build, number, cwd)
         _start(job)
@@ -144,14 +119,13 @@ def _start(job: Job) -> None:
 def cancel(cache: Path, job_id: str) -> Job:
     """Ask a job to stop, and return at once; completed stages are kept.
 
-    A waiting job is cancelled at once, and so is an interrupted one: nobody resumes it. A running one gets SIGTERM on
-    this host, and reads its state on another. One that has ended stays as it is. Raises JobError where there is no
-    such job or its folder cannot be written.
+    A waiting job is cancelled at once. A running one gets SIGTERM on this host, and reads its state on another. One
+    that has ended stays as it is. Raises JobError where there is no such job or its folder cannot be written.
     """
     folder = files.locate(cache, job_id)
 
     def ask(state: JobState) -> JobState:
-        if state.state in ("queued", "interrupted"):
+        if state.state == "queued":
             return state.ended_as("cancelled")
         if state.state == "running":
             return replace(state, state="cancelling", cancel_requested=time.time())
@@ -176,15 +150,15 @@ def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_
 def reconcile(cache: Path) -> None:
     """End the jobs whose process is gone and kill those that do not stop; JobError where that cannot be written."""
     local.reap()
-    now = time.time()
+    current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
         if state.finished:
             continue
         if local.has_process(folder, state):
-            if state.state == "cancelling" and now - (state.cancel_requested or now) > GRACE_SECONDS:
+            if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
                 _signal(state, signal.SIGKILL)
-        elif state.pid is not None or now - folder.stat().st_mtime > START_SECONDS:
+        elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
             update(folder, partial(JobState.after_death, reason=_last_words(folder)))
 
 

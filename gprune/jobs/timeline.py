@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from gprune.jobs.state import MAX_SECONDS, JobState, is_text
+from gprune.jobs.state import JobState
 from gprune.system import safe_parsing
 
 MIN_SECONDS = 1.0
@@ -102,14 +102,9 @@ def _read_trace(path: Path, size: int, modified: int) -> Trace:
 def parse_event(line: bytes) -> Event | None:
     """Return the event of a line; None where it is damaged."""
     try:
-        values = safe_parsing.json_value(line, "the event")
-        stage, message = values["stage"], values.get("message", "")
-        event = Event(values["ts"], stage, values["done"], values["total"], message, values.get("waits") is True)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return Event(**safe_parsing.json_object(line, "the event"))
+    except (ValueError, TypeError):
         return None
-    counted = all(type(count) is int and count >= 0 for count in (event.done, event.total))
-    timed = type(event.ts) in (int, float) and 0 <= event.ts < MAX_SECONDS
-    return event if counted and timed and is_text(stage) and is_text(message) else None
 
 
 def measure(trace: Trace, state: JobState, now: float) -> JobProgress:

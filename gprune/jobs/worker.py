@@ -6,6 +6,7 @@ whatever ends it. Of the jobs that wait for the same device the oldest comes fir
 
 import os
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from gprune.jobs import folder as files
 from gprune.jobs.job import Job, read_job
 from gprune.jobs.queue import jobs
 from gprune.jobs.state import JobState, read_state, update
-from gprune.system import processes
+from gprune.system import machine, processes
 from gprune.system.errors import GpruneError
+from gprune.system.files import make_folder
 
 POLL_SECONDS = 0.3
 
@@ -42,21 +44,32 @@ def run_job(folder: Path) -> None:
 def wait_for_device(job: Job) -> str:
     """Return the device or slot that the job holds from now on; empty if it needs none."""
     names, count = device_slots.candidates(job.asks, job.timed)
-    home = job.folder.parent
+    paths = {name: lock_path(job.folder.parent, name) for name in names}
     while count:
-        held: dict[str, int] = {}
-        for name in names:
-            descriptor = local.try_lock(home / f".device-{processes.host()}-{name}")
+        descriptors: dict[str, int] = {}
+        for name, path in paths.items():
+            descriptor = local.try_lock(path)
             if descriptor is not None:
-                held[name] = descriptor
-            if len(held) == count:
+                descriptors[name] = descriptor
+            if len(descriptors) == count:
                 break
-        if len(held) == count and not _is_overtaking(job, names):
-            return next(iter(held))
-        for descriptor in held.values():
+        if len(descriptors) == count and not _is_overtaking(job, names):
+            return next(iter(descriptors))
+        for descriptor in descriptors.values():
             os.close(descriptor)
         time.sleep(POLL_SECONDS)
     return ""
+
+
+def lock_path(home: Path, name: str) -> Path:
+    """Return the lock of a device or slot: one per user where it holds a GPU, one per cache otherwise."""
+    visible = device_slots.visible(name)
+    if name == device_slots.CPU or not (visible or machine.cards()):
+        return home / f".device-{processes.host()}-{name}"
+    folder = Path(tempfile.gettempdir()) / f"gprune-{os.getuid()}"
+    with files.writable(folder):
+        make_folder(folder)
+    return folder / f"device-{processes.host()}-{visible.get('CUDA_VISIBLE_DEVICES', name)}"
 
 
 def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:

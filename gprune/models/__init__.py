@@ -1,4 +1,4 @@
-"""Answers: what is a decoder that can be pruned, where does it come from, and is it still the same one?
+"""Models that can be pruned: find, check, load and fingerprint them.
 
 ``identity`` and ``families`` need no torch and may be imported anywhere; ``decoder``, ``loading`` and
 ``tiny`` hold live models.

@@ -1,4 +1,4 @@
-"""Answers: how is a decoder's inside reached, whatever its family?
+"""Give access to the parts of a decoder by one set of names, whatever its family.
 
 The units and weights of section 3. ``Decoder`` wraps a Hugging Face causal language model of a supported
 family and names the parts that the stages need: the projections of a layer, the backbone without LM head,
@@ -39,7 +39,7 @@ class Decoder:
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, shape: ModelShape, layout: Layout) -> None:
-        """Keeps what ``from_model`` has checked."""
+        """Store the checked arguments of ``from_model``."""
         self.model = model
         self.tokenizer = tokenizer
         self.shape = shape
@@ -49,7 +49,7 @@ class Decoder:
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
-        """Wraps a causal language model after checking that it can be pruned.
+        """Wrap a causal language model after checking that it can be pruned.
 
         It is put in evaluation mode and frozen. Raises ModelError where the family is not supported, a layer
         has other parts (fused projections, mixtures of experts), or the layers differ in width.
@@ -104,7 +104,7 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the embeddings are, and everything that is no part of a layer."""
+        """Device of the embeddings and of all parts outside the layers."""
         embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
         return next(embeddings.parameters()).device
 
@@ -116,7 +116,7 @@ class Decoder:
 
     @property
     def offloaded(self) -> bool:
-        """Whether the weights of a layer stay in memory or in files until they are needed."""
+        """True if the weights of a layer stay in memory or in files until they are needed."""
         layers = range(self.shape.layers)
         return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
 
@@ -136,7 +136,7 @@ class Decoder:
 
     @property
     def residual_scale(self) -> float:
-        """What the output of an attention or an FFN is multiplied by before it is added to the stream."""
+        """Factor on the output of an attention or an FFN before it is added to the stream."""
         return float(getattr(self.layers[0], "residual_multiplier", 1.0))
 
     @property
@@ -200,25 +200,16 @@ class Decoder:
         return states
 
     def count_forward(self, tokens: int) -> None:
-        """Counts tokens that went through all layers otherwise than by ``hidden_states``."""
+        """Count tokens that passed through all layers without ``hidden_states``."""
         self.forward_tokens += tokens
 
     def count_backward(self, tokens: int) -> None:
-        """Counts tokens whose gradients went back through all layers."""
+        """Count tokens whose gradients went back through all layers."""
         self.backward_tokens += tokens
 
     @contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Leaves the counts as they were: for passes that only look at how the model is called."""
-        before = self.forward_tokens, self.backward_tokens
-        try:
-            yield
-        finally:
-            self.forward_tokens, self.backward_tokens = before
-
-    @contextmanager
     def counted_whole(self) -> Iterator[None]:
-        """Counts what is done inside only if it comes to its end: what memory has cut short is done again."""
+        """Restore the counts if the body fails, since work that runs out of memory is repeated."""
         before = self.forward_tokens, self.backward_tokens
         try:
             yield
@@ -230,8 +221,8 @@ class Decoder:
     def counting(self) -> Iterator[Any]:
         """Yield the model to other code, and count the tokens that go through it meanwhile."""
 
-        def count(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], __: Any) -> None:
-            ids = named.get("input_ids", arguments[0] if arguments else None)
+        def count(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], __: Any) -> None:
+            ids = keywords.get("input_ids", arguments[0] if arguments else None)
             if isinstance(ids, torch.Tensor):
                 self.count_forward(ids.numel())
 
@@ -277,7 +268,7 @@ def directions(gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torc
 
 
 def require_language_model(model: object) -> None:
-    """Raises ModelError where somebody's object cannot be a causal language model of transformers."""
+    """Raise ModelError if an object cannot be a causal language model of transformers."""
     if not isinstance(model, nn.Module) or not hasattr(model, "get_input_embeddings"):
         raise ModelError(
             f"a model is a causal language model of transformers (got {type(model).__name__}): load it with "
@@ -305,11 +296,11 @@ class _States(BaseModelOutputWithPast):
     video_outputs = rope_deltas = None
 
 
-class _Given(nn.Module):
+class _FixedBackbone(nn.Module):
     """Stands in for the backbone of a causal language model: gives the states that it is given."""
 
     def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
-        """Takes (batch, tokens, hidden) final states in the place of embeddings."""
+        """Take (batch, tokens, hidden) final states in the place of embeddings."""
         return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
 
 
@@ -321,7 +312,7 @@ def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     stand = copy.copy(model)
     # what libraries put in front of the whole model means its backbone too
     stand.__dict__.pop("forward", None)
-    stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _Given()}
+    stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
     flat = hidden.reshape(1, -1, hidden.shape[-1])
-    found: torch.Tensor = type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
-    return found.view(*hidden.shape[:-1], -1)
+    output: torch.Tensor = type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
+    return output.view(*hidden.shape[:-1], -1)

@@ -31,7 +31,7 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Where units stand in the weights of one module of a layer."""
+    """Position of units in the weights of one module of a layer."""
 
     path: str
     """dotted name of the module, from a layer"""
@@ -64,6 +64,11 @@ _GLM4_NORMS = (*_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 _FOUR_NORMS = (*_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
+_QKV = ("q_proj", "k_proj", "v_proj")
+_GATED = ("gate_proj", "up_proj", "down_proj")
+_BIASES = {"attention_bias": (*_QKV, "o_proj"), "mlp_bias": _GATED}
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A family: what it is called, the names of its parts, and where its units stand."""
@@ -90,13 +95,15 @@ class Layout:
     """whether what an output map gives is normalised before it is added to the stream"""
     norms: tuple[str, ...] = _NORMS
     """norms with weights in every model of the family, from a layer; none means no final norm with weights either"""
+    biases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _BIASES)
+    """maps with biases by the flag of the configuration that gives them; those of "" always have them"""
     text: tuple[str, ...] = ()
     """model types that the language model inside may be of, where the family is a wrapper about one; its
     other parts, as those for images, stay as they are"""
     usual: Mapping[str, Any] = field(default_factory=dict)
     """values of the language model that a configuration may leave out"""
 
-    def place(self, part: str) -> tuple[str, int]:
+    def locate(self, part: str) -> tuple[str, int]:
         """Return the path, from a layer, of the module with a part of ``UNITS``, and the part's index there."""
         for piece in self.slices:
             if part in piece.parts:
@@ -106,12 +113,12 @@ class Layout:
     @property
     def o_proj(self) -> str:
         """Attention output projection, from a layer."""
-        return self.place("o_proj")[0]
+        return self.locate("o_proj")[0]
 
     @property
     def down_proj(self) -> str:
         """Down projection, from a layer."""
-        return self.place("down_proj")[0]
+        return self.locate("down_proj")[0]
 
     @property
     def loaders(self) -> tuple[str, ...]:
@@ -120,7 +127,7 @@ class Layout:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """Names that the list of layers may have in files of weights.
+        """Possible names of the list of layers in files of weights.
 
         Wrappers have had several, and a model that was saved without its head has no "model." in front.
         """
@@ -129,7 +136,7 @@ class Layout:
 
     @property
     def pruned(self) -> str:
-        """What is pruned of the family, in words."""
+        """The pruned units of the family, in words."""
         if self.text:
             return "FFN neurons and key/value groups of the language model, calibrated on text alone"
         if self.heads:
@@ -138,7 +145,7 @@ class Layout:
 
     @property
     def note(self) -> str:
-        """What a person has to know before a run of the family starts; empty where there is nothing."""
+        """Notice before a run of the family starts; empty if there is none."""
         if self.text:
             return (
                 f"of {self.label} the language model is pruned, by what it does on text: what becomes of its "
@@ -186,16 +193,20 @@ _GEMMA3 = {
 FAMILIES: dict[str, Layout] = {
     "llama": Layout("LLaMA", gguf=True),
     "mistral": Layout("Mistral", gguf=True),
-    "qwen2": Layout("Qwen2", gguf=True),
+    "qwen2": Layout("Qwen2", gguf=True, biases={"": _QKV}),
     "qwen3": Layout("Qwen3", norms=_NORMS + _QUERY_KEY_NORMS),
     "gemma": Layout("Gemma", usual={TIED: True}),
     "olmo": Layout("OLMo", norms=()),
     "smollm3": Layout("SmolLM3", usual={TIED: True}),
     "ministral": Layout("Ministral"),
     "ministral3": Layout("Ministral 3"),
-    "helium": Layout("Helium", free_heads=False),
-    "seed_oss": Layout("Seed-OSS"),
-    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}),
+    "helium": Layout("Helium", free_heads=False, biases={"attention_bias": _QKV, "mlp_bias": _GATED}),
+    "seed_oss": Layout(
+        "Seed-OSS",
+        usual={"attention_bias": True},
+        biases={"attention_bias": _QKV, "attention_out_bias": ("o_proj",), "mlp_bias": _GATED},
+    ),
+    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}, biases={"use_bias": (*_QKV, "o_proj", *_GATED)}),
     "hunyuan_v1_dense": Layout("Hunyuan", norms=(*_NORMS, "self_attn.query_layernorm", "self_attn.key_layernorm")),
     "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS),
     "granite": Layout("Granite"),
@@ -203,13 +214,23 @@ FAMILIES: dict[str, Layout] = {
     "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _QUERY_KEY_NORMS, usual={TIED: True}),
     "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
     "cohere2": Layout("Cohere 2", norms=_NORMS[:1], usual={TIED: True}),
-    "stablelm": Layout("StableLM", norms=_NORMS[:1], free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
-    "glm": Layout("GLM", slices=_FUSED_FFN + _ATTENTION),
+    "stablelm": Layout(
+        "StableLM",
+        norms=_NORMS[:1],
+        free_heads=False,
+        slices=_FFN + _ATTENTION + _PER_HEAD,
+        biases={"use_qkv_bias": _QKV},
+    ),
+    "glm": Layout(
+        "GLM", slices=_FUSED_FFN + _ATTENTION, usual={"attention_bias": True}, biases={"attention_bias": _QKV}
+    ),
     "glm4": Layout(
         "GLM 4",
         norms=_GLM4_NORMS,
         slices=_FUSED_FFN + _ATTENTION,
         normalised=True,
+        usual={"attention_bias": True},
+        biases={"attention_bias": _QKV},
     ),
     "phi3": Layout(
         "Phi-3, Phi-4",
@@ -227,8 +248,10 @@ FAMILIES: dict[str, Layout] = {
         usual=_GEMMA3 | {TIED: True},
     ),
     "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={TIED: True}),
-    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}),
-    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}),
+    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}, biases={"": _QKV}),
+    "qwen2_5_vl": Layout(
+        "Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}, biases={"": _QKV}
+    ),
 }
 """Supported model types."""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")

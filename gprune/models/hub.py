@@ -28,20 +28,20 @@ LOCAL = "a local model folder needs no network"
 _MEGABYTE = 1_000_000
 
 
-def snapshot(name: str, download: bool, lacking_in: Callable[[Path], str], on_progress: Progress | None = None) -> Path:
+def snapshot(name: str, download: bool, find_gap: Callable[[Path], str], on_progress: Progress | None = None) -> Path:
     """Return the folder of a model, owner/name, in the hub's cache; fetch what is missing if `download`.
 
-    `lacking_in` returns what a folder lacks of a whole model, or "". `on_progress` receives megabytes; without it
+    `find_gap` returns what a folder lacks of a whole model, or "". `on_progress` receives megabytes; without it
     the hub's own bars are drawn. Raises ModelError where the model is missing or incomplete and may not or cannot be
     fetched.
     """
     folder = _cached_folder(name)
-    lacking = lacking_in(folder) if folder is not None else ""
-    if folder is not None and not lacking:
+    gap = find_gap(folder) if folder is not None else ""
+    if folder is not None and not gap:
         return folder
     if not download:
-        raise ModelError(_missing(name, lacking, "has not been downloaded yet"))
-    with _as_model_error(name, lacking):
+        raise ModelError(_missing(name, gap, "has not been downloaded yet"))
+    with _as_model_error(name, gap):
         from huggingface_hub import snapshot_download
 
         require_room(name)
@@ -85,10 +85,10 @@ def _cached_folder(name: str) -> Path | None:
         return None
 
 
-def _missing(name: str, lacking: str, reason: str) -> str:
-    if not lacking:
+def _missing(name: str, gap: str, reason: str) -> str:
+    if not gap:
         return f"{name!r} is not a folder on this machine, and {reason}: {LOCAL}"
-    fault = lacking.rpartition("' ")[2]
+    fault = gap.rpartition("' ")[2]
     return (
         f"{name!r} is only half on this machine (it {fault}), and {reason}: start it again "
         f"with a network, it goes on where it stopped; {LOCAL}"
@@ -96,7 +96,7 @@ def _missing(name: str, lacking: str, reason: str) -> str:
 
 
 @contextmanager
-def _as_model_error(name: str, lacking: str) -> Iterator[None]:
+def _as_model_error(name: str, gap: str) -> Iterator[None]:
     from huggingface_hub import constants, errors
 
     try:
@@ -110,7 +110,7 @@ def _as_model_error(name: str, lacking: str) -> Iterator[None]:
         reason = f"it answers {status}" if status else "no network"
         if constants.HF_HUB_OFFLINE:
             reason = "no network: HF_HUB_OFFLINE is set"
-        words = _missing(name, lacking, f"the hub cannot be reached ({reason})")
+        words = _missing(name, gap, f"the hub cannot be reached ({reason})")
         if isinstance(cause, errors.GatedRepoError):
             words = (
                 f"the model {name!r} is gated: ask for access at {constants.ENDPOINT}/{name}, and when it is "

@@ -16,6 +16,7 @@ from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
 ADAPTER_FILE = "adapter_config.json"
+GENERATION_FILE = "generation_config.json"
 WEIGHT_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILES = (
@@ -28,6 +29,19 @@ TOKENIZER_FILES = (
     "merges.txt",
 )
 SENTENCE_PIECES = "tokenizer.model"
+_NEEDED_PARTS = {"Bert": '"WordPiece"', "T5": '"Unigram"', "Gemma": '"<unk>"'}
+"""parts of tokenizer.json that a class of tokenizers needs, by the beginning of its name"""
+_OTHER_FOLDERS = {
+    "*.gguf": "holds a GGUF file, which is not read: choose the folder of safetensors that {0} was made from",
+    "model_index.json": "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
+    **dict.fromkeys(
+        ("consolidated*", "params.json"),
+        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
+    ),
+    "checkpoint-*": "holds checkpoints of a training: choose one of them, such as {0}",
+    **dict.fromkeys(("trainer_state.json", "optimizer*"), "is a training state without a model: use save_pretrained"),
+}
+"""descriptions of folders of other kinds, with the remedy, by a file in them"""
 VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 """A tokenizer needs at least one of these."""
 
@@ -69,10 +83,10 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
         raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
     if not is_hub_name(name):
         raise ModelError(f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name")
-    return hub.snapshot(name, download, lacking, on_progress)
+    return hub.snapshot(name, download, find_gap, on_progress)
 
 
-def lacking(folder: Path) -> str:
+def find_gap(folder: Path) -> str:
     """Return what a model's folder lacks of configuration, weights and tokenizer; empty if nothing."""
     try:
         configuration(folder)
@@ -91,7 +105,9 @@ def configuration(folder: Path) -> dict[str, Any]:
     if shapes.holds(folder) and (layers := shapes.layers(folder)):
         return shapes.deepened(configuration(shapes.base(folder)), layers)
     values = _read_configuration(folder)
-    return values | {families.TIED: False} if _is_head_separate(folder, values) else values
+    tied = families.language_values(values).get(families.TIED)
+    is_separate = bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
+    return values | {families.TIED: False} if is_separate else values
 
 
 def _read_configuration(folder: Path) -> dict[str, Any]:
@@ -101,7 +117,7 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         if (folder / ADAPTER_FILE).is_file():
             raise adapter_error(folder) from error
-        raise ModelError(f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder") from error
+        raise _other_folder(folder, f"has no {CONFIG_FILE}: choose the model's own folder") from error
     except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     if not isinstance(values, dict):
@@ -109,14 +125,12 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
     return values
 
 
-def has_separate_head(folder: Path) -> bool:
-    """Return True if the head in a folder differs from the embedding although ``config.json`` ties them."""
-    return _is_head_separate(folder, _read_configuration(folder))
-
-
-def _is_head_separate(folder: Path, values: dict[str, Any]) -> bool:
-    tied = families.language_values(values).get(families.TIED)
-    return bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
+def optional_values(folder: Path, name: str) -> dict[str, Any]:
+    """Return the values of another JSON file of a model; nothing where it is missing or cannot be read."""
+    with contextlib.suppress(OSError, UnreadableError):
+        values = _read_json(folder, name)
+        return values if isinstance(values, dict) else {}
+    return {}
 
 
 def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
@@ -126,6 +140,12 @@ def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
     return {}
 
 
+def parameter_tensors(folder: Path) -> list[weight_headers.Tensor]:
+    """Return the stored tensors of a model that count as parameters: a head that is tied to the embedding does not."""
+    tied = bool(families.language_values(configuration(folder)).get(families.TIED))
+    return weight_headers.without_tied_head(weight_headers.tensors(weight_files(folder)), tied)
+
+
 def number_type(folder: Path) -> str:
     """Return the number type of a model's weights as stored; for random weights the one that is configured."""
     values = configuration(folder)
@@ -133,15 +153,20 @@ def number_type(folder: Path) -> str:
     return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
+def _other_folder(folder: Path, gap: str) -> ModelError:
+    for pattern, description in _OTHER_FOLDERS.items():
+        if files := sorted(folder.glob(pattern)):
+            gap = description.format(files[0].name)
+            break
+    return ModelError(f"the folder {str(folder)!r} {gap}")
+
+
 def adapter_error(folder: Path) -> ModelError:
     """Return the error for a folder that holds an adapter, which transformers may apply to another model."""
-    try:
-        base = _read_json(folder, ADAPTER_FILE)["base_model_name_or_path"]
-    except (OSError, UnreadableError, KeyError, TypeError):
-        base = "another model"
+    base = optional_values(folder, ADAPTER_FILE).get("base_model_name_or_path") or "another model"
     return ModelError(
         f"the model {str(folder)!r} is a PEFT adapter of {base}: merge it first (`merge_and_unload`) or name the "
-        f"merged folder, which holds no {ADAPTER_FILE}"
+        f"merged folder, which has neither {ADAPTER_FILE} nor tensors of an adapter"
     )
 
 
@@ -168,7 +193,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"the folder {str(folder)!r} has pickled weights only, which can run code when they are read: "
             f"convert them to {WEIGHT_FILE}"
         )
-    raise ModelError(f"the folder {str(folder)!r} has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
+    raise _other_folder(folder, f"has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
 
 
 def files(folder: Path) -> list[Path]:
@@ -254,8 +279,8 @@ def tokenizer_fingerprint(name: str) -> str:
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with safe_parsing.refused_as(ModelError):
-        what = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
-        files = [safe_parsing.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()]
+        label = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
+        files = [safe_parsing.inside(folder, file, label) for file in TOKENIZER_FILES if (folder / file).is_file()]
     return _combine_digests(files)
 
 
@@ -283,6 +308,20 @@ def require_tokenizer(folder: Path) -> None:
             "a text become tokens: write tokenizer.json beside it. Of a LLaMA: install sentencepiece, then "
             "LlamaTokenizer.from_pretrained(FOLDER, add_bos_token=True).save_pretrained(FOLDER) of transformers"
         )
+
+
+def require_matching_class(folder: Path) -> None:
+    """Raise ModelError if tokenizer_config.json names a class that cannot read tokenizer.json."""
+    label, file = (
+        str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class")),
+        folder / "tokenizer.json",
+    )
+    for name, part in _NEEDED_PARTS.items():
+        if label.startswith(name) and file.is_file() and part.encode() not in file.read_bytes():
+            raise ModelError(
+                f"the tokenizer in {str(folder)!r} cannot be read as {label}, which needs {part} in tokenizer.json: "
+                "set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
+            )
 
 
 def _combine_digests(files: list[Path], memory: Path | None = None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gprune.models import families, identity, loadable, weight_headers
+from gprune.models import families, identity, loadable, vocabulary, weight_headers
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quoted
@@ -16,7 +16,7 @@ from gprune.system.safe_parsing import quoted
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What the folder of a model holds."""
+    """Contents of the folder of a model."""
 
     folder: Path
     model_type: str
@@ -70,8 +70,7 @@ def inspect(name: str) -> FolderContents:
     dense_neurons, dense_groups = (0, 0) if sizes.shape is None else (sizes.shape.neurons, sizes.shape.kv_heads)
     if record is not None and not needs_our_class:
         dense_neurons, dense_groups = record.neurons, record.key_value_groups
-    counted = weight_headers.counted(tensors, bool(families.language_values(values).get("tie_word_embeddings")))
-    loading = _loading(folder, values, sizes.disagreement), loadable.attention_notice(folder)
+    parameters = identity.parameter_tensors(folder)
     return FolderContents(
         folder=folder,
         model_type=model_type,
@@ -80,14 +79,14 @@ def inspect(name: str) -> FolderContents:
         source="" if record is None else record.source,
         fingerprint="" if record is None else record.fingerprint,
         run="" if record is None else record.run,
-        parameters=sum(tensor.numbers for tensor in counted),
-        bytes=sum(tensor.bytes for tensor in counted),
+        parameters=sum(tensor.numbers for tensor in parameters),
+        bytes=sum(tensor.bytes for tensor in parameters),
         neurons=sizes.neurons,
         groups=sizes.groups,
         dense_neurons=dense_neurons,
         dense_groups=dense_groups,
         prunable=_prunable(folder),
-        loads="; ".join(filter(None, loading)),
+        loads=_loading(folder, values, sizes.disagreement),
         tokenizer=_tokenizer(folder),
     )
 
@@ -123,7 +122,8 @@ def _tokenizer(folder: Path) -> str:
     except ModelError as error:
         return f"none: {error}"
     source = identity.tokenizer_folder(folder)
-    return next(name for name in identity.VOCABULARY_FILES if (source / name).is_file())
+    file = next(name for name in identity.VOCABULARY_FILES if (source / name).is_file())
+    return "; ".join(filter(None, (file, vocabulary.embedding_notice(str(folder)))))
 
 
 def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
@@ -147,13 +147,14 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
         loadable.require_whole(folder)
     except ModelError:
         return "not as it is"
-    return "without code of its own" + (", although it brings some" if has_code else "")
+    words = "without code of its own" + (", although it brings some" if has_code else "")
+    return "; ".join(filter(None, (words, loadable.attention_notice(folder))))
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:
     """Format widths by layer: one number where all are equal, and the dense width where it differs."""
     if not widths:
         return "not known"
-    most, count = Counter(widths).most_common(1)[0]
-    words = str(most) if count == len(widths) else ", ".join(map(str, widths))
+    commonest, count = Counter(widths).most_common(1)[0]
+    words = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
     return words + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")

@@ -17,17 +17,26 @@ from gprune.system import machine
 from gprune.system.errors import GpruneError, ModelError
 
 # what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
-_WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|language_model)\.")
+_WRAPPER = re.compile(
+    r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module|language_model)\."
+)
 _CLASSIFIER = re.compile(r"\w*For\w*Classification|\w*ForQuestionAnswering|\w*RewardModel|^score\.weight$")
-_ATTENTIONS = ("eager", "sdpa", "flex_attention")
-_FLASH = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
+_DTYPE = re.compile(r"(torch\.)?(auto|half|double|b?float\w*)")
+_ATTENTIONS = ("eager", "sdpa")
+_GPU_ATTENTIONS = {
+    "flash_attention_2": "flash-attn",
+    "flash_attention_3": "flash-attn-3",
+    "flash_attention_4": "flash-attn-4",
+    "flex_attention": "torch",
+}
+"""packages of what runs on a GPU alone; flex_attention has no backward pass on a CPU"""
+_EXPERT_KERNELS = ("eager", "batched_mm")
+"""what transformers accepts for a model without experts"""
 _DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
 """down projections of unknown families"""
 _WIDTHS = "ffn_widths", "key_value_groups"
-_BIASES = {
-    "attention_bias": ("q_proj", "k_proj", "v_proj", "o_proj"),
-    "mlp_bias": ("gate_proj", "up_proj", "down_proj"),
-}
+_METHODS = {"quantization_config": "bitsandbytes", "compression_config": "compressed-tensors", "quantization": "MLX"}
+"""quantization methods of fields that name none"""
 _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax")
 
 
@@ -50,13 +59,14 @@ def require_whole(folder: Path) -> None:
     layout = families.FAMILIES.get(str(values.get("model_type")))
     is_adapter = (folder / identity.ADAPTER_FILE).is_file()
     tensors = {} if is_adapter else weight_headers.tensors(identity.weight_files(folder))
-    if is_adapter or any(".lora_A." in key for key in tensors):
+    if is_adapter or any(".lora_A." in key or ".base_layer." in key for key in tensors):
         raise identity.adapter_error(folder)
     require_unquantized(folder)
     for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
     lists = tuple(f"{path}." for path in (layout.stored if layout else ()))
-    wrapped = [key for key in tensors if not key.startswith(lists) and _WRAPPER.sub("", key).startswith(lists)]
+    inner = [key for key in tensors if not key.startswith(lists) or "._" in key]
+    wrapped = [key for key in inner if _WRAPPER.sub("", key).startswith(lists)]
     if lists and wrapped:
         prefixes = dict.fromkeys(prefix for key in wrapped for prefix in _WRAPPER.findall(key))
         renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
@@ -64,31 +74,53 @@ def require_whole(folder: Path) -> None:
             f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
             f"around the model added: rename every tensor to name{renaming} and save the weights again"
         )
-    for attention in _settings(folder, "_attn_implementation"):
-        if attention not in _ATTENTIONS:
-            raise ModelError(
-                f"{identity.CONFIG_FILE} of {name} insists on {attention}: call the field attn_implementation, "
-                "without the underscore, or take it out"
-            )
+    if (attention := values.get("_attn_implementation")) and attention not in _ATTENTIONS:
+        raise ModelError(
+            f"{identity.CONFIG_FILE} of {name} insists on {attention}: call the field attn_implementation, "
+            "without the underscore, or take it out"
+        )
+    for kernel in _settings(folder, "experts_implementation"):
+        if layout and kernel not in _EXPERT_KERNELS:
+            raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: take it out")
+    for dtype in _settings(folder, "dtype", "torch_dtype"):
+        if not _DTYPE.fullmatch(str(dtype)):
+            raise ModelError(f"dtype of {name} is {dtype!r}, which torch lacks: write bfloat16, float16 or float32")
     language = families.language_values(values)
     untied = not language.get(families.TIED, layout.usual.get(families.TIED, False)) if layout else False
     if tensors and untied and not any(key.endswith("lm_head.weight") for key in tensors):
-        raise headless(folder)
+        raise ModelError(
+            f"{name} has no lm_head; set tie_word_embeddings to true in {identity.CONFIG_FILE} if the head is tied, or "
+            "copy the file that holds it"
+        )
     if odd := stored_sizes(values, tensors).disagreement:
         raise ModelError(f"{name} does not fit its {identity.CONFIG_FILE}: {odd}. Copy both from the same model")
-    pad, vocabulary = language.get("pad_token_id"), language.get("vocab_size")
-    if not isinstance(pad, int | None):
-        raise ModelError(f"pad_token_id of {name} is {pad!r}, which is no whole number: set it to null")
-    if isinstance(pad, int) and isinstance(vocabulary, int) and not -vocabulary <= pad < vocabulary:
-        raise ModelError(f"pad_token_id of {name} is {pad}, but it has {vocabulary} embeddings: set it to null")
+    _require_known_ids(identity.CONFIG_FILE, language, name, language.get("vocab_size"))
+    identity.require_matching_class(folder)
+    generation, file = identity.optional_values(folder, identity.GENERATION_FILE), identity.GENERATION_FILE
+    _require_known_ids(file, generation, name, language.get("vocab_size"))
+    if generation.get("compile_config") is not None:
+        raise ModelError(f"compile_config in {file} of {name} cannot be read by transformers: take it out")
+
+
+def _require_known_ids(file: str, values: Mapping[str, Any], name: str, vocabulary: Any) -> None:
+    for key in ("pad_token_id", "bos_token_id", "eos_token_id"):
+        ids = values.get(key)
+        for token in ids if key.startswith("eos") and isinstance(ids, list) else [ids]:
+            if not isinstance(token, int | None):
+                raise ModelError(f"{key} in {file} of {name} is {token!r}, which is no whole number: set it to null")
+            if isinstance(token, int) and isinstance(vocabulary, int) and not -vocabulary <= token < vocabulary:
+                raise ModelError(
+                    f"{key} in {file} of {name} is {token}, but it has {vocabulary} embeddings: set it to null"
+                )
 
 
 def require_unquantized(folder: Path) -> None:
     """Raise ModelError if the weights of a folder are quantized, by its configuration or by their names."""
-    settings = _settings(folder, "quantization_config", "compression_config")
-    # without a method, transformers reads the first settings of bitsandbytes
     methods = [
-        str(section.get("quant_method") or "bitsandbytes") for section in settings if isinstance(section, Mapping)
+        str(section.get("quant_method") or usual)
+        for key, usual in _METHODS.items()
+        for section in _settings(folder, key)
+        if isinstance(section, Mapping)
     ]
     for name, tensor in weight_headers.tensors(identity.weight_files(folder)).items():
         if name.endswith(_QUANTIZED) or (name.endswith(".weight") and tensor.bytes < 2 * tensor.numbers):
@@ -100,20 +132,12 @@ def require_unquantized(folder: Path) -> None:
         )
 
 
-def headless(folder: Path) -> ModelError:
-    """Return the error for an untied model whose files hold no head."""
-    return ModelError(
-        f"the model {str(folder)!r} has no lm_head; set tie_word_embeddings to true in {identity.CONFIG_FILE} if "
-        "the head is tied, or copy the file that holds it"
-    )
-
-
 def attention_notice(folder: Path) -> str:
-    """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
-    for name in map(str, _settings(folder, "attn_implementation")):
-        installed = name in _FLASH and machine.has_gpu() and any(distributions(name=_FLASH[name]))
-        if not installed and name not in _ATTENTIONS:
-            return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
+    """Return a sentence if the configuration asks for an attention that cannot run here, else ``""``."""
+    for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
+        can_run = name in _GPU_ATTENTIONS and machine.has_gpu() and any(distributions(name=_GPU_ATTENTIONS[name]))
+        if not can_run and name not in _ATTENTIONS:
+            return f"{identity.CONFIG_FILE} asks for {name}, which cannot run here: the model runs with sdpa"
     return ""
 
 
@@ -156,26 +180,44 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
     disagreement = (
         _compare_layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
         or _compare_layers(values, shape, neurons, groups)
-        or _compare_vocabulary_and_biases(families.language_values(values), tensors)
-        or _compare_norms(tensors, layout, shape.layers)
+        or _compare_vocabulary(families.language_values(values), tensors)
+        or _compare_names(families.language_values(values), tensors, layout, shape.layers)
     )
     return StoredSizes(shape, neurons, groups, disagreement)
 
 
-def _compare_norms(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) -> str:
-    prefix = _layer_list(tensors, layout, layout.down_proj)
-    if not prefix:
+def _compare_names(
+    values: Mapping[str, Any], tensors: Mapping[str, Tensor], layout: families.Layout, layers: int
+) -> str:
+    if not tensors:  # random weights have no files
         return ""
-    expected = {f"{prefix}.{layer}.{norm}.weight" for layer in range(layers) for norm in layout.norms}
+    prefix = _layer_list(tensors, layout, layout.down_proj) or layout.stored[0]
+    model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
+    flags = {f"{layout.locate(part)[0]}.bias": flag for flag, parts in layout.biases.items() for part in parts}
+    paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
+    names = [f"{path}.weight" for path in paths]
+    # compensation gives a pruned model biases of its own
+    names += [path for path, flag in flags.items() if is_dense and (not flag or values.get(flag))]
+    expected = {f"{prefix}.{layer}.{name}" for layer in range(layers) for name in names}
     if layout.norms:
-        expected.add(f"{prefix.removesuffix('layers')}norm.weight")
-    if missing := sorted(expected - tensors.keys()):
-        return f"its weights lack {missing[0]}, which {layout.label} has"
-    stored = {name for name in tensors if name.startswith(f"{prefix}.") and name.endswith("norm.weight")}
+        expected.add(f"{model}norm.weight")
+    ends = {name for name in tensors if name.endswith("lm_head.weight")}
+    (ends if ends and values.get(families.TIED) else expected).add(f"{model}embed_tokens.weight")
+    rest = {
+        name
+        for name in tensors.keys() - expected - ends
+        if name.endswith((".weight", ".bias") if is_dense else ".weight")
+        and (name.startswith(f"{prefix}.") or not layout.text)
+    }
     # such families have norms that their configuration turns on
-    if any(part.optional for part in layout.slices) or stored <= expected:
-        return ""
-    return f"its weights have {min(stored - expected)}, which {layout.label} does not have"
+    rest = set() if any(piece.optional for piece in layout.slices) else rest
+    for words, denial, odd in (("lack", "has", expected - tensors.keys()), ("have", "does not have", rest)):
+        if odd:
+            name = min(odd)
+            flag = next((flag for path, flag in flags.items() if flag and name.endswith(f".{path}")), "")
+            reason = f"and {flag} is {bool(values.get(flag))}" if flag else f"which {layout.label} {denial}"
+            return f"its weights {words} {name}, {reason}"
+    return ""
 
 
 def _layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> str:
@@ -209,15 +251,9 @@ def _compare_layers(
     return ""
 
 
-def _compare_vocabulary_and_biases(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def _compare_vocabulary(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     for name in ("embed_tokens.weight", "lm_head.weight"):
         rows = next((tensor.shape[0] for key, tensor in tensors.items() if key.endswith(name) and tensor.shape), None)
         if rows is not None and rows != values.get("vocab_size", rows):
             return f"{name} has {rows} rows, and its configuration says vocab_size {values['vocab_size']}"
-    for flag, maps in _BIASES.items() if values.get("model_type") == "llama" else ():
-        present = any(key.endswith(f"{name}.bias") for key in tensors for name in maps)
-        if present != bool(values.get(flag)):
-            return (
-                f"its weights have {'' if present else 'no '}biases of {', '.join(maps)}, and {flag} is {not present}"
-            )
     return ""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes
+from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes, vocabulary
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES, TIED
 from gprune.models.offloading import DeviceMap
@@ -18,6 +18,7 @@ from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
 _TWO_WORDS = "the cat"
+_SAMPLE = "A cat's (12345) tail.\n\n    def walk(self):\n        return self.steps + 1\n\nTHE END, or what's left\n"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -95,23 +96,39 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     loader = _automatic("AutoTokenizer")
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
-    with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
+    remedy = "if tokenizer.json is right, set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
+    with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read ({remedy})"):
         source = identity.tokenizer_folder(folder)
         tokenizer = loader.from_pretrained(source, trust_remote_code=trust_remote_code, local_files_only=True)
-        _require_blanks(tokenizer, folder)
+        if fault := _tokenizer_fault(tokenizer, source):
+            raise ModelError(
+                f"the tokenizer in {str(folder)!r} {fault}. Set tokenizer_class in tokenizer_config.json to "
+                "PreTrainedTokenizerFast, or use another version of transformers"
+            )
     return tokenizer
 
 
-def _require_blanks(tokenizer: Any, folder: Path) -> None:
+def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
     # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
     # pre-tokenizer
     text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if text.strip() == _TWO_WORDS.replace(" ", ""):
-        raise ModelError(
-            f"the tokenizer in {str(folder)!r} loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}. "
-            "Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast, or use another version of "
-            "transformers"
-        )
+        return f"loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}"
+    label, files = type(tokenizer).__name__, (folder / "tokenizer.json", folder / identity.CONFIG_FILE)
+    if label == _automatic("PreTrainedTokenizerFast").__name__ or not all(file.is_file() for file in files):
+        return ""
+    automatic = importlib.import_module("transformers.models.auto.tokenization_auto")
+    # for these model types the library overrules the label: the tokens are the same wherever the model is read
+    forced = vars(automatic).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
+    if identity.configuration(folder).get("model_type") in forced:
+        return ""
+    expected = vocabulary.tokenizer(str(folder)).encode(_SAMPLE, add_special_tokens=False).ids
+    actual = tokenizer(_SAMPLE, add_special_tokens=False)["input_ids"]
+    # a setting may put a blank before the first word
+    count = min(len(expected), len(actual)) - 2
+    if count <= 0 or actual[-count:] == expected[-count:]:
+        return ""
+    return f"is read as {label}, which gives {len(actual)} tokens of a sample, and its tokenizer.json {len(expected)}"
 
 
 def device_of(device: str) -> torch.device:
@@ -137,7 +154,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     may say otherwise: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
     files. Raises ModelError where the files cannot be read, or weights are missing, left over or of another size.
     """
-    if identity.has_separate_head(folder):
+    if identity.configuration(folder).get(TIED) is False:
         arguments[TIED] = False
     if arguments.get("dtype") == "auto":
         arguments["dtype"] = DTYPES.get(identity.number_type(folder), "auto")
@@ -159,8 +176,6 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
         ("unexpected_keys", "left over"),
     ):
         names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
-        if key == "missing_keys" and names == ["lm_head.weight"]:
-            raise loadable.headless(folder)
         if names:
             raise ModelError(
                 f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {words}, the "

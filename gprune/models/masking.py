@@ -14,13 +14,13 @@ Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor,
 
 
 @contextmanager
-def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
+def masked(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
     """Zero the inputs of down_proj and o_proj that belong to removed units while the context is open.
 
-    `kept` has, by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
+    `masks` has, by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
     """
     with ExitStack() as hooks:
-        for layer, (neurons, groups) in kept.items():
+        for layer, (neurons, groups) in masks.items():
             channels = np.repeat(groups, decoder.shape.group_channels)
             for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
                 device = decoder.layer_device(layer)

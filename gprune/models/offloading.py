@@ -48,16 +48,16 @@ def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: A
     """
     if ":" in device or not devices.is_gpu(target) or devices.count() < 2:
         return False
-    files = [file for file in identity.weight_files(folder) if file.suffix == ".safetensors"]
+    size = sum(tensor.bytes for tensor in identity.stored_tensors(folder).values())
     stored = getattr(torch, identity.number_type(folder) or "float32")
     factor = 1.0 if dtype == "auto" else dtype.itemsize / stored.itemsize
-    return factor * sum(file.stat().st_size for file in files) > WEIGHTS_OF_A_GPU * devices.memory(target)[1]
+    return factor * size > WEIGHTS_OF_A_GPU * devices.memory(target)[1]
 
 
 def memory_limits() -> dict[int | str, int]:
     """Return the bytes that weights may take on each GPU and in the machine's memory; the rest is for passes."""
     gpus = {index: devices.memory(torch.device(devices.GPU, index))[0] for index in range(devices.count())}
-    return {place: int(WEIGHTS_OF_A_GPU * size) for place, size in (gpus | {"cpu": machine.memory()[0]}).items()}
+    return {device: int(WEIGHTS_OF_A_GPU * size) for device, size in (gpus | {"cpu": machine.memory()[0]}).items()}
 
 
 @contextmanager

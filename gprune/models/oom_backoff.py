@@ -60,14 +60,14 @@ class Sequences:
     kind: type[GpruneError] = SettingsError
     """error for when a single sequence does not fit"""
 
-    def fitting(self, run: Callable[[int], T], most: int, done: int = 0, total: int = 1) -> T:
-        """Return the result of some work with as many of `most` sequences at a time as memory allows.
+    def fitting(self, run: Callable[[int], T], limit: int, done: int = 0, total: int = 1) -> T:
+        """Return the result of some work with as many of `limit` sequences at a time as memory allows.
 
         `run` takes their number and leaves nothing half done when it fails. `done` of `total` steps of the stage
         are for the listener. Raises `kind` where memory runs out with a single sequence.
         """
         while True:
-            count = min(self.size, most)
+            count = min(self.size, limit)
             try:
                 return run(count)
             except (RuntimeError, MemoryError) as error:
@@ -79,10 +79,10 @@ class Sequences:
             # after the frames of the attempt have released their tensors
             self._halve(count, done, total)
 
-    def over(self, total: int, run: Callable[[slice], None], standing: tuple[int, int] | None = None) -> None:
-        """Goes through so many sequences a batch at a time; see `fitting`.
+    def over(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
+        """Process `total` sequences batch by batch; see `fitting`.
 
-        `standing` is finished steps of the stage and steps in all, where these are not the sequences.
+        `progress` is finished steps of the stage and steps in all, where these are not the sequences.
         """
         start = 0
 
@@ -91,7 +91,7 @@ class Sequences:
             return count
 
         while start < total:
-            start += self.fitting(batch, total - start, *(standing or (start, total)))
+            start += self.fitting(batch, total - start, *(progress or (start, total)))
 
     def _halve(self, count: int, done: int, total: int) -> None:
         release()
@@ -109,11 +109,8 @@ def release() -> None:
 
 
 def device_memory(device: torch.device) -> tuple[int, int]:
-    """Return free and total bytes of a device's memory; on a CPU those that this process may use."""
-    if devices.is_gpu(device):
-        return devices.memory(device)
-    (free, total), left = machine.memory(), machine.addresses_left()
-    return (free, total) if left is None else (min(free, left), min(total, machine.address_space()))
+    """Return free and total bytes of a device's memory; on a CPU those of the machine."""
+    return devices.memory(device) if devices.is_gpu(device) else machine.memory()
 
 
 def sizes(error: BaseException, device: torch.device) -> str:

@@ -25,7 +25,7 @@ _ROUNDING, _COARSE_ROUNDING = 1e-5, 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a model in memory was made."""
+    """Origin of a model in memory."""
 
     pruned: PrunedModel
     """kept units and repairs, without the records from which the repairs were made"""

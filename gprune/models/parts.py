@@ -33,16 +33,6 @@ class Rows:
         """(rows,) view of the bias, where there is one."""
         return None if self.linear.bias is None else self.linear.bias[self.rows]
 
-    @property
-    def in_features(self) -> int:
-        """Inputs."""
-        return self.linear.in_features
-
-    @property
-    def out_features(self) -> int:
-        """Rows."""
-        return self.rows.stop - self.rows.start
-
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """(..., rows) of (..., inputs)."""
         return nn.functional.linear(inputs, self.weight, self.bias)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -24,7 +24,7 @@ _MODELLING = "gprune.models.export.modeling_gprune"
 
 
 def register() -> None:
-    """Lets `from_pretrained` load pruned checkpoints, at once and by a word of yours.
+    """Let `from_pretrained` load pruned checkpoints, at once.
 
     ``import gprune`` does the same as soon as transformers is loaded. This is for programs that want to see
     it done, or that keep no foreign finders in ``sys.meta_path``. It imports torch and transformers; a second
@@ -43,7 +43,7 @@ def register() -> None:
 
 
 def register_when_loaded() -> None:
-    """Registers now where the Auto classes are there already, else as soon as they are."""
+    """Register now if the Auto classes are loaded, else as soon as they are."""
     if AUTO_CLASSES in sys.modules:
         _register()
     elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
@@ -81,20 +81,15 @@ class _Watcher:
             if fullname == _MODELLING:
                 sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
-            then = _register if fullname == AUTO_CLASSES else _register_classes
-            spec.loader = cast("Loader", _Registering(spec.loader, then))
+            _call_after(spec.loader, _register if fullname == AUTO_CLASSES else _register_classes)
         return spec
 
 
-class _Registering:
-    """Loads a module as its own loader does, and registers our model types after that."""
+def _call_after(loader: Loader, on_load: Callable[[], None]) -> None:
+    execute = loader.exec_module
 
-    def __init__(self, loader: Loader, register: Callable[[], None]) -> None:
-        self.loader, self.register = loader, register
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        on_load()
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        self.register()
+    vars(loader)["exec_module"] = exec_module

@@ -25,13 +25,13 @@ def tiny_decoder(
     vocabulary: int = 64,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
-    **others: Any,
+    **fields: Any,
 ) -> Decoder:
     """Return a small decoder on the CPU, without tokenizer, with the same weights for the same arguments.
 
     `family` is a model type in ``gprune.models.families.FAMILIES``, `neurons` the FFN width, `kv_heads` a
     divisor of ``heads``, `head_width` even and ``hidden // heads`` by default. The global generators do not
-    change; `others` are further fields of the family's configuration. Norm weights and biases are random
+    change; `fields` are further fields of the family's configuration. Norm weights and biases are random
     too, so that code which forgets one of them fails. Raises ModelError where the family is not supported.
     """
     import transformers
@@ -51,9 +51,9 @@ def tiny_decoder(
         "pad_token_id": 0,
     }
     layout = layout_of(family, f"a tiny {family}")
-    values |= others
+    values |= fields
     if layout.text:
-        values = _wrapped(family, values | {"model_type": others.get("text", layout.text[0])})
+        values = _wrapped(family, values | {"model_type": fields.get("text", layout.text[0])})
     config = transformers.AutoConfig.for_model(family, **values)
     with torch.random.fork_rng(devices=[]):
         model: Any = getattr(transformers, layout.loaders[-1]).from_config(config, dtype=dtype)

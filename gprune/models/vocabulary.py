@@ -41,6 +41,20 @@ def entries(model: str) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
+def embedding_notice(model: str) -> str:
+    """Return a sentence if a model's tokenizer has tokens without an embedding, else ``""``."""
+    try:
+        tokens, embeddings = tokenizer(model).get_vocab_size(), entries(model)
+    except ModelError:
+        return ""
+    if embeddings is None or tokens <= embeddings:
+        return ""
+    return (
+        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: a text with one of the others "
+        "is refused, and a task with one is left out"
+    )
+
+
 def characters(model: str, ids: Array) -> int | None:
     """Return the characters of (samples, length) token ids; None where the tokenizer cannot be read."""
     try:

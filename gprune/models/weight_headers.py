@@ -36,11 +36,11 @@ class Tensor:
 
     @property
     def numbers(self) -> int:
-        """How many numbers it holds."""
+        """Count of its numbers."""
         return math.prod(self.shape)
 
 
-def counted(tensors: dict[str, Tensor], tied: bool) -> list[Tensor]:
+def without_tied_head(tensors: dict[str, Tensor], tied: bool) -> list[Tensor]:
     """Return the tensors that count as parameters: all but the head of a model in which it is `tied`."""
     head, embedding = (_by_name(tensors, name) for name in (_HEAD, _EMBEDDING))
     return [tensor for tensor in tensors.values() if not (tensor is head and embedding is not None and tied)]

@@ -6,25 +6,18 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from gprune.models import shapes
+from gprune.models import shapes, weight_headers
 from gprune.models.decoder import Decoder, directions
 from gprune.models.families import layout_of
 from gprune.models.identity import configuration, locate, weight_files
 from gprune.models.loading import DTYPES
 from gprune.models.offloading import present
 from gprune.models.parts import module_of
+from gprune.models.weight_headers import Tensor
 from gprune.records import Array
 from gprune.system.errors import ModelError
 
-_PROJECTIONS = {
-    "gate": "gate_proj",
-    "up": "up_proj",
-    "down": "down_proj",
-    "query": "q_proj",
-    "key": "k_proj",
-    "value": "v_proj",
-    "out": "o_proj",
-}
+_INITIALS = {"query": "q", "key": "k", "value": "v", "out": "o"}
 
 
 def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
@@ -34,7 +27,7 @@ def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
     """
 
     def read(name: str) -> Array:
-        part = getattr(decoder, _PROJECTIONS[name])(layer)
+        part = getattr(decoder, f"{_INITIALS.get(name, name)}_proj")(layer)
         with present(module_of(part)):
             matrix: Array = part.weight.detach().float().cpu().numpy().copy()
         matrix.flags.writeable = False
@@ -53,11 +46,11 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     if shapes.holds(folder):
         return decoder().neuron_parameters(layer).cpu().numpy()
     layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    paths = [layout.place(part)[0] for part in ("gate_proj", "up_proj", "down_proj")]
-    files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
+    paths = [layout.locate(part)[0] for part in ("gate_proj", "up_proj", "down_proj")]
+    stored = weight_headers.tensors(weight_files(folder))
     kind = DTYPES.get(precision, torch.float32)
     gate, up, down = (
-        _tensor(files, [f"{layers}.{layer}.{path}.weight" for layers in layout.stored], folder).to(kind).float()
+        _read_tensor(stored, [f"{layers}.{layer}.{path}.weight" for layers in layout.stored], folder).to(kind).float()
         for path in paths
     )
     if paths[0] == paths[1]:
@@ -65,16 +58,16 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     return directions(gate, up, down).numpy()
 
 
-def _tensor(files: list[Path], names: list[str], folder: Path) -> torch.Tensor:
-    """A tensor by one of its names, from whichever file holds it; ModelError without a finite one."""
+def _read_tensor(stored: dict[str, Tensor], names: list[str], folder: Path) -> torch.Tensor:
+    """Return a tensor by the first of its names that is stored; ModelError without a finite one."""
+    name = next((name for name in names if name in stored), None)
+    if name is None:
+        raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")
     try:
-        for file in files:
-            with safe_open(str(file), framework="pt") as opened:
-                for name in set(names) & set(opened.keys()):
-                    tensor: torch.Tensor = opened.get_tensor(name)
-                    if not bool(torch.isfinite(tensor).all()):
-                        raise ModelError(f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again")
-                    return tensor
+        with safe_open(str(stored[name].file), framework="pt") as opened:
+            tensor: torch.Tensor = opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"the weights in {str(folder)!r} cannot be read ({error}): copy them again") from error
-    raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ModelError(f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again")
+    return tensor

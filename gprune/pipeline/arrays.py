@@ -18,7 +18,7 @@ from gprune.system.files import replaced, require_place
 
 
 def check_target(path: Path) -> None:
-    """Refuses a target that cannot be written, before hours of work are spent.
+    """Refuse a target that cannot be written, before hours of work are spent.
 
     Raises SettingsError where the name does not end in .npz, or its folder does not exist.
     """
@@ -27,8 +27,8 @@ def check_target(path: Path) -> None:
     require_place(path)
 
 
-def collect(results: Results) -> dict[str, Array]:
-    """Reads the arrays of a study, by documented name.
+def collect_arrays(results: Results) -> dict[str, Array]:
+    """Return the arrays of a study by documented name.
 
     Those of modules and learning are there only where GPrune was among the methods, and masks only of methods
     that could run.
@@ -79,11 +79,11 @@ def _module_arrays(results: Results) -> dict[str, Array]:
 
 
 def write(results: Results, path: Path) -> tuple[str, ...]:
-    """Writes the arrays of a study, masks included, to an .npz file, whole or not at all; gives their names.
+    """Write the arrays of a study, masks included, to an .npz file, whole or not at all; return their names.
 
     An existing file is replaced. Raises StoreError where it cannot be written.
     """
-    arrays: dict[str, Any] = collect(results)
+    arrays: dict[str, Any] = collect_arrays(results)
     try:
         with replaced(path) as temporary:
             np.savez_compressed(temporary, **arrays)

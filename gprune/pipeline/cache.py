@@ -4,6 +4,7 @@ A run needs the results whose keys its record names, also where the record canno
 has not finished also needs what it resumes from. While a record cannot be read, nothing counts as unneeded.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -12,19 +13,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gprune.jobs.queue import using
+from gprune import jobs
 from gprune.pipeline import runs
 from gprune.pipeline.runs.cached import recorded_graph
 from gprune.pipeline.stages import KINDS, named
 from gprune.store import DAMAGED, Store, explain, explained, require_folder
 from gprune.store.checksums import Stamp, stamp
 from gprune.system.errors import DamagedError, GpruneError, StoreError, UnreadableError
-from gprune.system.files import discard, remove
+from gprune.system.files import discard, make_folder, remove
+from gprune.system.locks import Lock
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _ENTRY = re.compile(r"([0-9a-f]{32})(\.[a-z]+)?")
 _RUNS, _EXPORTS = "runs", "exports"
-_JOB_USES = {"queued": "waits to compute it", "interrupted": "was interrupted and can be resumed"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +57,7 @@ class RunUsage:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a cache holds; sizes in bytes."""
+    """The contents of a cache; sizes in bytes."""
 
     kinds: dict[str, tuple[int, int]]
     """number and size of the results, by kind"""
@@ -90,13 +91,11 @@ def size_of(path: Path) -> int:
 
 def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict[tuple[str, str], set[str]]:
     """Return the runs that need each result, by kind and key; `entries` as `cache_entries` gives them."""
-    present = cache_entries(store) if entries is None else entries
-    needed: dict[tuple[str, str], set[str]] = {(entry.kind, entry.key): set() for entry in present}
-    for run, (keys, _) in _run_keys(store).items():
-        for (_, key), names in needed.items():
-            if key in keys:
-                names.add(run)
-    return needed
+    run_keys = _run_keys(store)
+    return {
+        (entry.kind, entry.key): {run for run, (keys, _) in run_keys.items() if entry.key in keys}
+        for entry in (cache_entries(store) if entries is None else entries)
+    }
 
 
 def overview(store: Store) -> Overview:
@@ -115,38 +114,28 @@ def overview(store: Store) -> Overview:
         total = files + sum(size for size, names in users if run in names)
         usage[run] = RunUsage(total, files + sum(size for size, names in users if names == {run}))
     largest = dict(sorted(usage.items(), key=lambda item: -item[1].total))
-    others = {path.name: size_of(path) for path in _visible(store.root) if path.name not in KINDS}
+    other_sizes = {path.name: size_of(path) for path in _visible(store.root) if path.name not in KINDS}
     unfinished = sum(entry.size for entry in entries if entry.suffix)
-    others |= {"unfinished": unfinished} if unfinished else {}
-    return Overview(kinds, largest, others, [entry for entry in entries if not needed[entry.kind, entry.key]])
-
-
-def unneeded(store: Store) -> list[CacheEntry]:
-    """Return results and checkpoints that no run needs."""
-    return overview(store).unneeded
+    other_sizes |= {"unfinished": unfinished} if unfinished else {}
+    return Overview(kinds, largest, other_sizes, [entry for entry in entries if not needed[entry.kind, entry.key]])
 
 
 def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -> list[CacheEntry]:
     """Remove those of some entries, by default of all, that no run needs, and return them.
 
-    What another process computes stays; nothing is removed while the record of a run cannot be read. Raises
-    StoreError where the cache cannot be written.
+    Nothing is removed while the record of a run cannot be read. Raises StoreError where the cache cannot be written.
     """
     removed = []
-    for entry in list(unneeded(store) if entries is None else entries):
-        try:
-            with store.lock(entry.kind, entry.key, _raise_busy):
-                # a run that has started meanwhile names what it needs in its record
-                if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
-                    continue
-                with explained(store.root):
-                    if entry.suffix:
-                        remove(store.root / entry.name)
-                    else:
-                        store.discard(entry.kind, entry.key)
-                removed.append(entry)
-        except _BusyError:
+    for entry in overview(store).unneeded if entries is None else entries:
+        # a run that has started meanwhile names what it needs in its record
+        if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
             continue
+        with explained(store.root):
+            if entry.suffix:
+                remove(store.root / entry.name)
+            else:
+                store.discard(entry.kind, entry.key)
+        removed.append(entry)
     return removed
 
 
@@ -184,15 +173,14 @@ def verify(store: Store, entries: list[CacheEntry], progress: Callable[[CacheEnt
 
 def reason_to_keep(store: Store, run: str) -> str:
     """Return why a run cannot be removed now, in one sentence; empty where it can."""
-    state = runs.standing(runs.read(store, run) or {})
-    job = using(store.root, run, done=state == "done")
+    job = next((job for job in jobs.jobs(store.root) if job.active and job.run == run), None)
     if job is not None:
+        use = "waits to compute it" if job.state == "queued" else "is at work on it"
         return (
-            f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) "
-            f"{_JOB_USES.get(job.state, 'is at work on it')}: cancel that job first (`gprune jobs cancel {job.id}`, "
-            "or on the page Runs & export)"
+            f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {use}: cancel that job first "
+            f"(`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
-    return _busy(run) if state == "running" else ""
+    return _busy(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
 
 
 def _busy(run: str) -> str:
@@ -205,19 +193,18 @@ def remove_run(store: Store, run: str) -> int:
     Raises StoreError where a process or a job uses the run, there is no such run, or the cache cannot be
     written.
     """
-    folder, ownership = store.folder(_RUNS, run), runs.Ownership(store, run)
+    folder, lock = store.folder(_RUNS, run), Lock(runs.lock_path(store.root, run))
     if not folder.exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: it may have been deleted already")
     try:
-        is_free = ownership.take() or not ownership.writable
+        make_folder(store.root / "locks")
+        is_free = lock.acquire(0)
         reason = reason_to_keep(store, run) or ("" if is_free else _busy(run))
         if reason:
             raise StoreError(reason)
-        if not ownership.held:
-            raise StoreError(f"the cache {store.root} cannot be written, so nothing can be deleted from it")
         entries = cache_entries(store)
         needed = needed_by(store, entries)
-        own = [entry for entry in entries if needed[entry.kind, entry.key] == {run}]
+        unshared = [entry for entry in entries if needed[entry.kind, entry.key] == {run}]
         freed = 0
         for path in (folder, store.folder(_EXPORTS, run)):
             if path.is_symlink():
@@ -225,19 +212,11 @@ def remove_run(store: Store, run: str) -> int:
             elif path.exists():
                 freed += size_of(path)
                 discard(path)
-        return freed + sum(entry.size for entry in remove_unneeded(store, own))
+        return freed + sum(entry.size for entry in remove_unneeded(store, unshared))
     except OSError as error:
         raise explain(error, store.root) from error
     finally:
-        ownership.give_up()
-
-
-class _BusyError(Exception):
-    """Another process holds a result."""
-
-
-def _raise_busy() -> None:
-    raise _BusyError
+        lock.release()
 
 
 _RunKeys = tuple[frozenset[str], str]
@@ -249,12 +228,8 @@ def _run_keys(store: Store) -> dict[str, _RunKeys]:
     keys = {}
     for folder in _visible(store.root / _RUNS):
         path = folder / runs.RECORD
-        if os.path.lexists(path):
-            try:
-                changed = stamp(path)
-            except OSError:
-                changed = (0, 0, 0)
-            keys[folder.name] = _read_keys(str(path), changed)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            keys[folder.name] = _read_keys(str(path), stamp(path))
     return keys
 
 
@@ -268,12 +243,10 @@ def _read_keys(path: str, changed: Stamp) -> _RunKeys:
 
 
 def _keys_in(path: str) -> frozenset[str]:
-    # a pipe would block
-    if not Path(path).is_file():
+    try:
+        return frozenset(_KEY.findall(Path(path).read_text(encoding="utf-8", errors="replace")))
+    except OSError:
         return frozenset()
-    with open(path, "rb") as file:
-        text = file.read(runs.MOST_BYTES)
-    return frozenset(_KEY.findall(text.decode("utf-8", "replace")))
 
 
 def _planned_keys(record: dict[str, Any]) -> frozenset[str]:

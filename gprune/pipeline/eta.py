@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune.pipeline import runs
-from gprune.pipeline.stages import KINDS, Results, Stage, on_the_way
+from gprune.pipeline.stages import KINDS, Results, Stage
 from gprune.study import Study
 from gprune.system import machine
 
@@ -86,19 +86,18 @@ class StageTimes:
     def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
         """Read the records of runs of the study's model with as many tokens on this kind of device."""
         device = "gpu" if study.device != "cpu" and machine.has_gpu() else "cpu"
-        wanted = (study.model, device, precision, study.calibration.samples, study.calibration.length)
+        settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
         seconds, batches = dict[str, float](), dict[str, float]()
         for record in records:
             values, provenance = record["study"], record.get("provenance") or {}
             calibration, inputs = values.get("calibration") or {}, provenance.get("inputs") or {}
             model = (values.get("model"), provenance.get("device"), inputs.get("precision"))
-            if (*model, calibration.get("samples"), calibration.get("length")) != wanted:
+            if (*model, calibration.get("samples"), calibration.get("length")) != settings:
                 continue
             for name, entry in record["stages"].items():
                 words = f"{name}_".replace(".", "_")
                 kind = max((kind for kind in KINDS if words.startswith(f"{kind}_")), key=len, default="")
-                # what was computed along with another stage has no seconds of its own
-                if "with" in entry or not kind:
+                if not kind:
                     continue
                 seconds.setdefault(name, float(entry.get("seconds") or 0.0))
                 seconds.setdefault(kind, seconds[name])
@@ -118,8 +117,7 @@ class StageTimes:
         if self.scale is None:
             return None
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
-        along = on_the_way(distinct)
-        return sum(self.of_stage(stage) or 0.0 for stage in distinct if stage not in along)
+        return sum(self.of_stage(stage) or 0.0 for stage in distinct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +137,19 @@ class Expectation:
 
 def stage_times(results: Results) -> StageTimes:
     """Read the seconds of stages from the runs of a cache."""
-    records = (record for _, record in runs.every(results.store))
+    records = (record for _, record in runs.read_all(results.store))
     return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
 
 
 def expected(stages: Stages, results: Results, times: StageTimes | None = None) -> Expectation:
     """Return the expected seconds of every stage of a run; `times` are by default read from the cache."""
     stages = tuple(stages)
-    along = on_the_way(stage for stage in stages if not results.holds(stage))
     times, seconds, keys = times or stage_times(results), dict[str, float](), set[str]()
     for stage in stages:
         # stages with one key are computed once
-        computed = stage.key in keys or stage in along or results.holds(stage)
-        known = times.of_stage(stage)
-        seconds[stage.name] = 0.0 if computed else KINDS[stage.kind].seconds if known is None else known
+        computed = stage.key in keys or results.holds(stage)
+        estimate = times.of_stage(stage)
+        seconds[stage.name] = 0.0 if computed else KINDS[stage.kind].seconds if estimate is None else estimate
         keys.add(stage.key)
     return Expectation(seconds, times.scale is not None)
 
@@ -175,6 +172,6 @@ class Extent:
 
 def extent(results: Results, until: str) -> Extent:
     """Return the stages of a run as far as `until`."""
-    stages = results.course(until)
+    stages = results.plan(until)
     missing = frozenset(stage.key for stage in stages if not results.holds(stage))
     return Extent(frozenset(stage.key for stage in stages), missing)

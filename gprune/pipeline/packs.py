@@ -3,17 +3,14 @@
     write_pack(store, pack_contents(store, "my-run-1a2b3c4d5e"), Path("my-run.gprune.zip"))
     unpack(Path("my-run.gprune.zip"), Store(cache))
 
-A pack is a zip archive of `index.json` (format, version, name of the run, SHA-256 of every other file),
-`run.json`, and `results/KIND/KEY/` with the files of each result as the store has them. It holds no model and
-no code. The same run gives the same bytes.
+A pack is a zip archive of `run.json` and `results/KIND/KEY/` with the files of each result as the store has them, of
+which `meta.json` has the SHA-256. It holds no model and no code. The same run gives the same bytes.
 """
 
-import hashlib
 import json
 import os
 import re
 import shutil
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,23 +21,19 @@ from typing import IO, Any
 
 from gprune.pipeline import runs, stages
 from gprune.pipeline.runs.cached import recorded_graph
-from gprune.pipeline.runs.form import check
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
-from gprune.store import Store, checksums, explained, manifests
-from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
+from gprune.store import Store, explained, manifests
+from gprune.system.errors import DamagedError, GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import beside, make_folder, replaced, require_place
 from gprune.system.progress import Progress, silent
-from gprune.system.safe_parsing import json_object, quoted, sentence
+from gprune.system.safe_parsing import quoted, sentence
 
-FORMAT, VERSION = "gprune-pack", 2
 SUFFIX = ".gprune.zip"
-INDEX, RECORD = "index.json", "run.json"
+RECORD = "run.json"
 TEXTS, MODEL, STEP = "texts", "model", "step"
 """why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
-MAX_BYTES = 8 * 2**30
-"""of all files of a pack, unless the caller allows more"""
 DISCLOSED = (
     "the study with the names or paths of its model and texts; SHA-256 of model, tokenizer, texts and tasks; "
     "versions of the program, its libraries and plug-ins; operating system, number of cores, peak memory, "
@@ -51,7 +44,6 @@ _RECORD_FIELDS = (
     *("unavailable", "missing_tasks", "texts", "provenance", "result"),
 )
 """fields of a run's record that a pack contains: neither its owner nor the notes of a person"""
-_MAX_JSON_BYTES = 16 * 2**20
 _RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _RESULT_FILE = re.compile(r"results/([a-z_]+)/([0-9a-f]{32})/([a-z_]+\.(?:npy|json))")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -61,7 +53,7 @@ _AGAIN = "pack the run again"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackContents:
-    """What a pack of a run holds."""
+    """The contents of a pack."""
 
     run: str
     record: dict[str, Any]
@@ -80,16 +72,14 @@ class PackContents:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What `unpack` did."""
+    """The outcome of `unpack`."""
 
     run: str
     """name of the run in the cache"""
     added: int
     """results that were not in the cache before"""
     present: int
-    """results that the cache had already"""
-    differing: int
-    """those of them whose arrays differ from the pack's; the cache's were not changed"""
+    """results that the cache had already, and that stay"""
 
 
 def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> PackContents:
@@ -158,7 +148,6 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
             f"the result “{contents.missing[0]}” of the run is missing or damaged: run the study again, "
             "finished stages are kept"
         )
-    hashes = dict[str, str]()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
@@ -169,10 +158,8 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
                 member.file_size = path.stat().st_size
                 with path.open("rb") as source, archive.open(member, "w") as target:
                     shutil.copyfileobj(source, target, 2**20)
-                hashes[member.filename] = checksums.of_file(path)
-        hashes[RECORD] = _write_json(archive, RECORD, _packed_record(contents))
-        index = {"format": FORMAT, "version": VERSION, "run": contents.run, "files": dict(sorted(hashes.items()))}
-        _write_json(archive, INDEX, index)
+        record = json.dumps(_packed_record(contents), indent=1, ensure_ascii=False)
+        archive.writestr(_member(RECORD), record.encode())
     progress(len(contents.results), len(contents.results), "written")
 
 
@@ -196,22 +183,13 @@ def _member(name: str) -> zipfile.ZipInfo:
     return member
 
 
-def _write_json(archive: zipfile.ZipFile, name: str, values: dict[str, Any]) -> str:
-    data = json.dumps(values, indent=1, ensure_ascii=False).encode()
-    archive.writestr(_member(name), data)
-    return hashlib.sha256(data).hexdigest()
-
-
-def unpack(
-    path: Path, store: Store, *, name: str = "", max_bytes: int = MAX_BYTES, progress: Progress = silent
-) -> Unpacked:
+def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
     """Read a pack into a cache: everything is checked in a temporary folder before anything becomes visible.
 
     Args:
         path: a file that `write_pack` wrote.
         store: the cache, created if it does not exist; results that it has are never replaced.
         name: what to call the run in the cache; its own name by default.
-        max_bytes: most bytes that the files of the pack may have together.
         progress: called for every result.
 
     Raises:
@@ -226,11 +204,12 @@ def unpack(
     with file, explained(store.root):
         with _refuse_damage("the pack"):
             archive = zipfile.ZipFile(file)
-        index, results = _read_index(archive, max_bytes)
-        run = name or index.get("run")
-        if not isinstance(run, str) or not _RUN_NAME.fullmatch(run):
+        results = _list_results(archive.namelist())
+        record, graph = _read_record(archive)
+        run = name or record.get("run", "")
+        if not _RUN_NAME.fullmatch(run):
             raise SettingsError(f"a run cannot be called {quoted(run)}: use small letters, digits, dots and dashes")
-        record, graph = _read_record(archive, index["files"], run)
+        record["run"] = run
         _require_results_of(graph, results)
         _require_free(store, run, record)
         staging = beside(store.folder("runs", run))
@@ -239,58 +218,35 @@ def unpack(
             staged = Store(staging)
             for number, (kind, key) in enumerate(results):
                 progress(number, len(results), "checking")
-                _stage_result(archive, index["files"], staged, kind, key)
-            added, differing = _publish(staged, store, results)
+                _stage_result(archive, staged, kind, key)
+            added = _publish(staged, store, results)
             runs.save(store, run, record)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     progress(len(results), len(results), "unpacked")
-    return Unpacked(run, added, len(results) - added, differing)
+    return Unpacked(run, added, len(results) - added)
 
 
 @contextmanager
-def _refuse_damage(what: str) -> Iterator[None]:
+def _refuse_damage(subject: str) -> Iterator[None]:
     try:
         yield
     except GpruneError:
         raise
     except _DAMAGE as error:
-        raise UnreadableError(f"{what} is damaged or no zip archive ({sentence(error, 80)}): {_AGAIN}") from error
+        raise UnreadableError(f"{subject} is damaged or no zip archive ({sentence(error, 80)}): {_AGAIN}") from error
 
 
-def _read_index(archive: zipfile.ZipFile, max_bytes: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the index, and kind and key of every result, once the list of files is one of a pack."""
-    members = archive.infolist()
-    total = sum(member.file_size for member in members)
-    if total > max_bytes:
-        raise UnreadableError(
-            f"the pack unpacks to {total / 2**30:,.1f} GiB, more than the {max_bytes / 2**30:,.1f} GiB that are "
-            "allowed: if you trust it, allow more with --largest"
-        )
-    names = {member.filename for member in members}
-    if INDEX not in names:
-        raise UnreadableError(f"the archive has no {INDEX}: give a file that `gprune pack` has written")
-    index = json_object(_read_small(archive, INDEX), "the index of the pack")
-    if index.get("format") != FORMAT:
-        raise UnreadableError(
-            f"the file is no pack (its format is {quoted(index.get('format'))}): give a file that `gprune pack` "
-            "has written"
-        )
-    if index.get("version") != VERSION:
-        raise UnreadableError(
-            f"the pack has version {quoted(index.get('version'))} of the format, and this program reads version "
-            f"{VERSION}: pack the run again with this version of the program"
-        )
-    for member in members:
-        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise UnreadableError(f"{quoted(member.filename)} of the pack is a link or no plain file: do not use it")
-    files, hashes = names - {INDEX}, index.get("files")
+def _list_results(members: list[str]) -> list[tuple[str, str]]:
+    """Return kind and key of every result; UnreadableError where the files are not those of a pack."""
+    files = set(members)
+    if RECORD not in files:
+        raise UnreadableError(f"the archive has no {RECORD}: give a file that `gprune pack` has written")
     results = {_result_of(name) for name in files - {RECORD}}
     complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {RECORD}
-    duplicated = len(members) != len(names)
-    if not isinstance(hashes, dict) or hashes.keys() != files or files != complete or duplicated:
-        raise UnreadableError(f"the index of the pack and its files differ: {_AGAIN}")
-    return index, sorted(results)
+    if files != complete or len(members) != len(files):
+        raise UnreadableError(f"the pack lacks a file of a result, or has one twice: {_AGAIN}")
+    return sorted(results)
 
 
 def _result_of(name: str) -> tuple[str, str]:
@@ -301,34 +257,19 @@ def _result_of(name: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
-    size = archive.getinfo(name).file_size
-    if size > _MAX_JSON_BYTES:
-        raise UnreadableError(f"{name} of the pack has {size} bytes; at most {_MAX_JSON_BYTES} are read")
-    with _refuse_damage(f"{name} of the pack"):
-        return archive.read(name)
-
-
-def _read_record(archive: zipfile.ZipFile, hashes: dict[str, str], run: str) -> tuple[dict[str, Any], Graph]:
-    data, source = _read_small(archive, RECORD), f"{RECORD} of the pack"
-    _require_hash(hashes, RECORD, hashlib.sha256(data).hexdigest())
-    try:
-        values = check(json_object(data, source, finite=False))
-    except UnreadableError as error:
-        raise UnreadableError(sentence(f"{source} {error}")) from error
+def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
+    source = f"{RECORD} of the pack"
+    with _refuse_damage(source):
+        data = archive.read(RECORD)
+    values = runs.parse_record(data, source)
     record = {name: values[name] for name in _RECORD_FIELDS if name in values}
     left_out = (values.get("packed") or {}).get("left_out") or {}
-    return record | {"run": run, "packed": {"left_out": left_out}}, recorded_graph(record, source)
-
-
-def _require_hash(hashes: dict[str, str], name: str, digest: str) -> None:
-    if hashes[name] != digest:
-        raise UnreadableError(f"{quoted(name)} of the pack does not have the SHA-256 of its index: {_AGAIN}")
+    return record | {"packed": {"left_out": left_out}}, recorded_graph(record, source)
 
 
 def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
-    known = {(stage.kind, stage.key) for stage in stages.named(graph).values()}
-    foreign = [result for result in results if result not in known]
+    result_keys = {(stage.kind, stage.key) for stage in stages.named(graph).values()}
+    foreign = [result for result in results if result not in result_keys]
     if foreign:
         raise UnreadableError(
             f"{len(foreign)} of {len(results)} results of the pack are of another version of this program or of "
@@ -348,29 +289,25 @@ def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
         )
 
 
-def _stage_result(archive: zipfile.ZipFile, hashes: dict[str, str], staged: Store, kind: str, key: str) -> None:
-    """Extract a result to the temporary store, compare SHA-256, and read it back as its record."""
+def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
+    """Extract a result to the temporary store, and read it back as its record, which compares SHA-256."""
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
     for name in sorted(_file_names(kind)):
-        place = f"results/{kind}/{key}/{name}"
-        with (folder / name).open("xb") as target, _refuse_damage(f"{quoted(place)} of the pack"):
-            os.chmod(target.fileno(), 0o600)
-            with archive.open(place) as source:
+        member = f"results/{kind}/{key}/{name}"
+        with (folder / name).open("xb") as target, _refuse_damage(f"{quoted(member)} of the pack"):
+            with archive.open(member) as source:
                 shutil.copyfileobj(source, target, 2**20)
-        _require_hash(hashes, place, checksums.of_file(folder / name))
     try:
         staged.get(kind, key, record or object)
-    except GpruneError as error:
-        reason = sentence(str(error).replace(str(staged.root), ""), 120)
-        raise UnreadableError(
-            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): do not use it"
-        ) from error
+    except DamagedError as error:
+        reason = sentence(error.fault, 120)
+        raise UnreadableError(f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {_AGAIN}") from error
 
 
-def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> tuple[int, int]:
-    """Move checked results into the cache; return how many, and how many of those present differ."""
-    added = differing = 0
+def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> int:
+    """Move checked results into the cache where it lacks them; return how many."""
+    added = 0
     for kind, key in results:
         with store.lock(kind, key):
             if not store.has(kind, key):
@@ -379,7 +316,4 @@ def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> tup
                 make_folder(store.folder(kind, key).parent)
                 os.replace(staged.folder(kind, key), store.folder(kind, key))
                 added += 1
-            else:
-                sums = [(folder.manifest(kind, key) or {}).get(manifests.SUMS) for folder in (store, staged)]
-                differing += sums[0] != sums[1]
-    return added, differing
+    return added

@@ -6,7 +6,7 @@ from typing import Any
 from gprune.pipeline.estimate import Forecast, TooLarge, forecast, judge
 from gprune.pipeline.eta import Stages, StageTimes, stage_times
 from gprune.pipeline.record import Listener
-from gprune.pipeline.stages import Graph, Results, course
+from gprune.pipeline.stages import Graph, Results, execution_plan
 from gprune.pipeline.stages.inputs import Inputs, precision_of
 from gprune.study import Study
 from gprune.system.errors import GpruneError
@@ -28,7 +28,7 @@ def estimate_study(study: Study, records: Records = ()) -> Forecast | None:
     """Estimate a whole run of a study, as if it had no results; None if its model is absent or unusable."""
     try:
         precision = precision_of(study)
-        stages = course(Graph(study), "all", lambda _: False)
+        stages = execution_plan(Graph(study))
         return forecast(study, precision, stages, StageTimes.of(records, study, precision))
     except GpruneError:
         # the sentence appears when the run is started
@@ -42,9 +42,9 @@ def further_seconds(studies: Sequence[Study], records: Records = ()) -> float | 
     """
     times = StageTimes.of(records, studies[0], precision_of(studies[0]))
     # the digests are blank and alike, so that keys differ where the studies do
-    first, *others = (course(Graph(study, Inputs.unknown(study)), "all", lambda _: False) for study in studies)
-    known = {stage.key for stage in first}
-    return times.total(stage for stages in others for stage in stages if stage.key not in known)
+    first, *further_courses = (execution_plan(Graph(study, Inputs.unknown(study))) for study in studies)
+    first_keys = {stage.key for stage in first}
+    return times.total(stage for stages in further_courses for stage in stages if stage.key not in first_keys)
 
 
 def require_room(stages: Stages, results: Results, times: StageTimes, listener: Listener, anyway: bool) -> None:

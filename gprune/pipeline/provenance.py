@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, commit, machine (kept beside every result)."""
+"""Versions, commit and machine behind a result."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ def versions() -> dict[str, Any]:
 
 @cache
 def code() -> dict[str, Any]:
-    """Which state of the code this is, since many bear one version; empty where that cannot be told.
+    """Return the state of the code, more exact than its version; empty if it is unknown.
 
     Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package `package`,
     a digest of its files.
@@ -68,7 +68,7 @@ def _package() -> dict[str, Any]:
     return {"package": digest[:12]} if files else {}
 
 
-def collect(inputs: Any, device: str) -> dict[str, Any]:
+def collect_provenance(inputs: Any, device: str) -> dict[str, Any]:
     """Versions, machine, precision and fingerprints of what a run read.
 
     `device` is auto, cpu or cuda, as in its study.

@@ -9,15 +9,15 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 from gprune.data import texts
 from gprune.pipeline import provenance, runs
-from gprune.pipeline.stages import Results, Stage, accuracy, named, needed
+from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, named, needed
 from gprune.pipeline.stages.inputs import roles
-from gprune.study import from_dict, run_name
+from gprune.study import run_name
 from gprune.system import processes
-from gprune.system.errors import SettingsError
 from gprune.system.progress import Reused
 from gprune.system.safe_parsing import sentence
 
@@ -26,7 +26,7 @@ Listener = Callable[[str, int, int, str], None]
 
 
 class RunRecord:
-    """What is written down of one run while it goes on."""
+    """The record of a run that is going on."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class RunRecord:
         missing_tasks: dict[str, str],
         listener: Listener,
     ) -> None:
-        """Takes over what an earlier run of the study has left and is still valid; nothing is written.
+        """Read what is still valid of an earlier run of the study; nothing is written.
 
         `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
         cannot be measured here; the listener is told of every stage that is finished.
@@ -47,83 +47,91 @@ class RunRecord:
         """False if `expected` are proportions only, because this cache has no seconds of the model"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
-        self.unavailable: dict[Stage[Any], str] = {}
+        self.unavailable: dict[str, dict[str, str]] = {}
+        """key of every stage that could not be computed, and the reason, by name"""
         self.started, self._began = datetime.now(UTC), time.monotonic()
         self.read()
         self._texts = self._descriptions()
 
     def read(self) -> None:
-        """Reads what the record holds now, and keeps of it what is still valid."""
+        """Read the record again, and keep the entries that are still valid."""
         previous = runs.read(self.results.store, self.name) or {}
-        entries, known = previous.get("stages", {}), named(self.results.graph).values()
-        valid = {(stage.name, stage.key) for stage in known}
+        entries, graph = previous.get("stages", {}), self.results.graph
+        graphs, failures = [graph], runs.failures(previous)
+        if failures:
+            # what was made without the stages that failed is valid until these can be computed
+            graphs.append(Graph(graph.study, graph.inputs, failures=failures))
+        valid = {(stage.name, stage.key) for each in graphs for stage in named(each).values()}
         self._earlier, self._told = (
-            {name: one for name, one in found.items() if (name, one["key"]) in valid}
-            for found in (entries, previous.get("unavailable") or {})
+            {name: entry for name, entry in table.items() if (name, entry["key"]) in valid}
+            for table in (entries, previous.get("unavailable") or {})
         )
         self._current = len(self._earlier) == len(entries)
         self._result = previous.get("result") if self._current else None
         self.previous = previous
 
     def unmeasured_tasks(self) -> dict[str, str]:
-        """Why tasks of the study were not measured, by task: they have no data, or could not be answered."""
-        found, reasons = dict(self.missing_tasks), self._reasons()
-        graph = self.results.graph
-        for task in (task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks):
-            for stage in (accuracy(graph, method, task) for method in graph.study.methods):
-                # a method that cannot run has no accuracy either, and says nothing of the task
-                own = not any(need.name in reasons for need in needed(stage))
-                if own and stage.name in reasons and stage.name not in self.stages:
-                    found.setdefault(task, reasons[stage.name]["reason"])
-        return found
+        """Return why tasks were not measured, by task: they have no data, or could not be answered."""
+        unmeasured, reasons, graph = dict(self.missing_tasks), self._reasons(), self.results.graph
+        tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
+        for task, method in product(tasks, graph.study.methods):
+            stage = accuracy(graph, method, task)
+            # a method that cannot run has no accuracy either, and says nothing of the task
+            has_model = not any(need.name in reasons for need in needed(stage))
+            if has_model and stage.name in reasons and stage.name not in self.stages:
+                unmeasured.setdefault(task, reasons[stage.name]["reason"])
+        return unmeasured
 
     def _reasons(self) -> dict[str, dict[str, str]]:
-        """Why stages cannot be had; what an earlier run has found stays until this one knows better."""
-        return self._told | {
-            stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
-        }
+        return self._told | self.unavailable
 
-    def covers(self, wanted: Iterable[Stage[Any]]) -> bool:
-        """Whether the record, as read last, says that all of this is done; it then stays as it is."""
+    def leave_out(self, stage: Stage[Any], reason: str) -> None:
+        """Enter a stage that cannot be computed; nothing is written yet."""
+        self.unavailable[stage.name] = {"key": stage.key, "reason": reason}
+
+    def covers(self, stages: Iterable[Stage[Any]]) -> bool:
+        """Return True if the record, as read last, says that these stages are done."""
         measured = self.until in ("perplexity", "all")
-        same = (_today(self.previous.get("study")), self.previous.get("missing_tasks"))
+        same = (self.previous.get("study"), self.previous.get("missing_tasks"))
         return (
             self._current
             and self.previous.get("state") == "done"
             and same == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
             and (self._result is not None or not measured)
-            and all(stage.name in self._earlier or stage.name in self._told for stage in wanted)
+            and all(stage.name in self._earlier or stage.name in self._told for stage in stages)
         )
 
-    def whole(self, wanted: Iterable[Stage[Any]]) -> bool:
-        """Whether every result of a run is there, but for those that an earlier run could not have either."""
-        return all(stage.name in self._told or self.results.holds(stage) for stage in wanted)
+    def whole(self, stages: Iterable[Stage[Any]]) -> bool:
+        """Return True if every result exists, except those that no earlier run could compute."""
+        keys, store = {name: entry["key"] for name, entry in self._earlier.items()}, self.results.store
+        return all(
+            stage.name in self._told or store.has(stage.kind, keys.get(stage.name, stage.key), KINDS[stage.kind].record)
+            for stage in stages
+        )
+
+    @property
+    def adds_to_finished(self) -> bool:
+        """Return True if the run adds positions or answers to a run that was done, and stays so when it stops."""
+        return self.until in ("positions", "answers") and self.previous.get("state") == "done"
 
     def note(self, stage: Stage[Any], reused: bool) -> None:
-        """Enters a finished stage with what is kept beside its result; nothing is written yet."""
-        details = self.results.details(stage)
-        seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
+        """Enter a finished stage with the details of its result; nothing is written yet."""
+        details, facts = self.results.details(stage), ("passes", "notices", "resumed")
+        seconds, resumed = float(details.get("seconds") or 0.0), details.get("resumed")
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
-        names = ("passes", "notices", "with", "resumed")
-        kept = {name: details.get(name) for name in names}
-        self.stages[stage.name] = entry | {name: value for name, value in kept.items() if value}
+        self.stages[stage.name] = entry | {name: details[name] for name in facts if details.get(name)}
         if reused:
             self.listener(stage.name, 1, 1, Reused("reused"))
-        else:
-            words = _cost(seconds, passes)
-            if "resumed" in details:
-                own = details["resumed"]
-                words += f" in all; {_cost(own['seconds'], own['passes'])} of it after step {own['step']}, here"
-            taken = f"made on the way of {details['with']}" if "with" in details else words
-            self.listener(stage.name, 1, 1, f"{taken}{self._standing()}")
-
-    def _standing(self) -> str:
-        """Where the run stands, for whoever reads its log."""
-        ended = {*self.stages, *(stage.name for stage in self.unavailable)}
-        return f" (step {len(ended & self.expected.keys())} of {len(self.expected)})"
+            return
+        words = _cost(seconds, details.get("passes"))
+        if resumed:
+            here = _cost(resumed["seconds"], resumed["passes"])
+            words += f" in all; {here} of it after step {resumed['step']}, here"
+        ended = self.expected.keys() & {*self.stages, *self.unavailable}
+        self.listener(stage.name, 1, 1, f"{words} (step {len(ended)} of {len(self.expected)})")
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
-        """Writes the record.
+        """Write the record.
 
         `state` is running, done, failed, cancelled or interrupted; an earlier `result`, what the run ends
         with, stays when left out; `error` is one sentence, for a run that failed.
@@ -143,16 +151,16 @@ class RunRecord:
             "expected": self.expected,
             "expected_from_cache": self.expected_from_cache,
             "stages": {**self._earlier, **self.stages},
-            "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
+            "unavailable": {name: entry for name, entry in reasons.items() if name not in self.stages},
             "missing_tasks": self.unmeasured_tasks(),
             "texts": self._texts,
-            "provenance": provenance.collect(self.results.graph.inputs, self.results.graph.study.device),
+            "provenance": provenance.collect_provenance(self.results.graph.inputs, self.results.graph.study.device),
             "result": result or self._result,
         }
         runs.save(self.results.store, self.name, values)
 
     def _asked_for(self) -> str:
-        """The last thing wanted: extra results take a finished run no further than it was."""
+        """Return the end of the run: added results take a finished run no further than it was."""
         earlier = self.previous.get("until")
         return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
 
@@ -164,14 +172,5 @@ class RunRecord:
 
 
 def _cost(seconds: float, passes: dict[str, float] | None) -> str:
-    """What a stage took, in words."""
-    counted = (f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
-    return f"{seconds:.1f} s{''.join(counted)}"
-
-
-def _today(study: Any) -> Any:
-    """A study as this version writes it, where it was written before some settings were there."""
-    try:
-        return json.loads(from_dict(study).to_json())
-    except SettingsError:
-        return study
+    pass_counts = (f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
+    return f"{seconds:.1f} s{''.join(pass_counts)}"

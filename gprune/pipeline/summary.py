@@ -1,4 +1,4 @@
-"""What a run ends with, as plain JSON values, read back from the store."""
+"""The result of a run as plain JSON values, read back from the store."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 
 
-def summarized(results: stages.Results, wanted: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
+def summarized(results: stages.Results, plan: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
     """Return the result of a run."""
     graph, study, until = results.graph, results.graph.study, record.until
     unavailable = {} if until in ("positions", "drift", "adapted", "agreement") else _unavailable(results, record)
@@ -22,18 +22,18 @@ def summarized(results: stages.Results, wanted: tuple[stages.Stage[Any], ...], r
         facts = {name: stages.given(results, name) for name in methods}
         result["given"] = {name: fact.to_dict() for name, fact in facts.items() if fact is not None}
         if study.chooses:
-            choices = {name: choice for name in methods if (choice := stages.made(results, name)) is not None}
+            choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
             result["choice"] = {name: _candidates(results, choice) for name, choice in choices.items()}
     if until in ("perplexity", "all"):
         result |= _measurements(results, record, methods)
     if until == "all" and "gprune" in methods:
         result["checkpoint"] = str(results.model_folder(stages.checkpoint(graph)))
         trained = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
-        if trained is not None and trained not in record.unavailable:
+        if trained is not None and trained.name not in record.unavailable:
             result["recovered_checkpoint"] = str(results.model_folder(trained))
     if until == "all" and RECOMMENDED in methods:
         result["recommended_checkpoint"] = str(results.model_folder(stages.checkpoint(graph, RECOMMENDED)))
-    entries = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
+    entries = {stage.name: record.stages[stage.name] for stage in plan if stage.name in record.stages}
     result["unavailable"] = unavailable
     result["keys"] = {name: entry["key"] for name, entry in entries.items()}
     result["seconds"] = {name: entry["seconds"] for name, entry in entries.items()}
@@ -50,9 +50,9 @@ def _measurements(results: stages.Results, record: RunRecord, methods: list[str]
         name: {text: float(results.get(stages.perplexity, name, text).perplexity) for text in texts} for name in methods
     }
     answered = {name: _answered(results, record, name) for name in methods}
-    values |= _protocols(results, answered)
-    standings = stages.standings(results.graph, results.get)
-    values["texts"] = {text: standing.to_dict() for text, standing in standings.items()}
+    values["protocols"] = _protocols(results, answered)
+    overlaps = stages.standings(results.graph, results.get)
+    values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
         values["accuracy"] = {
             name: {task: _plain(results.get(stages.accuracy, name, task)) for task in tasks}
@@ -61,7 +61,7 @@ def _measurements(results: stages.Results, record: RunRecord, methods: list[str]
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
         values["recovery"] = _recovered(results, record, methods)
-    if study.evaluation.speed != "none" and stages.speed(graph) not in record.unavailable:
+    if study.evaluation.speed != "none" and stages.speed(graph).name not in record.unavailable:
         timed = results.get(stages.speed)
         values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     return values
@@ -71,7 +71,7 @@ def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -
     """Return how every method was trained on, and the perplexities after it."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in methods if METHODS[name].decision != "none"]
-    trained = [name for name in cutting if stages.recovered(graph, name) not in record.unavailable]
+    trained = [name for name in cutting if stages.recovered(graph, name).name not in record.unavailable]
     return {
         "trained": stages.recovery_label(graph),
         "steps": settings.steps,
@@ -83,37 +83,28 @@ def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -
             for name in trained
         },
         "unavailable": {
-            name: record.unavailable[stages.recovered(graph, name)] for name in cutting if name not in trained
+            name: record.unavailable[stages.recovered(graph, name).name]["reason"]
+            for name in cutting
+            if name not in trained
         },
     }
 
 
-def _protocols(results: stages.Results, answered: dict[str, list[str]]) -> dict[str, Any]:
-    """Return the protocols of perplexities and accuracies, each once, and the number of each figure's."""
-    graph, numbers = results.graph, dict[Stamp, int]()
+def _protocols(results: stages.Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return the protocols of all perplexities and accuracies, each once."""
+    graph = results.graph
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
-
-    def number(stamp: Stamp) -> int:
-        return numbers.setdefault(stamp, len(numbers))
-
-    def of_text(method: str, text: str) -> Stamp:
-        stage = stages.perplexity(graph, method, text)
-        details = results.details(stage)
-        return protocol.of_perplexity(results.record(stage), details, precision, evaluation.windows)
-
-    def of_task(method: str, task: str) -> Stamp:
-        stage = stages.accuracy(graph, method, task)
-        return protocol.of_accuracy(results.record(stage), results.details(stage), precision=precision)
-
-    stamped: dict[str, Any] = {
-        "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in answered}
-    }
-    if any(answered.values()):
-        stamped["accuracy"] = {n: {t: number(of_task(n, t)) for t in tasks} for n, tasks in answered.items()}
-    return {
-        "protocols": [stamp.to_dict() | {"line": stamp.line} for stamp in numbers],
-        "protocol of": stamped,
-    }
+    stamps = list[Stamp]()
+    for method, tasks in answered.items():
+        for text in evaluation.texts:
+            stage = stages.perplexity(graph, method, text)
+            details = results.details(stage)
+            stamps.append(protocol.of_perplexity(results.record(stage), details, precision, evaluation.windows))
+        for task in tasks:
+            measured = stages.accuracy(graph, method, task)
+            details = results.details(measured)
+            stamps.append(protocol.of_accuracy(results.record(measured), details, precision=precision))
+    return [stamp.to_dict() | {"line": stamp.line} for stamp in dict.fromkeys(stamps)]
 
 
 def _candidates(results: stages.Results, choice: Choice) -> dict[str, Any]:
@@ -131,7 +122,8 @@ def _candidates(results: stages.Results, choice: Choice) -> dict[str, Any]:
         for index in choice.order
     ]
     weights = dict(zip(choice.measures, map(float, choice.weights), strict=True))
-    return {"weights": weights, "sequences": choice.sequences, "tried": rows}
+    complete = all(row["number"] is not None for row in rows)
+    return {"weights": weights, "sequences": choice.sequences, "complete": complete, "tried": rows}
 
 
 def _finite(value: float) -> float | None:
@@ -141,8 +133,8 @@ def _finite(value: float) -> float | None:
 def _unavailable(results: stages.Results, record: RunRecord) -> dict[str, str]:
     """Return why methods could not run, by method."""
     names = [name for name in results.graph.study.methods if name != "dense"]
-    masks = {name: stages.masks(results.graph, METHODS[name].masks) for name in names}
-    return {name: record.unavailable[stage] for name, stage in masks.items() if stage in record.unavailable}
+    masks = {name: stages.masks(results.graph, METHODS[name].masks).name for name in names}
+    return {name: record.unavailable[stage]["reason"] for name, stage in masks.items() if stage in record.unavailable}
 
 
 def sizes(results: stages.Results, methods: list[str]) -> dict[str, Any]:
@@ -156,7 +148,7 @@ def sizes(results: stages.Results, methods: list[str]) -> dict[str, Any]:
             continue
         masks = results.get(stages.masks, method.masks)
         retention[name] = masks.retention
-        parameters[name] = PrunedModel(masks, stages.carried_out(results, name)).parameters(shape, size)
+        parameters[name] = PrunedModel(masks, stages.applied_repairs(results, name)).parameters(shape, size)
     values: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return values | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
@@ -165,7 +157,7 @@ def _answered(results: stages.Results, record: RunRecord, method: str) -> list[s
     """Return the tasks that could be measured on a method."""
     graph = results.graph
     tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-    return [task for task in tasks if stages.accuracy(graph, method, task) not in record.unavailable]
+    return [task for task in tasks if stages.accuracy(graph, method, task).name not in record.unavailable]
 
 
 def _plain(accuracy: Accuracy) -> dict[str, Any]:

@@ -94,15 +94,14 @@ class PluginInfo:
     def to_record(self) -> dict[str, str]:
         """Return the fields that are set, as text, for the record of a run."""
         values = {name: value for name, value in asdict(self).items() if value not in (False, "")}
-        return values | {name: "yes" for name in _FLAGS if getattr(self, name)}
+        return {name: "yes" if value is True else value for name, value in values.items()}
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
         """Read the result of `to_record`. Raises PluginError where it describes no plug-in."""
-        names = {item.name for item in fields(cls)} - {*_FLAGS}
-        flags: dict[str, Any] = {name: values.get(name) == "yes" for name in _FLAGS}
+        record = {item.name: values[item.name] for item in fields(cls) if item.name in values}
         try:
-            return cls(**{name: value for name, value in values.items() if name in names}, **flags)
+            return cls(**record | {name: record.get(name) == "yes" for name in _FLAGS})
         except TypeError as error:
             raise PluginError("the record of a plug-in lacks a field") from error
 

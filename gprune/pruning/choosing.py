@@ -1,4 +1,4 @@
-"""Chooses one mask method and one repair among several, by one number that was fixed before any test.
+"""Choose one mask method and one repair among several, by one number that was fixed before any test.
 
 Each candidate has figures on text that took part in nothing: perplexity on held-out sequences of A and of B,
 and its mean divergence KL(dense | pruned) on fresh text that the dense model writes. The number is the
@@ -23,44 +23,44 @@ _LEAST = 1e-9
 """nats per token under which divergences are one: a model from which nothing is removed has none"""
 
 
-def choose(candidates: Sequence[tuple[str, str]], found: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
-    """The candidate of the lowest number, of equal ones the first.
+def choose(pairs: Sequence[tuple[str, str]], measured: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
+    """Choose the candidate of the lowest number; of equal ones the first.
 
-    `candidates` are masks and repair by name, `found` the figures of those that could be made, by place;
-    `reference` is the place of the one whose number is 1, and the first that could be made takes its place
-    where it could not. Raises MethodError where none could.
+    `pairs` are masks and repair of every candidate by name, `measured` the figures of those that could be made, by
+    index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
+    takes its place. Raises MethodError if none could be made.
     """
-    if not found:
+    if not measured:
         raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
-    place = reference if reference in found else min(found)
-    measures = found[place].measures
-    means = np.full((len(candidates), len(measures)), np.nan)
-    for index, one in found.items():
-        means[index] = one.nats.mean(axis=1)
+    base = reference if reference in measured else min(measured)
+    measures = measured[base].measures
+    means = np.full((len(pairs), len(measures)), np.nan)
+    for index, candidate in measured.items():
+        means[index] = candidate.nats.mean(axis=1)
     weights = np.array([WEIGHTS.get(name, 1.0) for name in measures])
     weights /= weights.sum()
     logarithms = _logarithms(means, measures)
-    numbers = np.exp((logarithms - logarithms[place]) @ weights)
+    numbers = np.exp((logarithms - logarithms[base]) @ weights)
     diverges = np.array([name == DIVERGENCE for name in measures])
     with np.errstate(over="ignore"):
         figures = np.where(diverges, means, np.exp(means))
     return Choice(
-        masks=tuple(masks for masks, _ in candidates),
-        repairs=tuple(repair for _, repair in candidates),
+        masks=tuple(masks for masks, _ in pairs),
+        repairs=tuple(repair for _, repair in pairs),
         measures=measures,
         weights=weights,
         figures=figures,
         numbers=numbers,
-        sequences=found[place].nats.shape[1],
-        reference=place,
+        sequences=measured[base].nats.shape[1],
+        reference=base,
         chosen=int(np.nanargmin(numbers)),
     )
 
 
 def _logarithms(means: Array, measures: Sequence[str]) -> Array:
     """Logarithms of perplexities, which are their mean losses, and of divergences."""
-    told = [
+    columns = [
         np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
         for name, row in zip(measures, means.T, strict=True)
     ]
-    return np.stack(told, axis=1)
+    return np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""Rank drift (Eq. 1, section 3.1): how far does a rank move when the calibration text changes?
+"""Rank drift (Eq. 1, section 3.1): the shift of ranks between two calibration texts.
 
 Beside the drift between two texts stands its control: the drift between token-disjoint halves of one text,
 which is what sampling alone does to the ranks. Since halves are noisier than whole sets, the two texts are

@@ -1,4 +1,4 @@
-"""Answers: which neurons of a layer are alike, in their parameters or in what they do on the texts?
+"""Embed the neurons of a layer by their parameters or by their behaviour on the texts.
 
 Neurons become points: by behaviour, from the mean and the spread of each shard of each text, every column
 standardised over the layer; by parameters, from the directions of their weights, which take the model.
@@ -45,9 +45,9 @@ def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Arra
     neurons are equal is 0.
     """
     columns = []
-    for one in measured:
-        spread = np.sqrt(np.maximum(one.ffn_moment[:, layer], 0.0) / one.shard_tokens[:, None])
-        columns += [one.ffn_mean[:, layer], spread]
+    for statistics in measured:
+        spread = np.sqrt(np.maximum(statistics.ffn_moment[:, layer], 0.0) / statistics.shard_tokens[:, None])
+        columns += [statistics.ffn_mean[:, layer], spread]
     rows: Array = np.concatenate(columns).T.astype(np.float64)
     deviation = rows.std(axis=0)
     # of equal numbers rounding is left behind
@@ -62,17 +62,17 @@ def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
     """
     rows = behaviour_rows(measured, layer)
     require_different(rows, f"the behaviour of layer {layer}")
-    return principal(rows, MOST_COMPONENTS)
+    return exact_components(rows, MOST_COMPONENTS)
 
 
-def principal(rows: Array, most: int) -> Reduced:
-    """At most `most` principal components of (neurons, columns), with few columns; none without variance.
+def exact_components(rows: Array, limit: int) -> Reduced:
+    """At most `limit` principal components of (neurons, columns), with few columns; none without variance.
 
     The largest entry by size of a component is positive, so that the same rows give the same picture.
     """
     centred = rows - rows.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred)
-    order = np.argsort(-variances, kind="stable")[: min(most, max(len(rows) - 1, 1))]
+    order = np.argsort(-variances, kind="stable")[: min(limit, max(len(rows) - 1, 1))]
     order = order[variances[order] > 1e-10 * variances.max()]
     chosen = directions[:, order]
     largest = np.abs(chosen).argmax(axis=0)
@@ -80,15 +80,15 @@ def principal(rows: Array, most: int) -> Reduced:
     return Reduced((centred @ chosen).astype(np.float32), variances[order] / (centred**2).sum())
 
 
-def require_different(rows: Array, what: str) -> None:
-    """Raises NumericsError where the (neurons, columns) rows of `what` are all equal, or only one."""
+def require_different(rows: Array, subject: str) -> None:
+    """Raise NumericsError where the (neurons, columns) rows of `subject` are all equal, or only one."""
     if len(rows) < 2 or bool((rows == rows[:1]).all()):
         count = "there is one neuron" if len(rows) < 2 else f"all {len(rows):,} neurons are equal"
-        raise NumericsError(f"in {what} {count}, so nothing can be laid out: choose another layer or basis")
+        raise NumericsError(f"in {subject} {count}, so nothing can be laid out: choose another layer or basis")
 
 
 def require_enough(neurons: int) -> None:
-    """Raises SettingsError where there are too few neurons for UMAP to have neighbours to go by."""
+    """Raise SettingsError where there are too few neurons for UMAP to have neighbours to go by."""
     if neurons < FEWEST:
         raise SettingsError(
             f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
@@ -97,7 +97,7 @@ def require_enough(neurons: int) -> None:
 
 
 def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
-    """Lays points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
+    """Lay points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
 
     Of (neurons, components) and a seed, which always give the same plane, come (neurons, 2) float32 places,
     and what `shared_neighbours` says of them. Raises SettingsError where there are too few neurons.
@@ -120,21 +120,21 @@ def shared_neighbours(points: Array, places: Array, count: int) -> Array:
 
     # asked for no point of its own, it leaves out the neuron itself
     near = [
-        NearestNeighbors(n_neighbors=count, algorithm="brute").fit(one).kneighbors(return_distance=False)
-        for one in (points, places)
+        NearestNeighbors(n_neighbors=count, algorithm="brute").fit(coordinates).kneighbors(return_distance=False)
+        for coordinates in (points, places)
     ]
     shared = [len(np.intersect1d(*both)) / count for both in zip(*near, strict=True)]
     return np.asarray(shared, dtype=np.float32)
 
 
-def shown(neurons: int, most: int, always: int | None = None) -> Array:
-    """Numbers of at most `most` neurons of a layer that a chart shows, evenly spaced where there are more.
+def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array:
+    """Numbers of at most `limit` neurons of a layer that a chart shows, evenly spaced where there are more.
 
     The neuron `always` is shown in any case.
     """
-    if neurons <= most:
+    if neurons <= limit:
         return np.arange(neurons)
-    chosen = np.linspace(0, neurons - 1, most).round().astype(np.int64)
+    chosen = np.linspace(0, neurons - 1, limit).round().astype(np.int64)
     if always is not None and always not in chosen:
         chosen[np.abs(chosen - always).argmin()] = always
     return chosen
@@ -168,7 +168,7 @@ def table(
     columns["neuron"] = neurons
     if drift is not None:
         columns["drift d"] = drift.magnitude[layer][neurons]
-    for letter, one in scores.items():
-        columns[f"rank on {letter}"] = positions(one.ffn[layer])[neurons]
-        columns[f"score on {letter}"] = one.ffn[layer][neurons]
-    return pd.DataFrame(columns | {f"kept, {name}": one.ffn[layer][neurons] for name, one in masks.items()})
+    for letter, values in scores.items():
+        columns[f"rank on {letter}"] = positions(values.ffn[layer])[neurons]
+        columns[f"score on {letter}"] = values.ffn[layer][neurons]
+    return pd.DataFrame(columns | {f"kept, {name}": values.ffn[layer][neurons] for name, values in masks.items()})

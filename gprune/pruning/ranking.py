@@ -27,7 +27,7 @@ class GroupedRanks:
     """
 
     def __init__(self, labels: Array) -> None:
-        """Puts the units in order of group; `labels` (units,) count groups from 0 on."""
+        """Put the units in order of group; `labels` (units,) count groups from 0 on."""
         self.by_group = np.argsort(labels, kind="stable")
         sizes = module_sizes(labels)
         self.size = sizes[sizes > 0]
@@ -42,9 +42,9 @@ class GroupedRanks:
 
     def in_group_order(self, scores: Array) -> Array:
         """The same ranks, but in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
-        result, whole = np.empty(len(self.by_group)), _whole_numbers(scores)
+        result, numbers = np.empty(len(self.by_group)), _whole_numbers(scores)
         for block in self._blocks:
-            result[block.places] = _doubled_ranks(block.taken(whole))[block.real] / 2
+            result[block.places] = _doubled_ranks(block.gather(numbers))[block.real] / 2
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
@@ -52,9 +52,10 @@ class GroupedRanks:
 
         Whole numbers, since shared ranks are halves: nothing is rounded, whatever the size of the groups.
         """
-        sums, (one, other) = np.empty(len(self.size), dtype=np.int64), map(_whole_numbers, (first, second))
+        sums = np.empty(len(self.size), dtype=np.int64)
+        left, right = map(_whole_numbers, (first, second))
         for block in self._blocks:
-            sums[block.groups] = block.displacement(one, other)
+            sums[block.groups] = block.displacement(left, right)
         return sums
 
 
@@ -75,11 +76,11 @@ class _Block:
     """Groups of about equal size, one a row; shorter rows are filled up with what sorts behind all scores."""
 
     def __init__(self, groups: Array, grouped: GroupedRanks) -> None:
-        """Lays out some groups, the largest first."""
+        """Lay out some groups, the largest first."""
         self.groups, size = groups, grouped.size[groups][:, None]
-        place = np.arange(size[0, 0])
-        self.real = place < size
-        self.places: Array = (grouped.start[groups][:, None] + place)[self.real]
+        column = np.arange(size[0, 0])
+        self.real = column < size
+        self.places: Array = (grouped.start[groups][:, None] + column)[self.real]
         self._units = np.full(self.real.shape, len(grouped.by_group))
         self._units[self.real] = grouped.by_group[self.places]
         numbered = np.arange(self.real.size).reshape(self.real.shape)
@@ -87,11 +88,11 @@ class _Block:
         self._mask = (1 << bits) - 1
         self._numbered = numbered
         # what fills up differs above these bits too, so that it is never taken for a tie
-        self._low = np.where(self.real, numbered, (_BEHIND + (place << bits)) | numbered)
+        self._low = np.where(self.real, numbered, (_BEHIND + (column << bits)) | numbered)
 
-    def taken(self, whole: Array) -> Array:
+    def gather(self, numbers: Array) -> Array:
         """(groups, width) of the numbers of all units; the order of what fills up is behind them."""
-        return np.where(self.real, whole.take(self._units), self._low)
+        return np.where(self.real, numbers.take(self._units), self._low)
 
     def displacement(self, first: Array, second: Array) -> Array:
         """(groups,) see `GroupedRanks.displacement`; of the numbers that `_whole_numbers` gives."""
@@ -103,7 +104,7 @@ class _Block:
         sums: Array = 2 * np.abs(moved, out=moved).sum(axis=1)
         unsure = np.union1d(self._close(ordered), self._close(again))
         if len(unsure):
-            ranks = (_doubled_ranks(self.taken(scores)[unsure]) for scores in (first, second))
+            ranks = (_doubled_ranks(self.gather(scores)[unsure]) for scores in (first, second))
             sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
         return sums
 
@@ -117,11 +118,11 @@ class _Block:
     def _close(self, ordered: Array) -> Array:
         """Rows in which two scores are equal but for the bits left out: tied, or in doubtful order."""
         flat = ordered.ravel()
-        apart = (flat[1:] ^ flat[:-1]).view(np.uint64)
-        if not len(apart) or apart.min() > self._mask:
+        difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
+        if not len(difference) or difference.min() > self._mask:
             return _NONE
         # the last of a row and the first of the next may be equal
-        rows, places = np.divmod(np.flatnonzero(apart <= self._mask), ordered.shape[1])
+        rows, places = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
         return rows[places < ordered.shape[1] - 1]
 
 
@@ -160,8 +161,8 @@ def ranks(scores: Array) -> Array:
     result = np.empty(scores.shape)
     if scores.size:
         units = scores.shape[-1]
-        for row, found in zip(scores.reshape(-1, units), result.reshape(-1, units), strict=True):
-            np.divide(_doubled_ranks(_whole_numbers(row)[None, :-1])[0], 2, out=found)
+        for row, target in zip(scores.reshape(-1, units), result.reshape(-1, units), strict=True):
+            np.divide(_doubled_ranks(_whole_numbers(row)[None, :-1])[0], 2, out=target)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Answers: what does the model look like without the units a plan removes?
+"""Build the model without the units that masks remove.
 
 Structured pruning as in section 3: ``cut`` makes a physically smaller model, which says what the dense one
 says while the removed units are silent. A key/value group leaves whole, with all its query heads, so that
@@ -18,7 +18,7 @@ from torch import nn
 from gprune.models import low_rank, offloading, parts
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint
-from gprune.models.export.modeling_gprune import Kept, narrow
+from gprune.models.export.modeling_gprune import KeptUnits, narrow
 from gprune.pruning import repair
 from gprune.records import ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
@@ -29,11 +29,11 @@ def cut(
     decoder: Decoder,
     model: PruningMasks | PrunedModel,
     on_progress: Progress = silent,
-    then: Callable[[Any], None] | None = None,
+    finish: Callable[[Any], None] | None = None,
 ) -> nn.Module:
-    """Makes a smaller model, without the units that the masks remove, repaired as the model's record says.
+    """Make a smaller model, without the units that the masks remove, repaired as the model's record says.
 
-    What recovery has added is merged into the weights; `then` may give output maps other weights and biases.
+    What recovery has added is merged into the weights; `finish` may give output maps other weights and biases.
 
     Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
     device and number type; the dense model stays as it is. The model is in evaluation mode and of the class
@@ -50,22 +50,22 @@ def cut(
     maps = _repaired(decoder, model, None, on_progress)
     # all weights are shared but those that are narrowed, and so are the hooks that hold offloaded ones
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
-    made = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
-    slices = [one for one in decoder.layout.table() if one[1] == 0]
+    model_copy = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
+    slices = [entry for entry in decoder.layout.table() if entry[1] == 0]
     with torch.no_grad():
-        layers = list(made.get_submodule(decoder.layout.layers).children())
+        layers = list(model_copy.get_submodule(decoder.layout.layers).children())
         for index, layer in enumerate(layers):
             offloading.load_offloaded(layer)
-            narrow(layer, slices, decoder.layout.numbers(), _kept(decoder.shape, model.masks, index))
-        for one in maps:
-            path = decoder.layout.place(one.name)[0]
-            _put(parts.linear(layers[one.layer], path, one.layer), *one.narrowed())
-    offloading.release_hooks(made)
+            narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
+        for output in maps:
+            path = decoder.layout.locate(output.name)[0]
+            _put(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
+    offloading.release_hooks(model_copy)
     if model.recovered is not None:
-        low_rank.merge(made, decoder.layout, model.recovered)
-    if then is not None:
-        then(made)
-    return checkpoint.as_loaded(made.eval(), decoder.layout)
+        low_rank.merge(model_copy, decoder.layout, model.recovered)
+    if finish is not None:
+        finish(model_copy)
+    return checkpoint.as_loaded(model_copy.eval(), decoder.layout)
 
 
 class Silenced:
@@ -79,49 +79,49 @@ class Silenced:
         self,
         decoder: Decoder,
         model: PruningMasks | PrunedModel,
-        known: Mapping[str, Any] | None = None,
+        prepared: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepares masks and repairs, with errors as of ``cut``; the decoder stays as it is.
+        """Prepare masks and repairs, with errors as of ``cut``; the decoder stays as it is.
 
-        `known` is what ``gprune.pruning.repair.ready`` has found for the repairs; None looks for it.
+        `prepared` is what ``gprune.pruning.repair.prepare_repairs`` has found for the repairs; None looks for it.
         """
         model = PrunedModel.of(model)
         if model.recovered is not None:
             raise ModelError("a recovered model is not the dense one with silent units: cut it instead")
-        self._maps = _repaired(decoder, model, known)
+        self._maps = _repaired(decoder, model, prepared)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Silences the units, and leaves the decoder as it was, whatever happens inside."""
+        """Silence the units, and leave the decoder as it was, whatever happens inside."""
         with ExitStack() as undone:
-            for one in self._maps:
-                undone.enter_context(one.applied())
+            for output in self._maps:
+                undone.enter_context(output.applied())
             yield
 
 
 def _repaired(
-    decoder: Decoder, model: PrunedModel, known: Mapping[str, Any] | None, on_progress: Progress = silent
+    decoder: Decoder, model: PrunedModel, prepared: Mapping[str, Any] | None, on_progress: Progress = silent
 ) -> list[repair.OutputMap]:
     """The output maps of a model that fits, repaired."""
     _require_fit(decoder.shape, model.masks)
-    for what, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
+    for units, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
         empty = np.flatnonzero(~mask.any(axis=1))
         if empty.size:
             raise ModelError(
-                f"layer {int(empty[0])} would lose all {mask.shape[1]} {what}: keep at least one in every "
+                f"layer {int(empty[0])} would lose all {mask.shape[1]} {units}: keep at least one in every "
                 "layer, for example by a higher retention"
             )
-    known = repair.ready(decoder, model) if known is None else known
-    return repair.output_maps(decoder, model, known, on_progress)
+    prepared = repair.prepare_repairs(decoder, model) if prepared is None else prepared
+    return repair.output_maps(decoder, model, prepared, on_progress)
 
 
-def _kept(shape: ModelShape, masks: PruningMasks, layer: int) -> Kept:
+def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits:
     neurons, groups = (torch.as_tensor(np.flatnonzero(part[layer])) for part in (masks.ffn, masks.heads))
-    return Kept(neurons, groups, (shape.neurons, shape.kv_heads, shape.group_size, shape.head_width))
+    return KeptUnits(neurons, groups, (shape.neurons, shape.kv_heads, shape.group_size, shape.head_width))
 
 
 def _put(linear: nn.Linear, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Gives a map other weights and other inputs."""
+    """Give a map other weights and other inputs."""
     linear.weight, linear.in_features = nn.Parameter(weight, requires_grad=False), weight.shape[1]
     linear.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
 

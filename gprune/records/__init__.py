@@ -13,88 +13,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gprune.records.answers import Answers, Questions
-    from gprune.records.base import Array
-    from gprune.records.calibration import (
-        ActivationStatistics,
-        SampledText,
-        StrongestPositions,
-        Tokens,
-        merge_moments,
-        pool,
-    )
-    from gprune.records.choice import CandidateFigures, Choice
-    from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-    from gprune.records.decisions import (
-        GateLearning,
-        LearnedScales,
-        Learning,
-        PruningMasks,
-        RecoveredWeights,
-        RepairedWeights,
-    )
-    from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
-    from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
-    from gprune.records.modules import (
-        AdaptedScores,
-        Agreement,
-        ModuleStatistics,
-        Partition,
-        PartitionAgreement,
-    )
-    from gprune.records.repairs import REPAIRS, PrunedModel, Repair
-    from gprune.records.scores import Components, NeuronMap, RankDrift, UnitScores
+    from gprune.records.answers import Answers as Answers
+    from gprune.records.answers import Questions as Questions
+    from gprune.records.base import Array as Array
+    from gprune.records.calibration import ActivationStatistics as ActivationStatistics
+    from gprune.records.calibration import SampledText as SampledText
+    from gprune.records.calibration import StrongestPositions as StrongestPositions
+    from gprune.records.calibration import Tokens as Tokens
+    from gprune.records.calibration import merge_moments as merge_moments
+    from gprune.records.calibration import pool as pool
+    from gprune.records.choice import CandidateFigures as CandidateFigures
+    from gprune.records.choice import Choice as Choice
+    from gprune.records.contexts import Contexts as Contexts
+    from gprune.records.contexts import ContextStatistics as ContextStatistics
+    from gprune.records.contexts import pool_contexts as pool_contexts
+    from gprune.records.decisions import GateLearning as GateLearning
+    from gprune.records.decisions import LearnedScales as LearnedScales
+    from gprune.records.decisions import Learning as Learning
+    from gprune.records.decisions import PruningMasks as PruningMasks
+    from gprune.records.decisions import RecoveredWeights as RecoveredWeights
+    from gprune.records.decisions import RepairedWeights as RepairedWeights
+    from gprune.records.evaluation import Accuracy as Accuracy
+    from gprune.records.evaluation import Perplexity as Perplexity
+    from gprune.records.evaluation import TextOverlap as TextOverlap
+    from gprune.records.evaluation import Throughput as Throughput
+    from gprune.records.model import ModelShape as ModelShape
+    from gprune.records.model import ModelSize as ModelSize
+    from gprune.records.model import WeightFacts as WeightFacts
+    from gprune.records.model import WeightNorms as WeightNorms
+    from gprune.records.modules import AdaptedScores as AdaptedScores
+    from gprune.records.modules import Agreement as Agreement
+    from gprune.records.modules import ModuleStatistics as ModuleStatistics
+    from gprune.records.modules import Partition as Partition
+    from gprune.records.modules import PartitionAgreement as PartitionAgreement
+    from gprune.records.repairs import REPAIRS as REPAIRS
+    from gprune.records.repairs import PrunedModel as PrunedModel
+    from gprune.records.repairs import Repair as Repair
+    from gprune.records.scores import Components as Components
+    from gprune.records.scores import NeuronMap as NeuronMap
+    from gprune.records.scores import RankDrift as RankDrift
+    from gprune.records.scores import UnitScores as UnitScores
 
-__all__ = [
-    "Accuracy",
-    "ActivationStatistics",
-    "AdaptedScores",
-    "Agreement",
-    "Answers",
-    "Array",
-    "CandidateFigures",
-    "Choice",
-    "Components",
-    "ContextStatistics",
-    "Contexts",
-    "GateLearning",
-    "LearnedScales",
-    "Learning",
-    "ModelShape",
-    "ModelSize",
-    "ModuleStatistics",
-    "NeuronMap",
-    "Partition",
-    "PartitionAgreement",
-    "Perplexity",
-    "PrunedModel",
-    "PruningMasks",
-    "Questions",
-    "REPAIRS",
-    "RankDrift",
-    "RecoveredWeights",
-    "Repair",
-    "RepairedWeights",
-    "SampledText",
-    "StrongestPositions",
-    "TextOverlap",
-    "Throughput",
-    "Tokens",
-    "UnitScores",
-    "WeightFacts",
-    "WeightNorms",
-    "merge_moments",
-    "pool",
-    "pool_contexts",
-]
 _PARTS = "answers base calibration choice contexts decisions evaluation model modules repairs scores"
 
 
 def __getattr__(name: str) -> Any:
-    """A record, or what makes one: all of them are loaded with the first."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for part in _PARTS.split():
-        members = vars(import_module(f"{__name__}.{part}"))
-        globals().update({public: members[public] for public in __all__ if public in members})
-    return globals()[name]
+    """Load a record, or a function that makes one, with all modules of this package."""
+    modules = [import_module(f"{__name__}.{part}") for part in _PARTS.split()] if name[0] != "_" else []
+    for module in modules:
+        if name in vars(module):
+            globals()[name] = vars(module)[name]
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

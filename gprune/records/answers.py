@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, Record, real, require_range, whole
+from gprune.records.base import Array, Record, integers, real, require_range
 
 MOST_QUESTIONS, MOST_OPTIONS = 12_000, 60_000
 """questions of a task, and options of them all, whose answers are kept: 0.6 MB a task and method at most. The
@@ -18,7 +18,7 @@ QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers(Record):
-    """What one model answers to the questions of one task: the likelihood of every option, or a score."""
+    """The answers of one model to the questions of one task: the likelihood of every option, or a score."""
 
     task: str
     """the task as asked for"""
@@ -26,11 +26,11 @@ class Answers(Record):
     """questions that were asked; the first of them are kept"""
     likelihoods: Annotated[Array, real("options")]
     """(options,) log-likelihood of every option in nats, question after question; if `scored` 1 for right, else 0"""
-    lengths: Annotated[Array, whole("options")]
+    lengths: Annotated[Array, integers("options")]
     """(options,) characters of the option, by which acc_norm divides"""
-    counts: Annotated[Array, whole("questions", within=(0, MOST_OPTIONS))]
+    counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
-    right: Annotated[Array, whole("questions")]
+    right: Annotated[Array, integers("questions")]
     """(questions,) index of the right option among them"""
     scored: bool = False
     """whether answers are generated and scored: each question then has one option, the right text"""
@@ -49,11 +49,11 @@ class Questions(Record):
 
     task: str
     """the task as asked for"""
-    text: Annotated[Array, whole("bytes", within=(0, 255))]
+    text: Annotated[Array, integers("bytes", within=(0, 255))]
     """(bytes,) UTF-8 of all questions, each followed by its options"""
-    ends: Annotated[Array, whole("pieces")]
+    ends: Annotated[Array, integers("pieces")]
     """(pieces,) where each question and each option ends in the text"""
-    counts: Annotated[Array, whole("questions", within=(0, MOST_OPTIONS))]
+    counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
 
     def check(self) -> None:

@@ -1,7 +1,6 @@
 """How a record is kept as it was made: read-only arrays of the shapes and values that it says."""
 
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What the dimensions of an array field count; one name means one length throughout a record."""
+    """Meaning of the dimensions of an array field; one name means one length throughout a record."""
 
     names: tuple[str | int, ...]
     """names of the dimensions in order; a number is a length that never changes"""
@@ -31,7 +30,7 @@ def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None
     return Axes(names, "fiu", finite, within)
 
 
-def whole(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
+def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     """Dimensions of an array of whole numbers."""
     return Axes(names, "iu", within=within)
 
@@ -94,31 +93,22 @@ def axes_of(kind: type) -> dict[str, Axes]:
     return _axes[kind]
 
 
-def misfit(kind: type, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """What is wrong with the shapes of the arrays of a record's class; empty if nothing is."""
-    lengths: dict[str, int] = {}
+def require_axes(record: object) -> None:
+    """Raise ValueError where array fields do not have the declared dimensions, or do not fit each other."""
+    kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
-        actual = tuple(shapes[name])
-        if len(actual) != len(axes.names):
-            return f"{name} has shape {actual}, expected ({', '.join(map(str, axes.names))})"
+        shape = np.shape(getattr(record, name))
+        if len(shape) != len(axes.names):
+            raise ValueError(f"{kind.__name__}.{name} has shape {shape}, expected ({', '.join(map(str, axes.names))})")
         expected = tuple(
             lengths.setdefault(axis, length) if isinstance(axis, str) else axis
-            for axis, length in zip(axes.names, actual, strict=True)
+            for axis, length in zip(axes.names, shape, strict=True)
         )
-        if actual != expected:
-            return f"{name} has shape {actual}, expected {expected}"
-    return ""
+        if shape != expected:
+            raise ValueError(f"{kind.__name__}.{name} has shape {shape}, expected {expected}")
 
 
-def require_axes(record: object) -> None:
-    """Checks that the array fields have the declared dimensions, and fit each other; else ValueError."""
-    kind = type(record)
-    fault = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
-    if fault:
-        raise ValueError(f"{kind.__name__}.{fault}")
-
-
-def require_range(record: object, least: int, most: int, *names: str) -> None:
+def require_range(record: object, least: int, largest: int, *names: str) -> None:
     """Raises ValueError where fields hold something outside a range.
 
     Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where their
@@ -126,18 +116,16 @@ def require_range(record: object, least: int, most: int, *names: str) -> None:
     """
     for name in names:
         values = np.asarray(getattr(record, name))
-        if values.size and not (values.min() >= least and values.max() <= most):
-            raise ValueError(f"{type(record).__name__}.{name} holds values outside {least} ... {most}")
+        if values.size and not (values.min() >= least and values.max() <= largest):
+            raise ValueError(f"{type(record).__name__}.{name} holds values outside {least} ... {largest}")
 
 
-def require_finite(record: object, *names: str) -> None:
-    """Raises NumericsError where array fields hold NaN or infinity."""
-    for name in names:
-        array = getattr(record, name)
-        bad = ~np.isfinite(array)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise NumericsError(
-                f"{type(record).__name__}.{name} holds {int(bad.sum())} values that are not finite "
-                f"(the first at {where}): check the model's weights for NaN, or use float32 or bfloat16"
-            )
+def require_finite(record: object, name: str) -> None:
+    """Raise NumericsError where an array field holds NaN or infinity."""
+    bad = ~np.isfinite(getattr(record, name))
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise NumericsError(
+            f"{type(record).__name__}.{name} holds {int(bad.sum())} values that are not finite "
+            f"(the first at {where}): check the model's weights for NaN, or use float32 or bfloat16"
+        )

@@ -151,15 +151,15 @@ def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: fl
     order = np.lexsort((-finite, ~exact), axis=1)
     sums = np.cumsum(np.take_along_axis(finite, order, axis=1), axis=1)
     fixed = np.count_nonzero(heads) * shape.group_weights
-    wanted = (target * shape.decoder_weights - fixed) / shape.neuron_weights
-    widths = _aligned_widths(exact.sum(axis=1), np.pad(sums, ((0, 0), (1, 0))), wanted, alignment)
-    kept = np.zeros_like(exact)
-    np.put_along_axis(kept, order, np.arange(shape.neurons) < widths[:, None], axis=1)
-    return kept
+    neurons_left = (target * shape.decoder_weights - fixed) / shape.neuron_weights
+    widths = _aligned_widths(exact.sum(axis=1), np.pad(sums, ((0, 0), (1, 0))), neurons_left, alignment)
+    mask = np.zeros_like(exact)
+    np.put_along_axis(mask, order, np.arange(shape.neurons) < widths[:, None], axis=1)
+    return mask
 
 
-def _aligned_widths(counts: Array, sums: Array, wanted: float, alignment: int) -> Array:
-    """(layers,) aligned widths whose sum is nearest ``wanted`` neurons, by whole blocks.
+def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: int) -> Array:
+    """(layers,) aligned widths whose sum is nearest ``neurons_left`` neurons, by whole blocks.
 
     `counts` (layers,) are neurons of the exact solution, `sums` (layers, neurons + 1) the summed margins of
     each layer's first neurons in the order of keeping.
@@ -168,7 +168,7 @@ def _aligned_widths(counts: Array, sums: Array, wanted: float, alignment: int) -
     least = min(alignment, full)
     widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, least))
     while True:
-        missing = wanted - widths.sum()
+        missing = neurons_left - widths.sum()
         if missing > 0:
             other = np.minimum((widths // alignment + 1) * alignment, full)
         else:

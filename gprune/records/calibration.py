@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import MOST_SEQUENCES, Array, Record, real, require_range, truth, whole
+from gprune.records.base import MOST_SEQUENCES, Array, Record, integers, real, require_range, truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,7 +18,7 @@ class Tokens(Record):
     """what was asked for, as the person typed it"""
     fingerprint: str
     """SHA-256 of the exact tokens"""
-    ids: Annotated[Array, whole("samples", "length")]
+    ids: Annotated[Array, integers("samples", "length")]
     """(samples, length) int32 token ids"""
     available: int
     """how many disjoint sequences the text would have given"""
@@ -26,11 +26,11 @@ class Tokens(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledText(Record):
-    """What the dense model has written: documents of equal length, and how likely it finds each of them."""
+    """Text that the dense model wrote: documents of equal length, and how likely it finds each of them."""
 
     text: str
     """what was asked for, as the person typed it"""
-    ids: Annotated[Array, whole("documents", "length")]
+    ids: Annotated[Array, integers("documents", "length")]
     """(documents, length) int32 token ids of the documents that are kept, in the order drawn"""
     perplexity: Annotated[Array, real("drawn")]
     """(drawn,) of every document that was drawn, under the model at temperature 1"""
@@ -50,9 +50,9 @@ class ActivationStatistics(Record):
     """the text as the person typed it"""
     fingerprint: str
     """SHA-256 of the tokens seen"""
-    shard_samples: Annotated[Array, whole("shards")]
+    shard_samples: Annotated[Array, integers("shards")]
     """(shards,) int64 sequences in each shard"""
-    shard_tokens: Annotated[Array, whole("shards")]
+    shard_tokens: Annotated[Array, integers("shards")]
     """(shards,) int64 tokens in each shard"""
     ffn_mean: Annotated[Array, real("shards", "layers", "neurons", finite=True)]
     """(shards, layers, neurons)"""
@@ -105,7 +105,7 @@ class ActivationStatistics(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrongestPositions(Record):
-    """Where each FFN neuron answers most on one calibration set: the strongest inputs of down_proj.
+    """Positions of the largest activations of each FFN neuron on one calibration set: inputs of down_proj.
 
     Of a sequence the strongest position stands, the first of equal ones, so that the positions of a neuron
     are those of different sequences: the strongest first, and of equally strong ones the earlier sequence.
@@ -117,9 +117,9 @@ class StrongestPositions(Record):
     """SHA-256 of the tokens seen"""
     length: int
     """tokens of a sequence"""
-    sequences: Annotated[Array, whole("layers", "neurons", "kept", within=(0, MOST_SEQUENCES))]
+    sequences: Annotated[Array, integers("layers", "neurons", "kept", within=(0, MOST_SEQUENCES))]
     """(layers, neurons, kept) the sequence, counted from 0; the smallest type that holds all of them"""
-    positions: Annotated[Array, whole("layers", "neurons", "kept")]
+    positions: Annotated[Array, integers("layers", "neurons", "kept")]
     """(layers, neurons, kept) the token in it, counted from 0"""
     values: Annotated[Array, real("layers", "neurons", "kept", finite=True)]
     """(layers, neurons, kept) float32 activation with its sign; bfloat16 and larger values fit"""

@@ -1,4 +1,4 @@
-"""What was tried before one mask method and one repair were chosen, and by which number."""
+"""Candidates for masks and repair, their figures, and the choice among them."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ from gprune.records.base import Array, Record, real
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFigures(Record):
-    """What one candidate is worth on text that took part in nothing."""
+    """Figures of one candidate on text that took part in nothing."""
 
     measures: tuple[str, ...]
     """what is measured: perplexity on the held-out sequences of A, of B or of a check text, or divergence"""

@@ -74,12 +74,8 @@ def pool_contexts(first: ContextStatistics, second: ContextStatistics) -> Contex
     """Puts the shards of two texts' sets side by side under the same contexts (pooling baseline).
 
     Affinity and layer change are token-weighted means, which is what one pass over both texts would have
-    given. Raises ValueError where the two were measured under different contexts.
+    given.
     """
-    if first.contexts != second.contexts:
-        raise ValueError(
-            f"contexts of {first.contexts!r} and of {second.contexts!r} do not pool: measure both under one"
-        )
     counts = np.stack([first.tokens.sum(axis=0), second.tokens.sum(axis=0)]).astype(np.float64)
     share = (counts / np.maximum(counts.sum(axis=0), 1))[..., None]
     total = counts.sum(axis=-1)

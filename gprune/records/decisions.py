@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from gprune.records.base import Array, Record, real, truth, whole
+from gprune.records.base import Array, Record, integers, real, truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PruningMasks(Record):
-    """Which units a method keeps."""
+    """Units that a method keeps."""
 
     method: str
     """gprune, flap, wanda_sp, ..."""
@@ -26,7 +26,7 @@ class PruningMasks(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Learned(Record):
-    """What a learning ends with: masks, and one row per step of how it went."""
+    """Result of learning: masks, and one row of figures per step."""
 
     ffn: Annotated[Array, truth("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
@@ -52,7 +52,7 @@ class _Learned(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learning(_Learned):
-    """What modular sparsity learning ends with: the masks of GPrune, and how they came about."""
+    """Result of modular sparsity learning: the masks of GPrune and their thresholds."""
 
     METHOD: ClassVar[str] = "gprune"
     thresholds: Annotated[Array, real("modules")]
@@ -63,7 +63,7 @@ class Learning(_Learned):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateLearning(_Learned):
-    """What the learning of gates ends with: the masks, and the gates that they follow from."""
+    """Result of learning gates: the masks, and the gates that they follow from."""
 
     METHOD: ClassVar[str] = "gates"
     gates: Annotated[Array, real("layers", "neurons")]
@@ -82,9 +82,9 @@ class RepairedWeights(Record):
     """how they were fitted: a name of `gprune.records.repairs.REPAIRS`"""
     dtype: str
     """number type of the weights: float32, float16, or bfloat16, whose bits `numbers` has as whole numbers"""
-    columns: Annotated[Array, whole("maps")]
+    columns: Annotated[Array, integers("maps")]
     """(2 * layers,) columns of each map that are kept"""
-    ends: Annotated[Array, whole("maps")]
+    ends: Annotated[Array, integers("maps")]
     """(2 * layers,) where each map ends in `numbers`"""
     numbers: Annotated[Array, real("numbers")]
     """the (hidden, columns) weights of all maps, row by row, one map after the other"""
@@ -119,7 +119,7 @@ class LearnedScales(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoveredWeights(Record):
-    """What recovery adds to the linear maps of a pruned model: to each a product of two narrow matrices."""
+    """Low-rank update by recovery of the linear maps of a pruned model: a product of two narrow matrices each."""
 
     method: str
     """whose model was trained"""
@@ -131,7 +131,7 @@ class RecoveredWeights(Record):
     """columns of the left matrix, and rows of the right one"""
     maps: tuple[str, ...]
     """the linear maps, as 3.o_proj"""
-    sizes: Annotated[Array, whole("maps", 2)]
+    sizes: Annotated[Array, integers("maps", 2)]
     """(maps, 2) outputs and inputs of each"""
     numbers: Annotated[Array, real("numbers")]
     """float32: of each map A, (rank, inputs), and then B, (outputs, rank), row by row"""

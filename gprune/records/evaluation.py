@@ -1,4 +1,4 @@
-"""What a model is measured to be worth (section 4)."""
+"""Measurements of a model (section 4)."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ class Perplexity(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextOverlap(Record):
-    """How much of an evaluated text stands word for word in the calibration sets of A and B."""
+    """Share of an evaluated text with verbatim overlap with the calibration sets of A and B."""
 
     text: str
     """the evaluation text, as typed"""

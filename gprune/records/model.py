@@ -1,4 +1,4 @@
-"""What is known of a dense model: its shape, its size and the norms of its weights (section 3)."""
+"""Shape and size of a dense model, and the norms of its weights (section 3)."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated
@@ -59,7 +59,7 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What the parameter count of a pruned model follows from, beside its weights."""
+    """Sizes from which the parameter count of a pruned model follows, beside its weights."""
 
     parameters: int
     """parameters of the whole dense model; tied tensors count once"""
@@ -73,7 +73,7 @@ class ModelSize:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightNorms(Record):
-    """What the importance scores need to know of the weights, so that scoring needs no model."""
+    """Weight norms that the importance scores need, so that scoring needs no model."""
 
     down_column_square: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) squared Euclidean norm of each column of down_proj"""
@@ -87,7 +87,7 @@ class WeightNorms(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightFacts(Record):
-    """What a plug-in's metric needs to know of the weights beyond their norms, by names of its own."""
+    """Values of the weights that a plug-in's metric needs beyond their norms, by names of its own."""
 
     metric: str
     """name of the metric"""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import MOST_UNITS, Array, Record, real, truth, whole
+from gprune.records.base import MOST_UNITS, Array, Record, integers, real, truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,11 +19,11 @@ class Partition(Record):
     """refined, initialization, random, clusters (of parameters alone) or functional (FANG's groups)"""
     profile: str
     """drift profile used by the refinement: magnitude or direction"""
-    labels: Annotated[Array, whole("layers", "neurons")]
+    labels: Annotated[Array, integers("layers", "neurons")]
     """(layers, neurons) int32, 0 ... counts[layer] - 1 without gaps"""
-    counts: Annotated[Array, whole("layers")]
+    counts: Annotated[Array, integers("layers")]
     """(layers,) int32 modules of each layer"""
-    initial_counts: Annotated[Array, whole("layers")]
+    initial_counts: Annotated[Array, integers("layers")]
     """(layers,) int32 module count chosen by the silhouette before the split"""
     silhouette: Annotated[Array, real("layers", "candidates")]
     """(layers, candidates) cosine silhouette of the best seed for each candidate count; NaN where skipped"""
@@ -80,15 +80,15 @@ class Partition(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleStatistics(Record):
-    """What RASA decides on, for every module of every layer (section 3.2); thresholds not yet applied."""
+    """Statistics on which RASA decides, for every module of every layer (section 3.2); thresholds not yet applied."""
 
     drift: Annotated[Array, real("modules", finite=True)]
     """(modules,) mean within-module rank drift, in [0, 1]"""
     score: Annotated[Array, real("modules", finite=True)]
     """(modules,) mean primary score, raw or standardised within the layer"""
-    size: Annotated[Array, whole("modules", within=(1, MOST_UNITS))]
+    size: Annotated[Array, integers("modules", within=(1, MOST_UNITS))]
     """(modules,) int64 neurons in the module"""
-    layer: Annotated[Array, whole("modules", within=(0, MOST_UNITS))]
+    layer: Annotated[Array, integers("modules", within=(0, MOST_UNITS))]
     """(modules,) int64 layer of the module"""
     u_primary: Annotated[Array, real("modules", finite=True)]
     """(modules,) expected local-rank discrepancy between disjoint halves of A; smaller is more repeatable"""
@@ -104,7 +104,7 @@ class AdaptedScores(Record):
     """(layers, neurons) float64"""
     adapted: Annotated[Array, truth("modules")]
     """(modules,) bool: both conditions hold, the module is in K_adapt"""
-    source: Annotated[Array, whole("modules")]
+    source: Annotated[Array, integers("modules")]
     """(modules,) int8: 0 scored from the primary text, 1 from the auxiliary"""
     drift_threshold: float
     """quantile of the modules' drift; a module at or above it is distribution-sensitive"""
@@ -114,7 +114,7 @@ class AdaptedScores(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionAgreement(Record):
-    """How far two partitions agree, layer by layer (Fig. 1b)."""
+    """Agreement of two partitions, layer by layer (Fig. 1b)."""
 
     ari: Annotated[Array, real("layers")]
     """(layers,) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""

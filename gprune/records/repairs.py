@@ -46,7 +46,7 @@ class Repair:
 
     @property
     def fitted(self) -> bool:
-        """Whether it is fitted to a method's masks, so that other masks need weights of their own."""
+        """True if it is fitted to a method's masks, so that other masks need weights of their own."""
         return bool({FITTED, LEARNED} & {*self.needs.values()})
 
 
@@ -161,7 +161,7 @@ def in_order(names: Iterable[str]) -> tuple[Repair, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrunedModel:
-    """What is left of a dense model."""
+    """The pruned weights of a dense model."""
 
     masks: PruningMasks
     """the units that stay"""
@@ -173,13 +173,13 @@ class PrunedModel:
     """what training has added to the repaired weights; it is merged into them, and adds no parameter"""
 
     @classmethod
-    def of(cls, what: PruningMasks | PrunedModel) -> PrunedModel:
+    def of(cls, pruning: PruningMasks | PrunedModel) -> PrunedModel:
         """A model, or what masks leave where nothing is repaired."""
-        return what if isinstance(what, PrunedModel) else cls(what)
+        return pruning if isinstance(pruning, PrunedModel) else cls(pruning)
 
     @property
     def biased(self) -> bool:
-        """Whether o_proj and down_proj have a bias whatever the dense model has."""
+        """True if o_proj and down_proj have a bias whatever the dense model has."""
         return any(repair.biases for repair in self.repairs)
 
     @property

@@ -56,9 +56,8 @@ def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
         values = safe_parsing.json_object(record.read_bytes(), "the digest")
     except (OSError, UnreadableError):
         return None
-    digest = values.get("sha256")
-    valid = isinstance(digest, str) and len(digest) == 64 and not set(digest) - set("0123456789abcdef")
-    return str(digest) if valid and values.get("stamp") == list(stamp) else None
+    digest: str | None = values.get("sha256") if values.get("stamp") == list(stamp) else None
+    return digest
 
 
 def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:

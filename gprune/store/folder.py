@@ -1,4 +1,4 @@
-"""Answers: where is the cache, and what does it mean when the system refuses something there?"""
+"""The cache folder, and sentences for errors of the system there."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ NAME = "gprune"
 
 
 def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
+    """Return the cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
 
     Raises StoreError where no folder can have the name in GPRUNE_CACHE, or there is no home folder.
     """
@@ -26,43 +26,35 @@ def default_cache() -> Path:
 
 
 def _of_user() -> Path:
-    """Where the XDG Base Directory Specification has caches; by it only an absolute name counts."""
+    # by the XDG Base Directory Specification only an absolute name counts
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     caches = chosen if chosen.startswith("/") else "~/.cache"
     return (safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / NAME).resolve()
 
 
 def require_folder(root: Path) -> None:
-    """Raises StoreError where a cache cannot be a folder because something else lies in its place."""
-    there = next((place for place in (root, *root.parents) if os.path.lexists(place)), root.parent)
-    if not there.is_dir():
+    """Raise StoreError where a cache cannot be a folder because something else lies in its place."""
+    existing = next((parent for parent in (root, *root.parents) if os.path.lexists(parent)), root.parent)
+    if not existing.is_dir():
         raise StoreError(
-            f"the cache {root} cannot be a folder, because {there} is none: set GPRUNE_CACHE to another "
+            f"the cache {root} cannot be a folder, because {existing} is none: set GPRUNE_CACHE to another "
             "folder, or move what lies there away"
         )
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error means a full disk; numpy reports a short write without the system's error number."""
+    """Return True if an error means a full disk; numpy reports a short write without the system's error number."""
     short = error.errno is None and "requested and" in str(error) and "written" in str(error)
     return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def is_refused(error: OSError) -> bool:
-    """Whether an error means that this account may not write."""
-    return error.errno in (errno.EACCES, errno.EROFS, errno.EPERM)
-
-
 def explain(error: OSError, folder: Path) -> StoreError:
-    """Turns an operating system error about the cache into one sentence with the remedy."""
+    """Turn an operating system error about the cache into one sentence with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
-    if error.errno == errno.EDQUOT:
-        return StoreError(
-            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, {remedy}"
-        )
     if is_full(error):
-        return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
-    if is_refused(error):
+        disk = f"the disk that holds the cache {folder}, or your quota on it,"
+        return StoreError(f"{disk} is full: free some space, {remedy}")
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return StoreError(f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}")
     return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")
 

@@ -38,7 +38,6 @@ def write(folder: Path, entries: Mapping[str, Any]) -> None:
     text = json.dumps({**meta, DIGEST: _digest(meta)}, indent=1, ensure_ascii=False)
     (folder / NAME).write_text(text, encoding="utf-8")
     for path in (*paths, folder / NAME):
-        path.chmod(0o700 if path.is_dir() else 0o600)
         sync(path)
     sync(folder)
 

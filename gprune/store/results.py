@@ -7,10 +7,8 @@ import re
 import shutil
 import threading
 import time
-import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -77,12 +75,13 @@ class Store:
         """
         folder = self.check(stage, key, kind)
         try:
-            values = _plain_values(kind, self._require(stage, key, kind).get(manifests.VALUES))
+            values = self._require(stage, key, kind)[manifests.VALUES]
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
             arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(kind).items()}
             return kind(**values, **arrays)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        except (ValueError, TypeError, NumericsError) as error:
+        except (KeyError, ValueError, TypeError, NumericsError) as error:
             raise DamagedError(stage, key, str(error)) from error
 
     def check(self, stage: str, key: str, kind: type | None = None) -> Path:
@@ -98,16 +97,6 @@ class Store:
         except ValueError as error:
             raise DamagedError(stage, key, str(error)) from error
         return folder
-
-    def damaged(self, stage: str, key: str, kind: type | None = None) -> bool:
-        """Return True if the result is incomplete, or was moved aside and not computed again.
-
-        Its arrays are not read.
-        """
-        folder = self.folder(stage, key)
-        if os.path.lexists(folder):
-            return not self.has(stage, key, kind)
-        return any((self.root / DAMAGED).glob(f"{stage}-{key}-{'[0-9a-f]' * 8}"))
 
     def stamp(self, stage: str, key: str) -> str:
         """Return a text that changes whenever a file of a record does; empty where there is no such result."""
@@ -247,34 +236,6 @@ def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in axes.kinds:
         raise ValueError(f"{path.name} is no array of such numbers")
     return array
-
-
-@cache
-def _plain_types(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a record that are no arrays."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind) if field.name not in axes_of(kind)}
-
-
-def _plain_values(kind: type, values: Any) -> dict[str, Any]:
-    """Return the fields of a record that are no arrays; ValueError where one has another type."""
-    types = _plain_types(kind)
-    if not isinstance(values, dict) or values.keys() != types.keys():
-        raise ValueError(f"its values are not those of a {kind.__name__}")
-    for name, hint in types.items():
-        if not _has_type(values[name], hint):
-            raise ValueError(f"its value {name} is of another type")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-def _has_type(value: Any, hint: Any) -> bool:
-    """Return True if a value of JSON is of the type of a field."""
-    if typing.get_origin(hint) is tuple:
-        return isinstance(value, list) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
-    plain = typing.get_origin(hint) or hint
-    if plain in (int, float) and isinstance(value, bool):
-        return False
-    return isinstance(value, int | float if plain is float else plain)
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

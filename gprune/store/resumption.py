@@ -26,7 +26,7 @@ SAVE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a stage has cost so far."""
+    """Cost of a stage so far."""
 
     forward: int = 0
     """tokens that the dense model was run over"""
@@ -55,12 +55,12 @@ class Spent:
 class Resumption:
     """Reads and replaces the checkpoint of one stage; the caller holds the lock of its result."""
 
-    def __init__(self, file: StateFile, here: Callable[[], Spent], progress: Progress) -> None:
-        """Bind a checkpoint; `here` returns what this process has spent on the stage so far.
+    def __init__(self, file: StateFile, spent_here: Callable[[], Spent], progress: Progress) -> None:
+        """Bind a checkpoint; `spent_here` returns what this process has spent on the stage so far.
 
         Raises SettingsError where the environment variable is no number.
         """
-        self._file, self._here, self._progress = file, here, progress
+        self._file, self._here, self._progress = file, spent_here, progress
         text = os.environ.get(VARIABLE, str(SAVE_SECONDS))
         try:
             self._seconds = float(text)
@@ -74,7 +74,7 @@ class Resumption:
 
     @property
     def spent(self) -> Spent:
-        """What the stage has cost so far, in all processes."""
+        """Cost of the stage so far, in all processes."""
         return self.before + self._here()
 
     def load(self) -> State | None:
@@ -97,7 +97,7 @@ class Resumption:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last checkpoint is 60 seconds old."""
+        """Return True if the last checkpoint is 60 seconds old."""
         return time.monotonic() - self._moment >= self._seconds
 
     def save(self, state: State) -> None:

@@ -92,16 +92,6 @@ class StateFile:
                 path.unlink()
 
 
-def listed(store: Store, stage: str) -> list[StateFile]:
-    """Return the checkpoints in a cache of a kind of result."""
-    files = []
-    for path in sorted((store.root / stage).glob(f"[!.]*{SUFFIX}")):
-        # a file of another name was not written by this program
-        with contextlib.suppress(StoreError):
-            files.append(StateFile(store, stage, path.name.removesuffix(SUFFIX)))
-    return files
-
-
 def sweep(store: Store) -> None:
     """Remove checkpoints of finished results: their processes ended between the two."""
     for path in store.root.glob(f"*/[!.]*{SUFFIX}"):

@@ -1,4 +1,4 @@
-"""What can be asked for: a study with its settings, its methods and metrics, and recommended profiles."""
+"""Studies: their settings, methods and metrics, and recommended profiles."""
 
 from gprune.study.choice import ChoiceSettings
 from gprune.study.recovery import RecoverySettings

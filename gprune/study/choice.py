@@ -25,7 +25,7 @@ def _words(candidates: tuple[str, ...]) -> bool:
 @checked
 @dataclass(frozen=True, slots=True)
 class ChoiceSettings(Form):
-    """What `repair.kind` auto and the method recommended choose from, and by which text."""
+    """Settings of the choice by `repair.kind` auto and by the recommended method."""
 
     WHERE: ClassVar = "choice."
     check_text: Text = ""

@@ -1,4 +1,4 @@
-"""What the fields of a study mean and hold, read from the settings themselves, for the options and the form.
+"""Meaning and type of a study's fields, read from the settings, for the options and the form.
 
 A field's meaning is the text that follows it in the source.
 """
@@ -45,7 +45,7 @@ OPTIONS = {
 
 @cache
 def documentation() -> dict[str, str]:
-    """What each field means, by dotted name; a section by its own name."""
+    """Return the meaning of each field by dotted name; of a section by its own name."""
     top = _field_texts(Study)
     texts = dict(top)
     for name in field_names():

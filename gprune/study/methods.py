@@ -188,7 +188,7 @@ def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
 
 
 def fit_of(method: Method, study: Any) -> RepairSettings:
-    """How weights are fitted to a method's masks: by its own settings, or by those of a study."""
+    """Return the repair of a method's weights: its own, or that of a study."""
     chosen: RepairSettings = study.repair
     if chosen.base == "own" and method.fit is not None:
         return method.fit

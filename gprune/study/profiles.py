@@ -44,12 +44,16 @@ def profile(name: str) -> Profile:
     if name == NAMES[0]:
         return Profile(name, (), "What the paper states; what it leaves open carries this project's defaults.")
     values = safe_parsing.json_file(FILE, "the recommended profile")
-    return Profile(name, tuple(values["settings"].items()), _why(values))
+    why = (
+        f"The best of {values['configurations']} configurations searched on {values['model']}, which no result is "
+        f"reported on: perplexity there {-values['gain']['perplexity']:.1%} lower than under the paper's settings."
+    )
+    return Profile(name, tuple(values["settings"].items()), why)
 
 
 @cache
 def recipe() -> str:
-    """What the recommended recipe does and what it has brought, in a few sentences for people who choose.
+    """Describe the recommended recipe and its measured gain in a few sentences.
 
     The figures are those of the development models (docs/method.md, Development and test).
     """
@@ -59,8 +63,6 @@ def recipe() -> str:
         "repairs and takes what is best on held-out text."
     )
     evidence = _evidence()
-    if not evidence:
-        return f"{words} What that brings is not measured yet: no figure is claimed."
     return (
         f"{words} On {listed(evidence['models'])}, which its weights were chosen on, it had "
         f"{evidence['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
@@ -70,26 +72,14 @@ def recipe() -> str:
 
 def development_models() -> tuple[str, ...]:
     """Models on which the weights of the recommended recipe were chosen, by the last part of their names."""
-    return tuple(_evidence().get("models", ()))
+    return tuple(_evidence()["models"])
 
 
 def _evidence() -> dict[str, Any]:
-    """What the search of the weights has written; empty before one."""
-    if not RECIPE.is_file():
-        return {}
+    """Return the figures of the search."""
     return dict(safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe"))
 
 
 def applied(study: Study, name: str) -> Study:
     """A study with a profile's settings in place of its own."""
     return study.with_settings(dict(profile(name).settings))
-
-
-def _why(values: dict[str, Any]) -> str:
-    searched = f"of {values['configurations']} configurations searched on {values['model']}"
-    if not values["settings"]:
-        return f"None {searched} was clearly better than what the paper states: the settings are the same."
-    return (
-        f"The best {searched}, which no result is reported on: perplexity there "
-        f"{-values['gain']['perplexity']:.1%} lower than under the paper's settings."
-    ).replace("%", " %")

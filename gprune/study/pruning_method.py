@@ -1,4 +1,4 @@
-"""What one pruning method is: how its masks are made, from whose scores, and how kept weights are repaired.
+"""A pruning method: how its masks are made, from whose scores, and how kept weights are repaired.
 
 gprune.study.methods has the table of all of them, by name.
 """
@@ -50,27 +50,27 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Whether its masks are learned by running the model on both texts, one budget at a time."""
+        """Return True if its masks are learned by running the model on both texts, one budget at a time."""
         return self.decision in ("learned", "gated")
 
     @property
     def baseline(self) -> bool:
-        """Whether people would otherwise use it: no control, no other form of a method, and none of ours."""
+        """Return True if people would otherwise use it: no control, no other form of a method, and none of ours."""
         return not (self.control or self.form_of or self.learns or self.decision in ("none", "chosen"))
 
     @property
     def layered(self) -> bool:
-        """Whether each layer is decided above pruned ones, which takes the model for any other masks."""
+        """Return True if each layer is decided above pruned ones, which takes the model for any other masks."""
         return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
     def foreign(self) -> bool:
-        """Whether code of another package runs the model."""
+        """Return True if code of another package runs the model."""
         return self.decision == "plugin" and self.plugin is not None and self.plugin.needs != "scores"
 
     @property
     def levels(self) -> bool:
-        """Whether it can keep as many units in every layer (sparsity.widths equal)."""
+        """Return True if it can keep as many units in every layer (sparsity.widths equal)."""
         return self.decision not in ("llm_pruner", "slimllm", "plugin")
 
     @property
@@ -86,8 +86,8 @@ class Method:
     @property
     def changes(self) -> dict[str, str]:
         """Settings under which GPrune itself is this control; modules that no setting names are left out."""
-        named = {"modularization.kind": self.modules} if self.modules == "random" else {}
-        return named | ({} if self.adapts else {"reliability.selection": "none"})
+        settings = {"modularization.kind": self.modules} if self.modules == "random" else {}
+        return settings | ({} if self.adapts else {"reliability.selection": "none"})
 
 
 def method_of(plugin: PluginInfo) -> Method:

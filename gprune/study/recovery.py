@@ -24,7 +24,7 @@ _TARGETS = Rule(
 @checked
 @dataclass(frozen=True, slots=True)
 class RecoverySettings(Form):
-    """How every pruned model is trained on, once its weights are repaired; the same for every method."""
+    """Training of every pruned model after its repair; the same for every method."""
 
     WHERE: ClassVar = "recovery."
     kind: Literal["none", "lora"] = "none"

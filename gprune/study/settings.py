@@ -38,22 +38,22 @@ Text = Annotated[Words, forms.Before(_as_text)]
 Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
 
 
-def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
-    """What a JSON file of settings holds; `name` is what it is, as `study file`.
+def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
+    """Read a JSON file of settings; `name` is what it is, as `study file`.
 
     `make` checks its values and makes the settings of them; `pipe` allows one, as `<(...)` and `/dev/stdin`
     are. Raises SettingsError where the file is missing, is not JSON, or its values are refused.
     """
-    what = f"the {name} {quoted(str(place))}"
+    subject = f"the {name} {quoted(str(file))}"
     with refused_as(SettingsError):
         try:
-            values = json_file(path(str(place), f"the {name}"), what, pipe=pipe)
+            values = json_file(path(str(file), f"the {name}"), subject, pipe=pipe)
         except FileNotFoundError as error:
-            raise SettingsError(f"{what} cannot be read: there is no such file") from error
+            raise SettingsError(f"{subject} cannot be read: there is no such file") from error
     try:
         return make(values)
     except SettingsError as error:
-        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
+        raise SettingsError(f"{subject.removeprefix('the ')}: {error}") from error
 
 
 def require(condition: bool, name: str, value: object, rule: str) -> None:
@@ -96,7 +96,7 @@ SampledText = Annotated[
 ]
 _AtMost = Annotated[
     Whole | None,
-    Rule("at least 1, or null for all", lambda most: most is None or 1 <= most <= limits.MOST_COUNT),
+    Rule("at least 1, or null for all", lambda count: count is None or 1 <= count <= limits.MOST_COUNT),
 ]
 _Shots = Annotated[
     Whole | None,
@@ -113,10 +113,10 @@ def roles_of(texts: TextsUsed) -> tuple[str, ...]:
 @checked
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings(Form):
-    """How the calibration sets are drawn and what is measured on them."""
+    """Calibration sets and their statistics."""
 
     WHERE: ClassVar = "calibration."
-    samples: Annotated[Whole, at_least(2)] = 2048
+    samples: Annotated[Whole, between(2, limits.MOST_SEQUENCES)] = 2048
     """sequences drawn from each text (paper: 2048)"""
     length: Annotated[Whole, at_least(2, "tokens"), _SEQUENCE] = 128
     """tokens of each sequence (paper: 128)"""
@@ -135,8 +135,6 @@ class CalibrationSettings(Form):
         """Checks the fields against each other."""
         rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
-        factors = {"calibration.samples": self.samples, "calibration.length": self.length}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of each text", factors)
 
 
 @checked
@@ -154,7 +152,7 @@ class ContextSettings(Form):
     temperature: Annotated[float, POSITIVE] = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
     clustering: Literal["balanced", "released"] = "balanced"
-    """clusters of equal size, or as FANG's code has them: within 40 % of that, the best of several starts"""
+    """clusters of equal size, or as FANG's code has them: within 40% of that, the best of several starts"""
     module_profile: Literal["dominant", "mixed"] = "dominant"
     """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
@@ -162,10 +160,10 @@ class ContextSettings(Form):
 @checked
 @dataclass(frozen=True, slots=True)
 class BaselineSettings(Form):
-    """What the baselines of section 4 leave open."""
+    """Settings that the baselines of section 4 leave open."""
 
     WHERE: ClassVar = "baselines."
-    taylor_samples: Annotated[Whole, at_least(1)] = 10
+    taylor_samples: Annotated[Whole, between(1, limits.MOST_BATCH)] = 10
     """sequences of LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: Annotated[Whole, at_least(2), _SEQUENCE] = 64
     """tokens of each of them (LLM-Pruner: 64)"""
@@ -173,11 +171,6 @@ class BaselineSettings(Form):
     """text of this gradient, cut as LLM-Pruner's code cuts (it reads bookcorpus); empty: the primary text"""
     fang_grouping: Literal["balanced", "released"] = "balanced"
     """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
-
-    def __post_init__(self) -> None:
-        """Checks the fields against each other."""
-        factors = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", factors)
 
 
 @checked
@@ -190,12 +183,12 @@ class ModularizationSettings(Form):
     """refined is the paper's; initialization stops before the refinement; random is equal-size modules"""
     candidates: Annotated[Several[Whole], _COUNTS] = (16, 24, 32, 40, 48)
     """module counts tried by the silhouette (paper: 16, 24, 32, 40, 48); clamped to an eighth of the width"""
-    restarts: Annotated[Whole, at_least(1)] = 3
+    restarts: Annotated[Whole, between(1, limits.MOST_RESTARTS)] = 3
     """k-means starts for each candidate count; the best silhouette wins"""
     seeding: Literal["plain", "greedy"] = "plain"
     """k-means++ draws each centroid once, or several times and takes the best: better silhouettes"""
     split_fraction: Annotated[float, SHARE] = 0.2
-    """share of modules with the largest drift variation that are split in two (paper: 20 %)"""
+    """share of modules with the largest drift variation that are split in two (paper: 20%)"""
     pair_weight: Annotated[float, NOT_NEGATIVE] = 0.1
     """weight of the pairwise dispersion term of the quartile of most dispersed modules"""
     repulsion_weight: Annotated[float, NOT_NEGATIVE] = 0.1
@@ -210,11 +203,6 @@ class ModularizationSettings(Form):
     """softmax temperature of the memberships (paper: none, that is 1)"""
     direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
     """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
-
-    def __post_init__(self) -> None:
-        """Checks the fields against each other."""
-        factors = {"modularization.restarts": self.restarts, "candidates": len(self.candidates)}
-        limits.require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", factors)
 
 
 @checked
@@ -271,12 +259,12 @@ class SparsitySettings(Form):
 
     @property
     def equal(self) -> bool:
-        """Whether all layers keep as many units."""
+        """Return True if all layers keep as many units."""
         return self.widths == "equal"
 
     @property
     def shaped(self) -> dict[str, int | str]:
-        """What of the widths enters the key of a result: nothing where they are free."""
+        """Return the settings of widths that enter the key of a result: none where they are free."""
         aligned: dict[str, int | str] = {} if self.alignment == 1 else {"alignment": self.alignment}
         return aligned | ({"widths": self.widths} if self.equal else {})
 
@@ -345,7 +333,7 @@ class ScaleSettings(Form):
 @checked
 @dataclass(frozen=True, slots=True)
 class RepairSettings(Form):
-    """What is done to the weights that stay, once the masks are decided; the same for every method."""
+    """Repair of the kept weights, once the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
     kind: Literal[
@@ -384,7 +372,7 @@ class RepairSettings(Form):
 
     @property
     def scaled(self) -> bool:
-        """Whether scales are learned after everything else."""
+        """Return True if scales are learned after everything else."""
         return self.kind.endswith(SCALED[1:])
 
     @property
@@ -404,7 +392,7 @@ class OwnRepair(RepairSettings):
 @checked
 @dataclass(frozen=True, slots=True)
 class EvaluationSettings(Form):
-    """What the pruned models are measured on."""
+    """Texts and tasks that the pruned models are measured on."""
 
     WHERE: ClassVar = "evaluation."
     texts: Annotated[Several[Text], _DIFFERENT] = ()

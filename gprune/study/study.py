@@ -39,8 +39,10 @@ from gprune.system import forms, html_tables, limits, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule, checked
 
-_UNNAMED = ("name", "group", "offload")
-"""fields that do not tell one study from another: what it is called, and where its model waits"""
+_UNNAMED = ("name", "group", "text_names", "offload")
+"""fields that do not tell one study from another: names for people, and where its model waits"""
+_NAMED_TEXT = re.compile(r"([^\s=#/\\:][^=#/\\:]{0,39})=(.+)", re.DOTALL)
+"""NAME=TEXT; an option of a text follows a #"""
 _LATER: dict[str, dict[str, Any]] = {
     "calibration": {"positions": 8},
     "baselines": {"taylor_text": ""},
@@ -100,6 +102,8 @@ class Study(Form):
     """what to call the study on the pages; changes no result"""
     group: _Name = ""
     """the series of studies it belongs to; changes no result"""
+    text_names: Several[Text] = ()
+    """what to call texts on the pages, as NAME=TEXT; a field of a text takes the same form; changes no result"""
     device: Annotated[
         Text, Rule("auto, cpu or cuda", lambda name: name in ("auto", "cpu") or name.startswith("cuda"))
     ] = "auto"
@@ -137,11 +141,11 @@ class Study(Form):
     """what the result is measured on"""
 
     def __post_init__(self) -> None:
-        """Checks the fields against each other, and the names of metric and methods."""
+        """Check the fields against each other, and the names of metric and methods."""
+        self._split_text_names()
         require_known("metric", self.metric)
         for method in self.methods:
             require_known("methods", method)
-        self._require_affordable()
         self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.base != "own":
             raise SettingsError(
@@ -160,22 +164,46 @@ class Study(Form):
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
 
-    def _require_affordable(self) -> None:
-        """Refuses what each setting alone allows and together would take for ever."""
-        sequences = {"texts": 2, "calibration.samples": self.calibration.samples}
-        steps = max(self.scales.steps, self.scales.joint_steps)
-        tasks: dict[str, dict[str, int]] = {
-            "tokens to learn from": {"sparsity.epochs": self.sparsity.epochs, **sequences},
-            "tokens to recover on": {"recovery.steps": self.recovery.steps, "recovery.batch": self.recovery.batch},
-            "tokens to learn scales from": {"scales.steps": steps, "scales.batch": self.scales.batch},
-        }
-        for words, counts in tasks.items():
-            limits.require_affordable(
-                limits.MOST_LEARNING, words, counts | {"calibration.length": self.calibration.length}
-            )
+    def _split_text_names(self) -> None:
+        """Move the names of texts given as NAME=TEXT to `text_names`; names of texts that nothing reads are dropped."""
+        names: dict[str, str] = {}
+
+        def split(given: str) -> str:
+            name, text = split_text_name(given)
+            if name:
+                names[text] = name.strip()
+            return text
+
+        for entry in self.text_names:
+            require(bool(_NAMED_TEXT.fullmatch(entry)), "text_names", entry, "entries like wikitext=/data/wiki.txt")
+        names |= self.names_of_texts
+        texts = tuple(dict.fromkeys(map(split, self.evaluation.texts)))
+        fields: dict[str, Any] = {name: split(getattr(self, name)) for name in ("primary", "auxiliary", "substitute")}
+        taylor_text, check_text = split(self.baselines.taylor_text), split(self.choice.check_text)
+        if not names:
+            return
+        used = {*fields.values(), *texts, taylor_text, check_text}
+        names = {text: name for text, name in names.items() if text in used}
+        for name in names.values():
+            require(list(names.values()).count(name) == 1, "text_names", name, "names of one text each")
+        fields["text_names"] = tuple(f"{name}={text}" for text, name in names.items())
+        fields["evaluation"] = replace(self.evaluation, texts=texts)
+        fields["baselines"] = replace(self.baselines, taylor_text=taylor_text)
+        fields["choice"] = replace(self.choice, check_text=check_text)
+        for field_name, value in fields.items():
+            object.__setattr__(self, field_name, value)
+
+    @property
+    def names_of_texts(self) -> dict[str, str]:
+        """Return the names that texts were given, by text."""
+        return {text: name.strip() for name, text in (entry.split("=", 1) for entry in self.text_names)}
+
+    def text_name(self, text: str) -> str:
+        """Return what to call one of the study's texts: the name that it was given, or its file without folders."""
+        return self.names_of_texts.get(text) or short(text)
 
     def _require_equal(self) -> None:
-        """Refuses methods that cannot keep as many units in every layer."""
+        """Refuse methods that cannot keep as many units in every layer."""
         names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].levels]
         if names:
             raise SettingsError(
@@ -185,28 +213,28 @@ class Study(Form):
 
     @property
     def recommends(self) -> bool:
-        """Whether the recommended recipe is among the methods."""
+        """Return True if the recommended recipe is among the methods."""
         return RECOMMENDED in self.methods
 
     @property
     def involved(self) -> tuple[str, ...]:
-        """The methods that are compared, and those whose masks the recommended recipe is chosen from."""
+        """Return the methods that are compared, and those whose masks the recommended recipe is chosen from."""
         tried = self.choice.masks if self.recommends else ()
         return tuple(dict.fromkeys((*self.methods, *tried)))
 
     @property
     def chooses(self) -> bool:
-        """Whether anything is chosen by measurement, so that held-out text is drawn."""
+        """Return True if anything is chosen by measurement, so that held-out text is drawn."""
         return self.recommends or self.repair.kind == "auto"
 
     @property
     def scales_units(self) -> bool:
-        """Whether scales are learned: for every pruned model, or together with gates."""
+        """Return True if scales are learned: for every pruned model, or together with gates."""
         tried = self.chooses and any(TRIED_SCALED in word for word in self.choice.repairs)
         return tried or self.repair.scaled or any(METHODS[name].scaled for name in self.involved if name in METHODS)
 
     def _require_choosable(self) -> None:
-        """Checks what the recommended recipe is chosen from."""
+        """Check the candidates of the recommended recipe."""
         masks, repairs = self.choice.masks, self.choice.repairs
         for name in masks:
             require_known("choice.masks", name)
@@ -219,21 +247,21 @@ class Study(Form):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as plain JSON values."""
+        """Return every field as plain JSON values."""
         return asdict(self)
 
     def summary(self) -> dict[str, str]:
-        """What tells studies apart at a glance, by the words that pages use for it."""
+        """Return the settings that tell studies apart, by the words of the pages."""
         calibration, evaluation = self.calibration, self.evaluation
         texts = filter(None, (self.primary, self.auxiliary, self.substitute))
         return {
             "Model": short(self.model),
-            "Calibration texts": " | ".join(short(text) for text in texts),
+            "Calibration texts": " | ".join(self.text_name(text) for text in texts),
             "Sequences": f"{calibration.samples:,} of {calibration.length:,} tokens",
             "Metric": self.metric,
             "Retention": f"{self.retention:g}",
             "Methods": ", ".join(self.methods),
-            "Evaluated on": ", ".join(short(name) for name in (*evaluation.texts, *evaluation.tasks)),
+            "Evaluated on": ", ".join(self.text_name(name) for name in (*evaluation.texts, *evaluation.tasks)),
             "Seed": f"{self.seed}",
         }
 
@@ -241,11 +269,11 @@ class Study(Form):
         return html_tables.table(f"Study {self.name}".strip(), self.summary())
 
     def to_json(self) -> str:
-        """The study as readable JSON."""
+        """Return the study as readable JSON."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     def with_settings(self, changes: dict[str, Any]) -> Study:
-        """A copy with dotted fields replaced, as `{"reliability.drift_quantile": 0.8}`.
+        """Return a copy with dotted fields replaced, as `{"reliability.drift_quantile": 0.8}`.
 
         Raises SettingsError where a field is unknown or its value is not valid.
         """
@@ -263,7 +291,7 @@ class Study(Form):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of every setting that tells studies apart: equal for studies that are the same."""
+        """Return the SHA-256 of every setting that tells studies apart: equal for studies that are the same."""
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
@@ -275,30 +303,36 @@ class Study(Form):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:
-        """A copy under another display name."""
+        """Return a copy under another display name."""
         return replace(self, name=name)
 
 
 def run_name(study: Study) -> str:
-    """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
+    """Return the name of a study's run: a readable stem and a hash of every setting but the names for people."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
     stem = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     return f"{stem[:40] or 'study'}-{study.digest[:10]}"
 
 
+def split_text_name(given: str) -> tuple[str, str]:
+    """Split NAME=TEXT; without a name, or where a file is called like this, the name is empty."""
+    match = _NAMED_TEXT.fullmatch(given)
+    return (match[1], match[2]) if match and not Path(given).exists() else ("", given)
+
+
 def short(name: str) -> str:
-    """Name of a text, a model or a task without the folders before it; options stay."""
+    """Return the name of a text, a model or a task without the folders before it; options stay."""
     location, sign, options = name.partition("#")
     return location.rstrip("/").rpartition("/")[2] + sign + options
 
 
 def field_names() -> tuple[str, ...]:
-    """Every field of a study as a dotted name."""
+    """Return every field of a study as a dotted name."""
     return forms.names_of(Study)
 
 
 def from_dict(values: dict[str, Any]) -> Study:
-    """Builds a study from plain values.
+    """Build a study from plain values.
 
     Raises SettingsError where a field is unknown, missing, of the wrong type or out of range.
     """
@@ -306,7 +340,7 @@ def from_dict(values: dict[str, Any]) -> Study:
 
 
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:
-    """Reads a study from a JSON file, or if allowed a pipe, as `<(...)` and `/dev/stdin` are.
+    """Read a study from a JSON file, or if allowed a pipe, as `<(...)` and `/dev/stdin` are.
 
     Raises SettingsError where it is missing, is not JSON, or does not hold a valid study.
     """

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions a person can act on.
+"""Exceptions that a person can act on.
 
 Every message says what is wrong, with the offending value, and what to do about it.
 
@@ -53,7 +53,7 @@ class CorpusError(GpruneError):
 
 
 class UnreadableError(GpruneError, ValueError):
-    """What was handed in is damaged, hostile or no value at all."""
+    """A file or value from outside is damaged, hostile or no value at all."""
 
 
 class StoreError(GpruneError):
@@ -76,9 +76,9 @@ class NumericsError(GpruneError):
     """Statistics or scores contain NaN or infinity."""
 
     @classmethod
-    def of(cls, what: str) -> "NumericsError":
-        """What is said of numbers of a model that are not finite."""
-        return cls(f"{what} is not finite: check the model's weights for NaN, or use float32 or bfloat16")
+    def of(cls, subject: str) -> "NumericsError":
+        """Return the error for numbers of a model that are not finite."""
+        return cls(f"{subject} is not finite: check the model's weights for NaN, or use float32 or bfloat16")
 
 
 class CheckpointError(GpruneError):
@@ -90,7 +90,7 @@ class JobError(GpruneError):
 
 
 class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)
-    """The run was stopped on request."""
+    """The run was cancelled."""
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  (an outcome, not an error)

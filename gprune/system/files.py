@@ -2,7 +2,7 @@
 
 A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
 What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
-made here are their owner's alone, and a file is never more open than its folder.
+made here are their owner's alone.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 
 
 def beside(path: Path) -> Path:
-    """A hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
+    """Return a hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
 def is_beside(name: str) -> bool:
-    """Whether `beside` has made a name: one that is old belongs to a writer that was killed."""
+    """Return True if `beside` made a name: an old one belongs to a writer that was killed."""
     return _BESIDE.fullmatch(name) is not None
 
 
@@ -61,19 +61,8 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def settle(path: Path) -> None:
-    """Closes a file to those who may not enter its folder, and waits until the disk has it.
-
-    Raises OSError where the disk has no room for it.
-    """
-    mode, outside = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o077
-    if mode & 0o077 & ~outside:
-        path.chmod(mode & (0o700 | outside))
-    sync(path)
-
-
 def sync(path: Path) -> None:
-    """Waits until the disk has a file, or which names a folder holds; not every disk can say so.
+    """Wait until the disk has a file, or which names a folder holds; not every disk can say so.
 
     Raises OSError where the disk has no room for it.
     """
@@ -89,14 +78,14 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; the file takes the place of `path` when the context ends without error.
+    """Yield a temporary path to write to; the file takes the place of `path` when the context ends without error.
 
     Nothing is left under the temporary name. Raises OSError where the file cannot be moved into place.
     """
     temporary = beside(path)
     try:
         yield temporary
-        settle(temporary)
+        sync(temporary)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -105,25 +94,25 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def require_place(path: Path) -> None:
-    """Raises SettingsError where no file can be written: a path without a folder, or that of a folder."""
-    place = path.resolve()
-    if not place.parent.is_dir():
-        raise SettingsError(f"the folder {str(place.parent)!r} does not exist: create it first")
-    if place.is_dir():
-        raise SettingsError(f"{str(place)!r} is a folder: give the name of a file")
+    """Raise SettingsError where no file can be written: a path without a folder, or that of a folder."""
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise SettingsError(f"the folder {str(target.parent)!r} does not exist: create it first")
+    if target.is_dir():
+        raise SettingsError(f"{str(target)!r} is a folder: give the name of a file")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file in one step; where an OSError says that it cannot, an older one is unchanged."""
+    """Write a file in one step; where an OSError says that it cannot, an older one is unchanged."""
     with replaced(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text as `write_bytes` does, as UTF-8 and with its line ends as they are."""
+    """Write a text as `write_bytes` does, as UTF-8 and with its line ends as they are."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON, as `write_bytes` does; letters beyond ASCII stay readable."""
+    """Write a value as JSON, as `write_bytes` does; letters beyond ASCII stay readable."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False))

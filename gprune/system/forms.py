@@ -21,7 +21,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.nearest import closest, not_one_of
@@ -92,19 +92,19 @@ def at_least(least: float, unit: str = "") -> Rule:
     return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
 
 
-def at_most(most: float, unit: str = "") -> Rule:
-    """Require a number of at most `most`."""
-    return Rule(f"at most {most} {unit}".rstrip(), lambda value: value <= most)
+def at_most(upper: float, unit: str = "") -> Rule:
+    """Require a number of at most `upper`."""
+    return Rule(f"at most {upper} {unit}".rstrip(), lambda value: value <= upper)
 
 
-def shorter(most: int, what: str = "text", unit: str = "characters") -> Rule:
-    """Require a text or a list of at most `most` units."""
-    return Rule(f"{what} of at most {most} {unit}", lambda value: len(value) <= most)
+def shorter(upper: int, noun: str = "text", unit: str = "characters") -> Rule:
+    """Require a text or a list of at most `upper` units."""
+    return Rule(f"{noun} of at most {upper} {unit}", lambda value: len(value) <= upper)
 
 
-def between(least: float, most: float) -> Rule:
+def between(least: float, upper: float) -> Rule:
     """Require a number in [least, most]."""
-    return Rule(f"{least} to {most}", lambda value: least <= value <= most)
+    return Rule(f"{least} to {upper}", lambda value: least <= value <= upper)
 
 
 def one_of(choices: tuple[str, ...]) -> Rule:
@@ -135,7 +135,13 @@ class Form:
 
         Raises `error` with a sentence for every field that is unknown, missing, of another type or out of range.
         """
-        return validate(cls, values, error)
+        from pydantic_core import ValidationError
+
+        form: Any = cls
+        try:
+            return cast("Self", _adapter(form).validate_python(values))
+        except ValidationError as refused:
+            raise _refusal(refused, form, error, "") from refused
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -173,25 +179,11 @@ def checked(form: type[T]) -> type[T]:
     return form
 
 
-def validate(form: Any, values: Any, error: type[GpruneError] = SettingsError, where: str = "") -> Any:
-    """Convert an object of JSON to a form or another annotated type.
-
-    `where` is the prefix of field names in messages. Raises `error`, which lists every fault.
-    """
-    adapter = _adapter(form)
-    from pydantic_core import ValidationError
-
-    try:
-        return adapter.validate_python(values)
-    except ValidationError as refused:
-        raise _refusal(refused, form, error, where) from refused
-
-
 @functools.cache
 def _adapter(form: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(form, config=None if _is_form(form) else {"strict": True, "allow_inf_nan": False})
+    return TypeAdapter(form)
 
 
 def _is_form(hint: Any) -> bool:
@@ -199,35 +191,35 @@ def _is_form(hint: Any) -> bool:
 
 
 def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
-    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("the file", ())
+    subject, names = form.WHAT, names_of(form)
     errors: Any = refused.errors(include_url=False)
     missing = [_place(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
-    faults = [f"{what} lacks {', '.join(missing)}"] if missing else []
-    faults += [_fault(entry, what, where, names) for entry in errors if entry["type"] != "missing"]
+    faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
+    faults += [_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
     more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
     sentence = error("; also: ".join(faults[:MOST_FAULTS] + more))
     sentence.faults = tuple(faults)
     return sentence
 
 
-def _fault(entry: Any, what: str, where: str, names: tuple[str, ...]) -> str:
-    kind, place, context = entry["type"], _place(entry["loc"], where), entry.get("ctx", {})
+def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
+    kind, field, context = entry["type"], _place(entry["loc"], where), entry.get("ctx", {})
     if kind == "unexpected_keyword_argument":
-        section = place.removeprefix(where).rpartition(".")[0]
-        known = [where + name for name in names if name.rpartition(".")[0] == section]
-        return f"{what} has no field {quoted(place)}" + (f"; {suggestion(place, known)}" if known else "")
+        section = field.removeprefix(where).rpartition(".")[0]
+        siblings = [where + name for name in names if name.rpartition(".")[0] == section]
+        return f"{subject} has no field {quoted(field)}" + (f"; {suggestion(field, siblings)}" if siblings else "")
     rule = _TYPES.get(kind, entry["msg"])
     if kind == "value_error":
         if isinstance(context["error"], GpruneError):
             # a form names its fields, but not its position in a list
-            return f"{place}: {context['error']}" if "[" in place else str(context["error"])
+            return f"{field}: {context['error']}" if "[" in field else str(context["error"])
         rule = str(context["error"])
     if kind == "literal_error":
         words = context["expected"].replace(" or ", ", ").replace("'", "")
         if isinstance(entry["input"], str):
-            return not_one_of(place or what, entry["input"], words.split(", "))
+            return not_one_of(field or subject, entry["input"], words.split(", "))
         rule = f"one of {words}"
-    return f"{place or what} must be {rule} (got {quoted(entry['input'])})"
+    return f"{field or subject} must be {rule} (got {quoted(entry['input'])})"
 
 
 def _place(parts: Iterable[str | int], where: str) -> str:
@@ -246,7 +238,7 @@ def names_of(form: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known_names: Iterable[str]) -> str:
     """Suggest the nearest known field, or list all of them."""
-    near = closest(name, names := list(known))
+    near = closest(name, names := list(known_names))
     return f"did you mean {near!r}?" if near else f"known fields: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Answers: how is a thing of ours shown in a notebook, whoever wrote the words in it?"""
+"""Tables in HTML for notebooks, from untrusted words."""
 
 import html
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _LONGEST = 160
 
 
 def table(title: str, rows: Mapping[str, object]) -> str:
-    """A title and a row for each name and value, as HTML that holds nothing but these words.
+    """Return a title and a row for each name and value as HTML that holds nothing but these words.
 
     Every word is escaped, cut to bounded length, and free of what would change how the rest is read. Rows
     whose value is empty are left out.

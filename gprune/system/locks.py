@@ -1,6 +1,7 @@
 """Locks on files (`flock`), which exclude other processes and end with the process that holds them."""
 
 import errno
+import fcntl
 from pathlib import Path
 
 import filelock
@@ -47,3 +48,13 @@ class Lock:
     def release(self) -> None:
         """Release the lock, if this object holds it."""
         self._lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Return True if a process holds the lock of a file, on this machine or another one; nothing is written."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False

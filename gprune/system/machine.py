@@ -1,4 +1,4 @@
-"""This machine, as far as it can be told without torch: importing that takes seconds."""
+"""This machine's devices, memory and processor, without torch, whose import takes seconds."""
 
 import ctypes
 import os
@@ -16,36 +16,36 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 def has_gpu() -> bool:
-    """Whether torch will find a CUDA device: asked of the driver, since importing torch takes seconds."""
+    """Return True if torch will find a CUDA device, by the driver."""
     return "+cpu" not in version("torch") and bool(cards())
 
 
 @cache
 def cards() -> tuple[str, ...]:
-    """Names of the CUDA devices in the order in which torch numbers them; none without a driver."""
+    """Return the names of the CUDA devices in the order in which torch numbers them; none without a driver."""
     driver = _driver()
     count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
-    found = []
+    names = []
     for index in range(count.value):
-        known = driver.cuDeviceGet(ctypes.byref(device), index) == 0
-        known = known and driver.cuDeviceGetName(name, len(name), device) == 0
-        found.append(name.value.decode(errors="replace") if known else "GPU")
-    return tuple(found)
+        succeeded = driver.cuDeviceGet(ctypes.byref(device), index) == 0
+        succeeded = succeeded and driver.cuDeviceGetName(name, len(name), device) == 0
+        names.append(name.value.decode(errors="replace") if succeeded else "GPU")
+    return tuple(names)
 
 
 @cache
 def card_memory(index: int = 0) -> int:
-    """Bytes of a CUDA device's memory, whoever uses them; 0 where the driver does not tell."""
+    """Return the bytes of a CUDA device's memory; 0 where the driver does not report it."""
     driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
-    known = driver is not None and driver.cuDeviceGet(ctypes.byref(device), index) == 0
-    known = known and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
-    return size.value if known else 0
+    succeeded = driver is not None and driver.cuDeviceGet(ctypes.byref(device), index) == 0
+    succeeded = succeeded and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
+    return size.value if succeeded else 0
 
 
 def _driver() -> Any:
-    """The driver of CUDA, ready to be asked; None where there is none."""
+    """Return the initialized CUDA driver; None where there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -54,14 +54,14 @@ def _driver() -> Any:
 
 
 def memory() -> tuple[int, int]:
-    """Bytes of this machine's memory that are free, and in all; of a container what it may have."""
-    found = psutil.virtual_memory()
-    whole = min([int(found.total), *(limit for limit in map(_limit, _LIMITS) if limit)])
-    return min(int(found.available), whole), whole
+    """Return the free and total bytes of memory of this machine or container."""
+    usage = psutil.virtual_memory()
+    total = min([int(usage.total), *(limit for limit in map(_limit, _LIMITS) if limit)])
+    return min(int(usage.available), total), total
 
 
 def _limit(file: Path) -> int:
-    """The number in a file; 0 where there is none."""
+    """Return the number in a file; 0 where there is none."""
     try:
         words = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -70,37 +70,25 @@ def _limit(file: Path) -> int:
 
 
 def trim() -> None:
-    """Gives the system back what malloc holds between blocks that are in use, where the C library can."""
+    """Return free memory of malloc to the system, where the C library can."""
     give = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give is not None:
         give(0)
 
 
 def peak_memory() -> int:
-    """Bytes that this process has held at most.
+    """Return the largest number of bytes that this process has held.
 
     The usage of resources says more where the process came from a larger one, with whose size it begins.
     """
-    for told in _values(Path("/proc/self/status"), "VmHWM"):
-        return 1024 * int(told.removesuffix("kB"))
+    for size in _values(Path("/proc/self/status"), "VmHWM"):
+        return 1024 * int(size.removesuffix("kB"))
     unit = 1 if platform.system() == "Darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def address_space() -> int:
-    """Bytes of addresses that a process may have (`ulimit -v`); 0 where they are not limited."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return 0 if limit == resource.RLIM_INFINITY else int(limit)
-
-
-def addresses_left() -> int | None:
-    """Bytes of addresses that this process may still take; None where they are not limited."""
-    limit = address_space()
-    return max(limit - int(psutil.Process().memory_info().vms), 0) if limit else None
-
-
 def version(package: str) -> str:
-    """Installed version of a package."""
+    """Return the installed version of a package."""
     # it takes as long as all else that a command imports before it is asked anything
     from importlib import metadata
 
@@ -111,7 +99,7 @@ def version(package: str) -> str:
 
 
 def describe(device: str) -> str:
-    """What a speed depends on besides the models: devices, threads, libraries. Device as in a study."""
+    """Describe device, threads and libraries, on which a speed depends; `device` as in a study."""
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     # the card decides, by whatever name it was asked for
     name = card(device)
@@ -121,7 +109,7 @@ def describe(device: str) -> str:
 
 
 def card(device: str) -> str:
-    """Name of the GPU that a study with auto, cpu or cuda computes on; empty where that is the CPU."""
+    """Return the name of the GPU that a study with auto, cpu or cuda computes on; empty where that is the CPU."""
     if device == "cpu" or not has_gpu():
         return ""
     number = device.partition(":")[2]
@@ -130,7 +118,7 @@ def card(device: str) -> str:
 
 
 def threads() -> str:
-    """Threads of whatever computes here, as `OMP_NUM_THREADS` says or would have to.
+    """Return the number of threads for computing, from `OMP_NUM_THREADS` where it is set.
 
     One core is left to the app where there are more than two: the app idles most of the time, and on a small
     machine half of the cores is too high a price. A variable that is set is respected.
@@ -140,19 +128,19 @@ def threads() -> str:
 
 
 def cores() -> int:
-    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    """Return the cores that this process may use; in a container perhaps fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def processor() -> str:
-    """Name of the processor."""
+    """Return the name of the processor."""
     return next(iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
 
 
 def _values(path: Path, name: str) -> list[str]:
-    """What a file of `name: value` lines says under a name."""
+    """Return the values under a name in a file of `name: value` lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -161,5 +149,5 @@ def _values(path: Path, name: str) -> list[str]:
 
 
 def spare() -> int:
-    """Bytes that may be kept only to spare work: half of what is free, so that a second run has room too."""
+    """Return the bytes that caches may take: half of the free memory, so that a second run has room."""
     return memory()[0] // 2

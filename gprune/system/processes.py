@@ -4,18 +4,11 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 
 import psutil
 
 # clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
 SAME_START_SECONDS = 0.05
-QUIET_SECONDS = 900.0
-"""a process of another machine that has written nothing for so long is given up"""
-BEAT_SECONDS = 60.0
-"""how often a process says at least that it is there, for other machines"""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def process_start(pid: int) -> float | None:
@@ -45,18 +38,9 @@ def host() -> str:
     return platform.node()[:200]
 
 
-@cache
-def boot() -> str:
-    """Changes whenever the machine starts; empty where the system does not say."""
-    try:
-        return _BOOT.read_text(encoding="ascii").strip()[:200]
-    except (OSError, ValueError):
-        return ""
-
-
 def this_one() -> dict[str, object]:
-    """What tells this process from every other: number, start, machine, and which start of the machine."""
-    return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host(), "boot": boot()}
+    """Return what identifies this process: number, start and machine."""
+    return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host()}
 
 
 _blocks: list[list[BaseException]] = []

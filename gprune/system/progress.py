@@ -1,4 +1,4 @@
-"""How long work reports where it stands, without knowing who listens.
+"""Progress of long work, reported to a listener.
 
 A stage calls ``on_progress(done, total, message)``; the listener draws a bar, appends to a job's file, or
 raises ``Cancelled`` to stop the work at that point. What a message is beside its words, its class says.

@@ -51,7 +51,7 @@ def _cut(text: str, length: int, head: int, gap: str) -> str:
 
 def harmless(line: str) -> str:
     """Return a library's message, or our own where it advises to run or unpickle what came with a file."""
-    return next((ours for advice, ours in _ADVICE if advice.search(line)), line)
+    return next((replacement for advice, replacement in _ADVICE if advice.search(line)), line)
 
 
 def is_whole(text: str) -> bool:
@@ -68,43 +68,43 @@ def refused_as(kind: type[GpruneError], remedy: str = "") -> Iterator[None]:
         raise kind(f"{error}; {remedy}" if remedy else str(error)) from error
 
 
-def json_value(data: bytes | str, what: str, *, finite: bool = True) -> Any:
+def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
     """Return the value in a JSON text, or its bytes in UTF-8.
 
-    `what` is its name in an error ("the study file 'a.json'"). If `finite`, NaN and infinity are refused. Raises
+    `subject` is its name in an error ("the study file 'a.json'"). If `finite`, NaN and infinity are refused. Raises
     UnreadableError where it is not JSON, or nests too deeply.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         return json.loads(text, parse_constant=_refuse_constant if finite else None)
     except UnreadableError as error:
-        raise UnreadableError(f"{what} {error}") from error
+        raise UnreadableError(f"{subject} {error}") from error
     except RecursionError as error:
-        raise UnreadableError(f"{what} nests too deeply: flatten it") from error
+        raise UnreadableError(f"{subject} nests too deeply: flatten it") from error
     except UnicodeDecodeError as error:
-        raise UnreadableError(f"{what} is not UTF-8 (at byte {error.start}): save it as UTF-8") from error
+        raise UnreadableError(f"{subject} is not UTF-8 (at byte {error.start}): save it as UTF-8") from error
     except ValueError as error:
-        raise UnreadableError(f"{what} is not JSON: {sentence(error, 120)}") from error
+        raise UnreadableError(f"{subject} is not JSON: {sentence(error, 120)}") from error
 
 
 def _refuse_constant(name: str) -> float:
     raise UnreadableError(f"holds {name}, which is no finite number: give one")
 
 
-def json_object(data: bytes | str, what: str, *, finite: bool = True) -> dict[str, Any]:
+def json_object(data: bytes | str, subject: str, *, finite: bool = True) -> dict[str, Any]:
     """Return the object in a JSON text as `json_value` does; UnreadableError where it is another value."""
-    value = json_value(data, what, finite=finite)
+    value = json_value(data, subject, finite=finite)
     if not isinstance(value, dict):
-        raise UnreadableError(f"{what} holds no JSON object (got {quoted(value)})")
+        raise UnreadableError(f"{subject} holds no JSON object (got {quoted(value)})")
     return value
 
 
-def json_file(path: Path, what: str, *, finite: bool = True, pipe: bool = False) -> Any:
-    """Return the value in a JSON file; for `what` and `finite` see `json_value`, for the rest `contents`."""
-    return json_value(contents(path, what, pipe=pipe), what, finite=finite)
+def json_file(path: Path, subject: str, *, finite: bool = True, pipe: bool = False) -> Any:
+    """Return the value in a JSON file; for `subject` and `finite` see `json_value`, for the rest `contents`."""
+    return json_value(contents(path, subject, pipe=pipe), subject, finite=finite)
 
 
-def contents(path: Path, what: str, *, pipe: bool = False) -> bytes:
+def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
     """Return the bytes of a file.
 
     `pipe` allows a pipe that a person gave; one inside a folder would be waited for. Raises FileNotFoundError
@@ -113,15 +113,15 @@ def contents(path: Path, what: str, *, pipe: bool = False) -> bytes:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not (pipe and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode))):
-            raise UnreadableError(f"{what} is no ordinary file: give a file")
+            raise UnreadableError(f"{subject} is no ordinary file: give a file")
         return path.read_bytes()
     except (FileNotFoundError, UnreadableError):
         raise
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{what} cannot be read: {sentence(error, 100)}") from error
+        raise UnreadableError(f"{subject} cannot be read: {sentence(error, 100)}") from error
 
 
-def yaml_object(text: str, what: str) -> dict[str, Any]:
+def yaml_object(text: str, subject: str) -> dict[str, Any]:
     """Return the object in a YAML text, with every other value as a text; an empty text is an empty object.
 
     Raises UnreadableError where it is not valid YAML, or holds no object.
@@ -132,51 +132,51 @@ def yaml_object(text: str, what: str) -> dict[str, Any]:
     try:
         value = yaml.load(text, Loader=loader)
     except Exception as error:  # the library's own classes, and whatever else it meets on its way
-        raise UnreadableError(f"{what} is not valid YAML: {sentence(error, 120)}") from error
+        raise UnreadableError(f"{subject} is not valid YAML: {sentence(error, 120)}") from error
     if value not in ("", None) and not isinstance(value, dict):
-        raise UnreadableError(f"{what} holds no YAML object but {quoted(type(value).__name__)}: name its fields")
+        raise UnreadableError(f"{subject} holds no YAML object but {quoted(type(value).__name__)}: name its fields")
     return value or {}
 
 
-def path(text: str, what: str) -> Path:
+def path(text: str, subject: str) -> Path:
     """Return a path that a person typed, with `~` resolved; it need not exist.
 
     Raises UnreadableError where no file can have that name, or there is no such user.
     """
     try:
-        place = Path(text).expanduser()
-        place.exists()
+        location = Path(text).expanduser()
+        location.exists()
         if "\0" in text:
             raise ValueError("a path has no NUL character")
     except RuntimeError as error:
         words = "this machine has no such user; give the whole path"
-        raise UnreadableError(f"{what} cannot be {quoted(text)}: {words}") from error
+        raise UnreadableError(f"{subject} cannot be {quoted(text)}: {words}") from error
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{what} cannot be {quoted(text)}: {sentence(error, 100)}") from error
-    return place
+        raise UnreadableError(f"{subject} cannot be {quoted(text)}: {sentence(error, 100)}") from error
+    return location
 
 
-def inside(folder: Path, name: Any, what: str) -> Path:
+def inside(folder: Path, name: Any, subject: str) -> Path:
     """Return the path of a file that something names inside a folder; a link counts as where it leads.
 
     The hub's cache keeps the files of a snapshot as links to `blobs`, beside `snapshots`: these are inside.
     Raises UnreadableError where the name leads outside the folder.
     """
     if not isinstance(name, str) or not name or Path(name).is_absolute():
-        raise UnreadableError(f"{what} names {quoted(name)}, which is no file inside {quoted(str(folder))}")
-    place = folder / path(name, what)
+        raise UnreadableError(f"{subject} names {quoted(name)}, which is no file inside {quoted(str(folder))}")
+    target = folder / path(name, subject)
     try:
-        real, home = place.resolve(), folder.resolve()
+        real, home = target.resolve(), folder.resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UnreadableError(f"{what} names {quoted(name)}, which leads nowhere: copy it again") from error
+        raise UnreadableError(f"{subject} names {quoted(name)}, which leads nowhere: copy it again") from error
     if not real.is_relative_to(home) and not (real.parent == _blobs(home) and real.is_file()):
         raise UnreadableError(
-            f"{what} names {quoted(name)}, which leads outside {quoted(str(folder))}: copy the file into it"
+            f"{subject} names {quoted(name)}, which leads outside {quoted(str(folder))}: copy the file into it"
         )
-    return place
+    return target
 
 
 def _blobs(home: Path) -> Path | None:
     """Return the folder of the hub's cache with the files of a snapshot that `home` is or lies in."""
-    snapshots = (place.parent for place in (home, *home.parents) if place.parent.name == "snapshots")
-    return next((place.parent / "blobs" for place in snapshots), None)
+    snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
+    return next((parent.parent / "blobs" for parent in snapshots), None)

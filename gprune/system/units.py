@@ -1,4 +1,4 @@
-"""Moments, durations, sizes and lists, for people."""
+"""Times, durations, sizes and lists as text."""
 
 import time
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from datetime import datetime
 
 
 def seconds_since(moment: object) -> float:
-    """Seconds since a time in ISO form; infinite where it is none."""
+    """Return the seconds since a time in ISO form; infinite where it is none."""
     return time.time() - seconds_since_1970(moment)
 
 
 def seconds_since_1970(moment: object) -> float:
-    """A time in ISO form as seconds since 1970; minus infinity where it is none."""
+    """Return a time in ISO form as seconds since 1970; minus infinity where it is none."""
     try:
         return datetime.fromisoformat(str(moment)).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -20,24 +20,24 @@ def seconds_since_1970(moment: object) -> float:
 
 
 def duration(seconds: float | None, units: int = 2) -> str:
-    """A duration in words; a dash where it is not known.
+    """Return a duration in words; a dash where it is not known.
 
     `units` is 2 for minutes with seconds and hours with minutes; 1 for what is only an estimate.
     """
     if seconds is None or seconds != seconds:
         return "–"
-    whole = round(max(seconds, 0.0))
-    if whole < 90:
-        return f"{whole} s"
+    rounded = round(max(seconds, 0.0))
+    if rounded < 90:
+        return f"{rounded} s"
     if units == 1:
-        return f"{seconds / 60:.0f} min" if whole < 5400 else f"{seconds / 3600:.1f} h"
-    if whole < 5400:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return f"{seconds / 60:.0f} min" if rounded < 5400 else f"{seconds / 3600:.1f} h"
+    if rounded < 5400:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def amount(count: float) -> str:
-    """Bytes in the unit that leaves a number to be read."""
+    """Return a number of bytes in a readable unit."""
     for power, unit in ((30, "GiB"), (20, "MiB")):
         if count >= 2**power:
             return f"{count / 2**power:,.1f} {unit}"
@@ -45,6 +45,6 @@ def amount(count: float) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words in a sentence, as A, B and self; empty for none."""
+    """Join words as in a sentence: A, B and self; empty for none."""
     *first, last = words or ("",)
     return f"{', '.join(first)} and {last}" if first else last

@@ -8,21 +8,12 @@ import pytest
 
 from gprune.analysis import comparison, paired_test, verdict
 from gprune.analysis.paired_test import Measurement
-from gprune.analysis.verdict import BEST, SECOND
 
 
 def measured(method, value, **changes):
-    kept = 1.0 if method == "dense" else 0.5
-    base = Measurement("run-a", method, "wiki", value, 1.0, 96, 128, kept, 100, "model")
+    retention = 1.0 if method == "dense" else 0.5
+    base = Measurement("run-a", method, "wiki", value, 1.0, 96, 128, retention, 100, "model")
     return replace(base, **changes)
-
-
-def marks(table):
-    return verdict.stars(verdict.rank_lines(comparison.lines(table), ["wiki"]))
-
-
-def undecided(table):
-    return len(verdict.winners(verdict.rank_lines(comparison.lines(table), ["wiki"]))) > 1
 
 
 def test_the_dense_model_of_several_runs_is_one_row():
@@ -46,26 +37,6 @@ def test_the_dense_model_of_several_runs_is_one_row():
     assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 
 
-def test_best_and_second_are_marked_among_the_pruned_models():
-    table = comparison.rows(
-        [measured("dense", 40), measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 95)]
-    )
-    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
-    assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
-    table = comparison.rows([measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))])
-    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
-    close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
-    clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
-    assert undecided(close) and not undecided(clear)
-
-
-@pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
-def test_no_winner_beyond_half_a_percent_of_the_budget(gap, called):
-    table = comparison.rows([measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)])
-    assert bool(marks(table)) is called
-    assert any("retentions differ" in reason for reason in verdict.obstacles(table)) is not called
-
-
 def test_other_windows_or_another_model_call_no_winner():
     windows = comparison.rows([measured("gprune", 60), measured("flap", 90, length=2048)])
     assert (
@@ -79,8 +50,8 @@ def test_other_windows_or_another_model_call_no_winner():
 def on_windows(method, losses, **changes):
     value = float(np.exp(losses.mean()))
     error = value * float(losses.std(ddof=1)) / np.sqrt(len(losses))
-    known = {"standard_error": error, "windows": len(losses), "losses": losses, "content": "text 1"}
-    return measured(method, value, **(known | changes))
+    values = {"standard_error": error, "windows": len(losses), "losses": losses, "content": "text 1"}
+    return measured(method, value, **(values | changes))
 
 
 def two_methods(gain=0.02):
@@ -92,23 +63,14 @@ def two_methods(gain=0.02):
 
 def test_the_difference_of_two_methods_is_paired_over_their_windows():
     good, bad = two_methods()
-    found = paired_test.difference(on_windows("flap", bad), on_windows("gprune", good))
+    difference = paired_test.difference(on_windows("flap", bad), on_windows("gprune", good))
     each = [second - first for first, second in zip(good, bad, strict=True)]
     mean = sum(each) / 96
     spread = sum((value - mean) ** 2 for value in each) / 95
-    assert found.paired
-    assert found.change == pytest.approx(np.exp(mean) - 1, rel=1e-12)
-    assert found.error == pytest.approx(np.exp(mean) * np.sqrt(spread / 96), rel=1e-12)
-    assert found.change == pytest.approx(np.exp(bad.mean()) / np.exp(good.mean()) - 1)
-
-
-def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_agree_on_it():
-    good, bad = two_methods()
-    first, second = on_windows("gprune", good), on_windows("flap", bad)
-    assert abs(first.perplexity - second.perplexity) < first.standard_error
-    assert not undecided(comparison.rows([first, second]))
-    elsewhere = on_windows("flap", bad, content="text 2")
-    assert undecided(comparison.rows([first, elsewhere]))
+    assert difference.paired
+    assert difference.change == pytest.approx(np.exp(mean) - 1, rel=1e-12)
+    assert difference.error == pytest.approx(np.exp(mean) * np.sqrt(spread / 96), rel=1e-12)
+    assert difference.change == pytest.approx(np.exp(bad.mean()) / np.exp(good.mean()) - 1)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +85,11 @@ def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_a
 def test_other_windows_fall_back_to_errors_in_quadrature_and_have_a_reason(changes, reason):
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
-    found = paired_test.difference(second, first)
+    difference = paired_test.difference(second, first)
     shares = (first.standard_error / first.perplexity, second.standard_error / second.perplexity)
-    assert not found.paired
-    assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
-    assert found.change == pytest.approx(second.perplexity / first.perplexity - 1)
+    assert not difference.paired
+    assert difference.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
+    assert difference.change == pytest.approx(second.perplexity / first.perplexity - 1)
     pinned, other = comparison.lines(comparison.rows([first, second]))
     assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
     assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
@@ -189,19 +151,19 @@ def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread():
 def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_windows():
     table, groups = seeded()
     dense, gprune, flap = comparison.lines(table, groups)
-    found = comparison.change(flap, gprune, "wiki")
-    assert isinstance(found, paired_test.Difference)
+    difference = comparison.change(flap, gprune, "wiki")
+    assert isinstance(difference, paired_test.Difference)
     by_window = []
     for window in range(96):
-        own = [flap.by_seed("wiki")[seed].losses[window] for seed in range(3)]
+        flap_losses = [flap.by_seed("wiki")[seed].losses[window] for seed in range(3)]
         base = [gprune.by_seed("wiki")[seed].losses[window] for seed in range(3)]
-        by_window.append([one - other for one, other in zip(own, base, strict=True)])
+        by_window.append([loss - other for loss, other in zip(flap_losses, base, strict=True)])
     of_windows = [sum(three) / 3 for three in by_window]
     of_seeds = [sum(three[seed] for three in by_window) / 96 for seed in range(3)]
     mean = sum(of_windows) / 96
     squares = sum((value - mean) ** 2 for value in of_windows) / 95 / 96
     squares += sum((value - mean) ** 2 for value in of_seeds) / 2 / 3
-    assert found.nats == pytest.approx(mean) and found.nats_error == pytest.approx(squares**0.5)
+    assert difference.nats == pytest.approx(mean) and difference.nats_error == pytest.approx(squares**0.5)
     # the dense model has one run, which every seed is compared with
     against = comparison.change(gprune, dense, "wiki")
     assert isinstance(against, paired_test.Difference) and against.verdict == paired_test.WORSE
@@ -218,35 +180,19 @@ def test_seeds_that_do_not_meet_have_no_difference():
 
 
 @pytest.mark.parametrize(
-    ("nats", "verdict"),
-    [
-        (-0.021, paired_test.BETTER),
-        (0.021, paired_test.WORSE),
-        (0.0195, paired_test.NOISE),
-        (-0.0195, paired_test.NOISE),
-    ],
-)
-def test_a_verdict_needs_an_interval_without_zero(nats, verdict):
-    found = paired_test.Difference(nats, 0.01, True)
-    assert found.verdict == verdict and found.nats_margin == pytest.approx(0.0195996, rel=1e-4)
-    few = paired_test.Difference(nats, 0.01, True, 3)
-    assert few.verdict == paired_test.NOISE and few.nats_margin == pytest.approx(0.031824, rel=1e-4)
-
-
-@pytest.mark.parametrize(
     ("nats", "error", "freedom", "words", "verdict"),
     [
-        (-0.0315, 0.0021, 95, "−3.1 ± 0.4 %", "better"),
+        (-0.0315, 0.0021, 95, "−3.1 ± 0.4%", "better"),
         # ± 229.7 would hold 0, and a perplexity less 100 % or more
-        (0.95, 0.32, 4.0, "+158.6 % (+6.3 to +528.7 %)", "worse"),
-        (0.95, 0.4, 4.0, "+158.6 % (−14.8 to +685.1 %)", "within noise"),
+        (0.95, 0.32, 4.0, "+158.6% (+6.3 to +528.7%)", "worse"),
+        (0.95, 0.4, 4.0, "+158.6% (−14.8 to +685.1%)", "within noise"),
         # even, but where ± and the verdict part
-        (0.0982, 0.05, math.inf, "+10.3 % (+0.0 to +21.7 %)", "worse"),
-        (0.0982, math.inf, 0, "+10.3 %", "within noise"),
+        (0.0982, 0.05, math.inf, "+10.3% (+0.0 to +21.7%)", "worse"),
+        (0.0982, math.inf, 0, "+10.3%", "within noise"),
     ],
 )
 def test_the_interval_that_is_written_is_that_of_the_verdict(nats, error, freedom, words, verdict):
-    found = paired_test.Difference(nats, error, True, freedom)
-    assert paired_test.in_percent(found) == words and found.verdict == verdict
-    low, high = found.interval
-    assert (found.verdict == "within noise") == (not (low > 0 or high < 0))
+    difference = paired_test.Difference(nats, error, True, freedom)
+    assert paired_test.in_percent(difference) == words and difference.verdict == verdict
+    low, high = difference.interval
+    assert (difference.verdict == "within noise") == (not (low > 0 or high < 0))

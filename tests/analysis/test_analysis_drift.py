@@ -27,8 +27,8 @@ def scores(values):
 
 
 def test_shares_sum_to_one_hundred_and_the_last_bin_holds_one():
-    found = drift.shares(np.array([[0.0, 0.05, 0.5, 1.0]]), 10)
-    np.testing.assert_allclose(found, [50, 0, 0, 0, 0, 25, 0, 0, 0, 25])
+    shares = drift.shares(np.array([[0.0, 0.05, 0.5, 1.0]]), 10)
+    np.testing.assert_allclose(shares, [50, 0, 0, 0, 0, 25, 0, 0, 0, 25])
 
 
 def test_shares_by_bin_and_layer_and_joint_ranks_put_equal_orders_on_the_diagonal():
@@ -42,7 +42,7 @@ def test_shares_by_bin_and_layer_and_joint_ranks_put_equal_orders_on_the_diagona
     assert drift.distributions(record, 5)[0].median == 0.5
     assert drift.middle(np.array([np.nan, 0.2, 0.4])) == pytest.approx(0.3)
     assert np.isnan(drift.middle(np.array([np.nan])))
-    matrix = drift.by_layer(np.array([[0.0, 0.0, 0.9, 0.9], [0.1, 0.1, 0.1, 0.1]]), 2)
+    matrix = drift.shares_by_layer(np.array([[0.0, 0.0, 0.9, 0.9], [0.1, 0.1, 0.1, 0.1]]), 2)
     np.testing.assert_allclose(matrix, [[50, 50], [100, 0]])
     values = np.array([3.0, 1.0, 2.0, 5.0])
     np.testing.assert_array_equal(drift.joint_ranks(values, values * 10, 4), np.eye(4))
@@ -59,9 +59,9 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
     assert list(zip(table["layer"], table["neuron"], strict=True)) == [(0, 1), (1, 0), (0, 0), (0, 2)]
     np.testing.assert_allclose(table["rank on A"], ranks(first.ffn)[[0, 1, 0, 0], [1, 0, 0, 2]] / 2)
     np.testing.assert_allclose(table["score on B"], [1, 4, 3, 2])
-    one = np.array([[0.0]])
-    assert len(drift.top_drifting(a_drift(one), scores(one), scores(one), 50)) == 1
-    table = drift.layer_table(a_drift(np.array([[0.1, 0.3], [0.5, 0.5]]), resample=0.02))
+    single = np.array([[0.0]])
+    assert len(drift.top_drifting(a_drift(single), scores(single), scores(single), 50)) == 1
+    table = drift.drift_by_layer(a_drift(np.array([[0.1, 0.3], [0.5, 0.5]]), resample=0.02))
     np.testing.assert_allclose(table["median drift A|B"], [0.2, 0.5])
     np.testing.assert_allclose(table["median drift, A re-sampled"], [0.02, 0.02])
 
@@ -71,7 +71,7 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
     [
         (0.4, 0.1, "4.0× more than resampling"),
         (0.1, 0.1, "hardly more"),
-        (0.4, 0.0, "by 40.0 % of the ranking (median)"),
+        (0.4, 0.0, "by 40.0% of the ranking (median)"),
     ],
 )
 def test_the_title_measures_against_the_floor(cross, floor, words):
@@ -101,7 +101,7 @@ def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer
         for shard in range(3):
             tokens = text.shard_tokens[shard]
             columns.append([(text.ffn_moment[shard, layer, neuron] / tokens) ** 0.5 for neuron in range(20)])
-    expected = np.array([(np.array(one) - np.mean(one)) / np.std(one) for one in columns]).T
+    expected = np.array([(np.array(column) - np.mean(column)) / np.std(column) for column in columns]).T
     assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
     text = measured(3)
     mean = text.ffn_mean.copy()
@@ -113,13 +113,14 @@ def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer
 
 def test_components_are_those_of_a_singular_value_decomposition():
     rows = np.random.default_rng(0).normal(size=(60, 12)) * np.linspace(3, 0.2, 12)
-    found = neuron_embedding.principal(rows, 50)
+    components = neuron_embedding.exact_components(rows, 50)
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    assert np.allclose(np.abs(found.places), np.abs(left * singular), atol=1e-4)
-    assert np.allclose(found.shares, singular**2 / (singular**2).sum()) and found.shares.sum() == pytest.approx(1)
+    assert np.allclose(np.abs(components.places), np.abs(left * singular), atol=1e-4)
+    assert np.allclose(components.shares, singular**2 / (singular**2).sum())
+    assert components.shares.sum() == pytest.approx(1)
     # the same neurons in another order give the same picture: no axis is turned round
-    assert np.allclose(neuron_embedding.principal(rows[::-1], 50).places[::-1], found.places, atol=1e-5)
-    assert neuron_embedding.principal(rows, 5).places.shape == (60, 5)
+    assert np.allclose(neuron_embedding.exact_components(rows[::-1], 50).places[::-1], components.places, atol=1e-5)
+    assert neuron_embedding.exact_components(rows, 5).places.shape == (60, 5)
 
 
 @pytest.mark.parametrize(("neurons", "words"), [(1, "there is one neuron"), (9, "all 9 neurons are equal")])
@@ -134,16 +135,16 @@ def test_shared_neighbours_and_a_thinned_chart():
     points, places = random.normal(size=(30, 5)), random.normal(size=(30, 2))
 
     def nearest(among, neuron):
-        away = sorted((float(((among[neuron] - one) ** 2).sum()), place) for place, one in enumerate(among))
-        return set([place for _, place in away if place != neuron][:4])
+        away = sorted((float(((among[neuron] - point) ** 2).sum()), index) for index, point in enumerate(among))
+        return set([index for _, index in away if index != neuron][:4])
 
-    expected = [len(nearest(points, one) & nearest(places, one)) / 4 for one in range(30)]
+    expected = [len(nearest(points, point) & nearest(places, point)) / 4 for point in range(30)]
     assert neuron_embedding.shared_neighbours(points, places, 4) == pytest.approx(expected)
     assert (neuron_embedding.shared_neighbours(points, points, 4) == 1).all()
-    assert neuron_embedding.shown(50, 100).tolist() == list(range(50))
-    found = neuron_embedding.shown(28_672, 12_000, 17)
-    assert len(found) == len(set(found.tolist())) == 12_000 and 17 in found
-    assert found[0] == 0 and found[-1] == 28_671 and 1 <= np.diff(found).min() <= np.diff(found).max() <= 5
+    assert neuron_embedding.select_neurons(50, 100).tolist() == list(range(50))
+    actual = neuron_embedding.select_neurons(28_672, 12_000, 17)
+    assert len(actual) == len(set(actual.tolist())) == 12_000 and 17 in actual
+    assert actual[0] == 0 and actual[-1] == 28_671 and 1 <= np.diff(actual).min() <= np.diff(actual).max() <= 5
     with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
         neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
 
@@ -153,7 +154,7 @@ def test_any_seed_of_a_study_lays_neurons_out(monkeypatch):
 
     def umap(random_state, **_):
         seeds.append(random_state)
-        return SimpleNamespace(fit_transform=lambda given: given[:, :2])
+        return SimpleNamespace(fit_transform=lambda rows: rows[:, :2])
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=umap))
     for seed in (7, 2**32 - 1, 5_000_000_000, 2**63 - 1):

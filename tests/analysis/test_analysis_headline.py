@@ -25,20 +25,21 @@ def a_study(**changes):
 def cell(method, level, text="c", seed=0, **changes):
     """A measurement whose windows share their difficulty, with a little noise of each method."""
     shared = np.random.default_rng(1).normal(size=40)
-    own = np.random.default_rng([seed, len(method), ord(method[0])]).normal(size=40)
-    losses = level + 0.5 * shared + 0.01 * own
-    kept = 1.0 if method == "dense" else 0.5
+    noise = np.random.default_rng([seed, len(method), ord(method[0])]).normal(size=40)
+    losses = level + 0.5 * shared + 0.01 * noise
+    share = 1.0 if method == "dense" else 0.5
     error = losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean())
-    found = Measurement("r", method, text, float(np.exp(losses.mean())), float(error), 40, 8, kept, 0, "m", "", losses)
-    return replace(found, **changes)
+    perplexity = float(np.exp(losses.mean()))
+    measurement = Measurement("r", method, text, perplexity, float(error), 40, 8, share, 0, "m", "", losses)
+    return replace(measurement, **changes)
 
 
 def standings(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
-    known: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
-    return holdout.standings(study, known["calibration"], known["evaluation"], overlaps)
+    reference: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
+    return holdout.standings(study, reference["calibration"], reference["evaluation"], overlaps)
 
 
 def apart(study, calibration, evaluation):
@@ -67,130 +68,101 @@ DENSE = cell("dense", 3.0)
 def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_signs(seed):
     random = np.random.default_rng(seed)
     first, second = 3.0 + random.uniform(-0.5, 2, 2)
-    base, ours = cell("flap", first, seed=seed), cell("gprune", second, seed=seed)
-    found = said(DENSE, base, ours)
-    changes = [100 * (each.perplexity / DENSE.perplexity - 1) for each in (ours, base)]
-    numbers = [float(word) for word in re.findall(r"([\d.]+) %", found.sentence.partition(". ")[0])]
+    base, gprune = cell("flap", first, seed=seed), cell("gprune", second, seed=seed)
+    headline = said(DENSE, base, gprune)
+    changes = [100 * (each.perplexity / DENSE.perplexity - 1) for each in (gprune, base)]
+    numbers = [float(word) for word in re.findall(r"([\d.]+)%", headline.sentence.partition(". ")[0])]
     assert numbers[0] == 50
     for number, change in zip(numbers[1:], changes, strict=True):
         assert number == pytest.approx(abs(change), abs=0.5 if abs(change) >= 10 else 0.05)
-    assert ("rises" in found.sentence) == any(change > 0 for change in changes)
-    assert ("falls" in found.sentence) == any(change < 0 for change in changes)
-    gap = ours.losses - base.losses
+    assert ("rises" in headline.sentence) == any(change > 0 for change in changes)
+    assert ("falls" in headline.sentence) == any(change < 0 for change in changes)
+    gap = gprune.losses - base.losses
     beyond = abs(gap.mean()) > 2 * gap.std(ddof=1) / np.sqrt(40)
-    assert found.verdict == ("within noise" if not beyond else "better" if gap.mean() < 0 else "worse")
-    assert ("higher than FLAP’s" in found.sentence) == (found.verdict == "worse")
-    gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−").replace("%", " %")
-    assert gained in found.detail
+    assert headline.verdict == ("within noise" if not beyond else "better" if gap.mean() < 0 else "worse")
+    assert ("higher than FLAP’s" in headline.sentence) == (headline.verdict == "worse")
+    gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−")
+    assert gained in headline.detail
 
 
 def test_the_sentence_for_a_better_gprune_and_what_decides_nothing_is_no_victory():
-    found = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
-    assert found.verdict == "better"
-    pattern = "At 50 % retention, perplexity on unseen text rises 4. % with GPrune and 3.. % with FLAP"
-    assert re.fullmatch(pattern, found.sentence) and len(found.sentence.split()) <= 25
+    headline = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
+    assert headline.verdict == "better"
+    pattern = "At 50% retention, perplexity on unseen text rises 4.% with GPrune and 3..% with FLAP"
+    assert re.fullmatch(pattern, headline.sentence) and len(headline.sentence.split()) <= 25
     twin = cell("flap", 3.4)
-    found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
-    assert found.verdict == "within noise" and "GPrune and FLAP are within noise (" in found.sentence
-    one = {"windows": 1, "losses": np.array([3.0])}
-    found = said(DENSE, cell("flap", 9.0, **one), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
-    assert found.verdict == "within noise" and "interval" not in found.detail
-    found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
-    assert found.verdict == "open"
-    assert found.sentence.endswith(". No winner: the retentions of GPrune and FLAP differ by 10.0 %")
+    headline = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
+    assert headline.verdict == "within noise" and "GPrune and FLAP are within noise (" in headline.sentence
+    one_window = {"windows": 1, "losses": np.array([3.0])}
+    headline = said(DENSE, cell("flap", 9.0, **one_window), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
+    assert headline.verdict == "within noise" and "interval" not in headline.detail
+    headline = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
+    assert headline.verdict == "open"
+    assert headline.sentence.endswith(". No winner: the retentions of GPrune and FLAP differ by 10.0%")
     lost = cell("flap", 4.0, perplexity=float("inf"), losses=np.empty(0))
-    found = said(DENSE, lost, cell("gprune", 3.3))
-    assert "is not finite with FLAP" in found.sentence and "inf" not in found.sentence.replace("finite", "")
-    assert "nan" not in found.sentence + found.detail
-    found = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
-    assert "rises 50 % with GPrune and 100-fold with FLAP" in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("level", "verdict", "ending"),
-    [
-        (3.2, "worse", ". GPrune’s perplexity is 10.9 % higher than LLM-Pruner’s"),
-        (3.6, "better", "% with FLAP"),
-        (None, "within noise", ". GPrune and LLM-Pruner are within noise (+0.0 %)"),
-    ],
-)
-def test_a_third_method_that_wins_or_ties_is_named_whatever_flap_does(level, verdict, ending):
-    ours, base = cell("gprune", 3.3), cell("flap", 4.0)
-    twin = {"losses": ours.losses + 1e-3 * np.resize([1, -1], 40), "perplexity": ours.perplexity}
-    third = cell("llm_pruner", level) if level else cell("llm_pruner", 3.3, **twin)
-    found = said(DENSE, base, ours, third, methods=("dense", "gprune", "flap", "llm_pruner"))
-    assert found.verdict == verdict and found.sentence.endswith(ending)
-    change = np.expm1((ours.losses - third.losses).mean())
-    size = f"{change:+.1%}".replace("-", "−").replace("%", " %")
-    assert f"; LLM-Pruner {size}" in found.detail
-    assert found.detail.endswith("(95 % interval, paired; one seed).")
-    # of another budget it wins nothing
-    other = said(DENSE, base, ours, replace(third, retention=0.6))
-    assert other.verdict == "better" and "LLM-Pruner" not in other.sentence + other.detail
+    headline = said(DENSE, lost, cell("gprune", 3.3))
+    assert "is not finite with FLAP" in headline.sentence and "inf" not in headline.sentence.replace("finite", "")
+    assert "nan" not in headline.sentence + headline.detail
+    headline = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
+    assert "rises 50% with GPrune and 100-fold with FLAP" in headline.sentence
 
 
 def test_flap_is_named_with_its_error_also_where_it_is_neither_the_own_method_nor_the_best():
-    ours, flap = cell("gprune", 3.3), cell("flap", 3.9)
+    gprune, flap = cell("gprune", 3.3), cell("flap", 3.9)
     methods = ("dense", "gprune", "fang", "llm_pruner", "flap")
-    others = [cell("fang", 3.8), cell("llm_pruner", 3.5), flap]
-    found = said(DENSE, ours, *others, metric="twflap", methods=methods)
-    gap = ours.losses - flap.losses
+    rivals = [cell("fang", 3.8), cell("llm_pruner", 3.5), flap]
+    headline = said(DENSE, gprune, *rivals, metric="twflap", methods=methods)
+    gap = gprune.losses - flap.losses
     change = np.expm1(gap.mean())
     error = 2.0227 * (1 + change) * gap.std(ddof=1) / np.sqrt(40)
-    size = f"{change:+.1%} ± {error:.1%}".replace("-", "−").replace("%", " %")
-    assert f"; FLAP {size} (95 % interval, paired; one seed)" in found.detail
-    assert "GPrune against FANG −" in found.detail and "; LLM-Pruner −" in found.detail
-    assert f"FLAP {flap.perplexity:.1f}" in found.detail
+    size = f"{change:+.1%} ± {error:.1%}".replace("-", "−")
+    assert f"; FLAP {size} (95% interval, paired; one seed)" in headline.detail
+    assert "GPrune against FANG −" in headline.detail and "; LLM-Pruner −" in headline.detail
+    assert f"FLAP {flap.perplexity:.1f}" in headline.detail
     # of another budget it cannot be held against GPrune
-    others[-1] = replace(flap, retention=0.6)
-    assert "FLAP" not in said(DENSE, ours, *others, metric="twflap", methods=methods).detail
+    rivals[-1] = replace(flap, retention=0.6)
+    assert "FLAP" not in said(DENSE, gprune, *rivals, metric="twflap", methods=methods).detail
 
 
 def test_another_form_of_a_method_counts_as_a_rival():
-    found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3), cell("flap_pooled", 3.1))
-    assert found.verdict == "worse" and "higher than FLAP, pooled’s" in found.sentence
+    headline = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3), cell("flap_pooled", 3.1))
+    assert headline.verdict == "worse" and "higher than FLAP, pooled’s" in headline.sentence
 
 
 def test_without_an_unseen_text_the_calibration_text_is_named():
     evaluation = EvaluationSettings(texts=("b", "a"))
     cells = [cell(name, level, text) for name, level in (("flap", 4.0), ("gprune", 3.3)) for text in "ab"]
-    found = said(DENSE, cell("dense", 3.0, "a"), *cells, evaluation=evaluation)
-    assert "on a (other split of A) rises" in found.sentence and "unseen" not in found.sentence
-    assert found.detail.startswith("a: another split of the corpus of A, not unseen; ")
+    headline = said(DENSE, cell("dense", 3.0, "a"), *cells, evaluation=evaluation)
+    assert "on a (other split of A) rises" in headline.sentence and "unseen" not in headline.sentence
+    assert headline.detail.startswith("a: another split of the corpus of A, not unseen; ")
 
 
 def test_without_a_measured_overlap_no_text_is_called_unseen():
     study, cells = a_study(), [DENSE, cell("flap", 4.0), cell("gprune", 3.3)]
-    found = told(cells, study, standings(study, measured=False))
-    assert "on c (other corpus, overlap unknown) rises" in found.sentence and "unseen" not in found.sentence
-    assert "its overlap with A and B is not measured" in found.detail
-    assert said(*cells).detail.startswith("c: another corpus than A and B: unseen; none of it stands word for word")
+    headline = told(cells, study, standings(study, measured=False))
+    assert "on c (other corpus, overlap unknown) rises" in headline.sentence and "unseen" not in headline.sentence
+    assert "its overlap with A and B is not measured" in headline.detail
+    assert said(*cells).detail.startswith("c: another corpus than A and B: unseen; none of it is verbatim")
 
 
 def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
     methods = ("dense", "gprune", "flap", "flap_uniform")
-    ours, base = cell("gprune", 3.4), cell("flap", 4.0)
-    twin = replace(ours, method="msl_layers", losses=ours.losses + 1e-3 * np.resize([1, -1], 40))
-    worse = said(DENSE, base, ours, cell("msl_layers", 3.9), cell("flap_uniform", 3.7), methods=methods)
+    gprune, base = cell("gprune", 3.4), cell("flap", 4.0)
+    twin = replace(gprune, method="msl_layers", losses=gprune.losses + 1e-3 * np.resize([1, -1], 40))
+    worse = said(DENSE, base, gprune, cell("msl_layers", 3.9), cell("flap_uniform", 3.7), methods=methods)
     assert worse.verdict == "better" and "control" not in worse.sentence
-    alike = said(DENSE, base, ours, twin, cell("flap_uniform", 3.7), methods=methods)
-    assert alike.sentence.endswith("FLAP. A control does as well: MSL, one module a layer (+0.0 % perplexity)")
-    better = said(DENSE, base, ours, cell("flap_uniform", 3.3), methods=methods)
-    change = np.exp((cell("flap_uniform", 3.3).losses - ours.losses).mean()) - 1
-    assert change < 0 and f"{100 * change:.1f} %".replace("-", "−") in better.sentence
+    equal = said(DENSE, base, gprune, twin, cell("flap_uniform", 3.7), methods=methods)
+    assert equal.sentence.endswith("FLAP. A control does as well: MSL, one module a layer (+0.0% perplexity)")
+    better = said(DENSE, base, gprune, cell("flap_uniform", 3.3), methods=methods)
+    change = np.exp((cell("flap_uniform", 3.3).losses - gprune.losses).mean()) - 1
+    assert change < 0 and f"{100 * change:.1f}%".replace("-", "−") in better.sentence
     assert "A control does better: FLAP, one ratio (" in better.sentence and "with FLAP. " in better.sentence
     # of another budget it says nothing
     other = cell("flap_uniform", 3.3, retention=0.6)
-    assert "control" not in said(DENSE, base, ours, other, methods=methods).sentence
+    assert "control" not in said(DENSE, base, gprune, other, methods=methods).sentence
     # without a baseline, neither a control nor another form of one stands in
-    alone = said(DENSE, ours, cell("flap_no_bias", 4.0), cell("flap_pooled", 3.9), twin, methods=methods[:2])
+    alone = said(DENSE, gprune, cell("flap_no_bias", 4.0), cell("flap_pooled", 3.9), twin, methods=methods[:2])
     assert "No winner: a baseline is not part of this run" in alone.sentence and alone.verdict == "open"
-
-
-def test_a_text_is_unseen_by_name_and_by_content():
-    study = a_study(evaluation=EvaluationSettings(texts=("a#split=test", "c", "copy of b")))
-    contents = {"a#split=test": "4", "c": "3", "copy of b": "2"}
-    assert apart(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
 
 
 def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen():
@@ -214,8 +186,8 @@ def test_missing_methods_are_named():
     lone = said(DENSE, cell("gprune", 3.3), methods=("dense", "gprune")).sentence
     assert lone.endswith("No winner: a baseline is not part of this run")
     assert said(DENSE).sentence == "No pruned model is measured on c" == said().sentence
-    found = said(cell("flap", 4.0), cell("gprune", 3.5))
-    assert re.search(r"perplexity on unseen text is 3.\.\d with GPrune and 5.\.\d with FLAP", found.sentence)
+    headline = said(cell("flap", 4.0), cell("gprune", 3.5))
+    assert re.search(r"perplexity on unseen text is 3.\.\d with GPrune and 5.\.\d with FLAP", headline.sentence)
 
 
 def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
@@ -229,10 +201,10 @@ def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
     assert "not measured: FLAP" in said(*without, methods=methods).sentence
 
 
-@pytest.mark.parametrize(("kept", "words"), [(0.501, "50 %"), (0.75, "75 %"), (0.25, "25 %")])
-def test_the_retention_is_the_one_really_met(kept, words):
-    found = said(DENSE, cell("flap", 4.0, retention=kept), cell("gprune", 3.3, retention=kept))
-    assert found.sentence.startswith(f"At {words} retention, ")
+@pytest.mark.parametrize(("retention", "words"), [(0.501, "50%"), (0.75, "75%"), (0.25, "25%")])
+def test_the_retention_is_the_one_really_met(retention, words):
+    headline = said(DENSE, cell("flap", 4.0, retention=retention), cell("gprune", 3.3, retention=retention))
+    assert headline.sentence.startswith(f"At {words} retention, ")
 
 
 def overlap(text, *share, drawn=0.1):
@@ -276,12 +248,11 @@ def test_of_a_text_of_which_little_was_drawn_less_may_be_shared():
 
 def test_the_sentence_says_why_and_what_was_measured():
     assert standing_of("c4", 0.0, 0.00004).sentence == (
-        "c4: another corpus than A and B: unseen; none of it stands word for word in A, "
-        "< 0.01 % in B (runs of 17 tokens)"
+        "c4: another corpus than A and B: unseen; none of it is verbatim in A, < 0.01% in B (runs of 17 tokens)"
     )
     assert standing_of("wikitext2", 0.125, 0.0).sentence == (
         "wikitext2: another split of the corpus of A, not unseen; "
-        "12 % of it stands word for word in A, none in B (runs of 17 tokens)"
+        "12% of it is verbatim in A, none in B (runs of 17 tokens)"
     )
     copy = standing_of("news.txt", 0.5, 0.0).sentence
     assert "another name, but it stands in A, so it is not unseen" in copy

@@ -1,10 +1,10 @@
-"""A neuron's standing, its neighbours and its contexts; what predicts that neurons are kept."""
+"""A neuron's rank and its contexts."""
 
 import numpy as np
 import pytest
 from made_records import a_partition
 
-from gprune.analysis import inspection, prediction
+from gprune.analysis import inspection
 from gprune.records import AdaptedScores, ModuleStatistics, StrongestPositions, Tokens
 from gprune.system.errors import SettingsError
 
@@ -27,7 +27,7 @@ from gprune.system.errors import SettingsError
     ],
 )
 def test_what_a_person_looks_for_is_read(typed, found):
-    assert inspection.asked(typed) == found
+    assert inspection.parse_unit(typed) == found
 
 
 @pytest.mark.parametrize(
@@ -37,24 +37,24 @@ def test_what_a_person_looks_for_is_read(typed, found):
 )
 def test_what_names_no_place_is_refused_with_an_example(typed):
     with pytest.raises(SettingsError, match="type as layer 5 neuron 688, L5N688, 5/688"):
-        inspection.asked(typed)
+        inspection.parse_unit(typed)
 
 
 def test_whiskers_are_the_range_over_halves_of_neighbouring_shards():
     parts = {0: [1.0, 2, 3], 1: [3.0, 2, 1], 2: [1.0, 2, 3], 3: [1.0, 3, 2]}
-    asked = []
+    requested = []
 
     def score(shards):
-        asked.append(tuple(shards))
+        requested.append(tuple(shards))
         return np.sum([parts[shard] for shard in shards], axis=0)
 
-    found = inspection.standing(np.array([1.0, 2, 3]), score, 4)
-    assert asked == [(0, 1), (1, 2), (2, 3), (3, 0)]
+    result = inspection.rank_layer(np.array([1.0, 2, 3]), score, 4)
+    assert requested == [(0, 1), (1, 2), (2, 3), (3, 0)]
     # (4, 4, 4), (4, 4, 4), (2, 5, 5), (2, 5, 5): equal scores share their rank
-    np.testing.assert_array_equal(found.rank, [0, 0.5, 1])
-    np.testing.assert_array_equal(found.low, [0, 0.5, 0.5])
-    np.testing.assert_array_equal(found.high, [0.5, 0.75, 0.75])
-    alone = inspection.standing(np.array([1.0, 2, 3]), None, 0)
+    np.testing.assert_array_equal(result.rank, [0, 0.5, 1])
+    np.testing.assert_array_equal(result.low, [0, 0.5, 0.5])
+    np.testing.assert_array_equal(result.high, [0.5, 0.75, 0.75])
+    alone = inspection.rank_layer(np.array([1.0, 2, 3]), None, 0)
     assert alone.low is alone.rank and alone.high is alone.rank
 
 
@@ -62,14 +62,6 @@ def test_a_percentile_counts_equal_ones_by_half():
     values = np.array([1.0, 2, 2, 3, 4])
     assert [inspection.percentile(value, values) for value in values] == [0, 0.375, 0.375, 0.75, 1]
     assert inspection.percentile(1.0, np.array([1.0])) == 0
-
-
-def test_neighbours_are_the_nearest_members_but_the_neuron_itself():
-    profiles = np.array([[0.0, 0.1, 0.3, 0.1, 1.0], [0.0, 0.0, 0.4, 0.0, 1.0]])
-    found, distance = inspection.neighbours(profiles, 0, np.ones(5, dtype=bool), 3)
-    assert found.tolist() == [1, 3, 2] and distance == pytest.approx([0.1, 0.1, 0.5])
-    found, _ = inspection.neighbours(profiles, 0, np.array([1, 0, 1, 0, 0], dtype=bool), 3)
-    assert found.tolist() == [2]
 
 
 def test_modules_of_a_layer_say_what_rasa_did_and_how_much_is_kept():
@@ -100,39 +92,5 @@ def test_contexts_are_cut_at_the_ends_of_their_sequence():
     assert (first.sequence, first.position, first.value) == (1, 4, -3) and first.ids == (7, 8, 9)
     assert first.ids[first.at] == 9
     assert second.ids == (0, 1, 2) and second.ids[second.at] == 0
-    for odd in (strongest(fingerprint="g"), strongest(length=6), strongest(sequences=[[[2, 0]]])):
-        with pytest.raises(SettingsError, match="not those of the tokens of 't'"):
-            inspection.strongest(odd, tokens, 0, 0, 2)
     with pytest.raises(ValueError, match="positions holds values outside 0 ... 4"):
         strongest(positions=[[[5, 0]]])
-
-
-def test_the_area_is_how_often_a_kept_neuron_has_more_with_ties_by_half():
-    generator = np.random.default_rng(0)
-    values = generator.integers(0, 4, (5, 30)).astype(float)
-    kept = generator.random((5, 30)) < 0.4
-    kept[3], kept[4] = True, False
-    by_pairs = []
-    for row, mask in zip(values, kept, strict=True):
-        pairs = [(a > b) + (a == b) / 2 for a in row[mask] for b in row[~mask]]
-        by_pairs.append(np.mean(pairs) if pairs else np.nan)
-    np.testing.assert_allclose(prediction.area(values, kept), by_pairs)
-    assert np.isnan(by_pairs[3:]).all()
-    table = prediction.prediction_table({"noise": values, "decision": kept.astype(float), "not": -1.0 * kept}, kept)
-    assert table["quantity"].tolist() == ["decision", "not", "noise"]
-    assert table["mean AUC"].tolist()[:2] == [1.0, 0.0]
-
-
-def test_neurons_contradict_by_their_rank_on_the_wrong_side():
-    values = np.array([[0.0, 1, 2, 3, 4], [0.0, 1, 2, 3, 4], [0.0, 1, 2, 3, 4]])
-    kept = np.array([[1, 0, 0, 1, 1], [1, 1, 0, 0, 1], [1, 1, 1, 1, 1]], dtype=bool)
-    table = prediction.contradicting(values, kept, 3)
-    # in the second layer less of it is kept, and the last layer has decided nothing
-    assert list(zip(table["layer"], table["neuron"], table["kept"], strict=True)) == [
-        (0, 0, True),
-        (1, 4, True),
-        (0, 2, False),
-    ]
-    assert table["contradiction"].tolist() == [1, 1, 0.5]
-    assert set(prediction.contradicting(values, kept, 99, layer=1)["layer"]) == {1}
-    assert not len(prediction.contradicting(values, kept, 99, layer=2))

@@ -9,7 +9,16 @@ from pruned_folder import compensating, masks_of, save, small_decoder
 from transformers import AutoModelForCausalLM
 
 from gprune.analysis import resampling, speed
-from gprune.analysis.resampling import Law, beyond, changed, decided, jaccard, law, rank_drift, resampled
+from gprune.analysis.resampling import (
+    Law,
+    drift_beyond_sampling,
+    jaccard,
+    keep_highest_ranks,
+    law,
+    rank_drift,
+    resampled,
+    share_changed,
+)
 from gprune.data import published
 from gprune.models.export import checkpoint, padded
 from gprune.pruning.ranking import ranks
@@ -56,8 +65,8 @@ def test_without_usable_repetitions_the_width_is_halved_to_both_sides(seconds):
 
 
 def test_a_ratio_whose_spread_holds_one_is_within_noise():
-    told = [speed.ratio_words(ratio, 0.1) for ratio in (0.85, 0.9, 1.05, 1.5)]
-    assert told == [
+    words = [speed.ratio_words(ratio, 0.1) for ratio in (0.85, 0.9, 1.05, 1.5)]
+    assert words == [
         "0.85 (IQR 0.10)",
         "0.90 (IQR 0.10), within noise",
         "1.05 (IQR 0.10), within noise",
@@ -72,15 +81,7 @@ def test_the_published_table_is_the_papers():
     assert table["tokens/s"].tolist() == [figure.values["tokens_per_second"] for figure in figures]
     dense = table["method"].tolist().index("dense")
     np.testing.assert_allclose(table["ratio"], table["tokens/s"] / table["tokens/s"][dense])
-    assert table["ratio"].drop(dense).min() > 1.5, "the paper: all gain more than 50 %"
-
-
-@pytest.mark.parametrize(
-    ("kept", "divisor"), [([8, 16, 24], 8), ([8, 16, 27], 8), ([27, 27, 27], 27), ([13, 14, 26], 1)]
-)
-def test_full_layers_do_not_count_for_the_common_divisor(kept, divisor):
-    shape = ModelShape(layers=3, neurons=27, heads=2, kv_heads=2, head_width=4, hidden=8)
-    assert speed.pruned_multiple(speed.widths(masks(shape, kept, [1, 2, 1])), shape) == divisor
+    assert table["ratio"].drop(dense).min() > 1.5, "the paper: all gain more than 50%"
 
 
 def masks(shape, neurons, groups):
@@ -92,54 +93,50 @@ def masks(shape, neurons, groups):
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "helium", "stablelm", "granite"])
 def test_the_cost_of_padding_is_that_of_the_padded_model(family, compensated, tmp_path):
     decoder = small_decoder(family)
-    kept = masks_of(decoder, [1, 1, 1], [3, 11, 7])
-    pruned = compensating(kept) if compensated else PrunedModel(kept)
-    told = speed.padding(decoder.shape, decoder.size, pruned, family)
+    masks = masks_of(decoder, [1, 1, 1], [3, 11, 7])
+    pruned = compensating(masks) if compensated else PrunedModel(masks)
+    sentence = speed.padding(decoder.shape, decoder.size, pruned, family)
     if compensated and family not in ("llama", "mistral", "qwen2"):
-        assert isinstance(told, str) and ("no place" if family == "qwen3" else "more biases") in told
+        assert isinstance(sentence, str) and ("no place" if family == "qwen3" else "more biases") in sentence
         return
-    assert isinstance(told, speed.Padding)
-    assert told.groups == (3 if family in ("helium", "stablelm") else 1)
-    save(decoder, tmp_path / "in", masks=kept, compensated=compensated)
+    assert isinstance(sentence, speed.Padding)
+    assert sentence.groups == (3 if family in ("helium", "stablelm") else 1)
+    save(decoder, tmp_path / "in", masks=masks, compensated=compensated)
     padded.save_padded(tmp_path / "in", tmp_path / "out")
     models = checkpoint.load_checkpoint(tmp_path / "in", "cpu"), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     sizes = decoder.size.parameters, *(model.num_parameters() for model in models)
-    assert (told.dense, told.pruned, told.padded) == sizes
+    assert (sentence.dense, sentence.pruned, sentence.padded) == sizes
     config = models[1].config
-    assert (told.neurons, told.groups) == (config.intermediate_size, config.num_key_value_heads)
-    assert told.kept_saving == pytest.approx((sizes[0] - sizes[2]) / (sizes[0] - sizes[1]))
+    assert (sentence.neurons, sentence.groups) == (config.intermediate_size, config.num_key_value_heads)
+    assert sentence.kept_saving == pytest.approx((sizes[0] - sizes[2]) / (sizes[0] - sizes[1]))
 
 
 def test_no_cost_of_padding_is_told_where_other_parts_or_biases_decide_it():
     shape = ModelShape(layers=1, neurons=4, heads=2, kv_heads=1, head_width=4, hidden=8)
-    kept, size = PrunedModel(masks(shape, [3], [1])), ModelSize(1000, 0, 0, missing_biases=16)
-    assert isinstance(speed.padding(shape, size, kept, "granite"), speed.Padding)
+    model, size = PrunedModel(masks(shape, [3], [1])), ModelSize(1000, 0, 0, missing_biases=16)
+    assert isinstance(speed.padding(shape, size, model, "granite"), speed.Padding)
     for family in ("gemma3", "bloom"):
-        assert "not made by padding" in str(speed.padding(shape, size, kept, family))
+        assert "not made by padding" in str(speed.padding(shape, size, model, family))
     for biases in (replace(size, missing_biases=8), replace(size, neuron_biases=1)):
-        assert "more biases" in str(speed.padding(shape, biases, kept, "granite"))
-        assert isinstance(speed.padding(shape, biases, kept, "llama"), speed.Padding)
+        assert "more biases" in str(speed.padding(shape, biases, model, "granite"))
+        assert isinstance(speed.padding(shape, biases, model, "llama"), speed.Padding)
 
 
 def test_llama_takes_the_next_number_of_heads_that_divides_its_hidden_size(tmp_path):
     decoder = small_decoder("llama", hidden=32, heads=8, kv_heads=8, head_width=4)
-    kept = masks_of(decoder, [1, 3, 2], [3, 11, 7])
-    told = speed.padding(decoder.shape, decoder.size, PrunedModel(kept), "llama")
-    assert isinstance(told, speed.Padding) and told.groups == 4
-    save(decoder, tmp_path / "in", masks=kept)
+    masks = masks_of(decoder, [1, 3, 2], [3, 11, 7])
+    sentence = speed.padding(decoder.shape, decoder.size, PrunedModel(masks), "llama")
+    assert isinstance(sentence, speed.Padding) and sentence.groups == 4
+    save(decoder, tmp_path / "in", masks=masks)
     model = AutoModelForCausalLM.from_pretrained(padded.save_padded(tmp_path / "in", tmp_path / "out"))
-    assert (model.config.num_key_value_heads, model.num_parameters()) == (told.groups, told.padded)
+    assert (model.config.num_key_value_heads, model.num_parameters()) == (sentence.groups, sentence.padded)
 
 
-def test_padding_of_odd_decisions():
+def test_padding_of_a_model_that_lost_nothing_saves_nothing():
     shape = ModelShape(layers=1, neurons=4, heads=2, kv_heads=1, head_width=4, hidden=8)
     size = ModelSize(parameters=shape.decoder_weights, group_biases=0, neuron_biases=0, missing_biases=16)
-    told = speed.padding(shape, size, PrunedModel(masks(shape, [4], [1])), "llama")
-    assert isinstance(told, speed.Padding) and told.kept_saving == 0.0 and told.padded == told.dense
-    # As a pack may bring it, whose numbers nobody vouches for.
-    shape, size = ModelShape(1, 4, 4, 4, 2, 8), ModelSize(1000, 0, 0, 0)
-    told = speed.padding(shape, size, PrunedModel(masks(shape, [4], [0])), "llama")
-    assert isinstance(told, speed.Padding) and told.groups == 1
+    sentence = speed.padding(shape, size, PrunedModel(masks(shape, [4], [1])), "llama")
+    assert isinstance(sentence, speed.Padding) and sentence.kept_saving == 0.0 and sentence.padded == sentence.dense
 
 
 LAYERS, NEURONS, SHARDS, PER_SHARD = 3, 400, 8, 20
@@ -159,34 +156,34 @@ def shards_of(values):
 
 def test_samples_are_those_of_a_loop():
     values = sequences_of(0, SHARDS * PER_SHARD)
-    score, kept = shards_of(values), np.array([200, 10, 399])
-    found = resampled(score, np.full(SHARDS, PER_SHARD), kept)
-    assert found.sequences.tolist() == [20, 40, 60, 80]
+    score, counts = shards_of(values), np.array([200, 10, 399])
+    actual = resampled(score, np.full(SHARDS, PER_SHARD), counts)
+    assert actual.sequences.tolist() == [20, 40, 60, 80]
     for row, count in enumerate((1, 2, 3, 4)):
         for start in range(SHARDS):
             both = [
                 ranks(score([(first + step) % SHARDS for step in range(count)])) for first in (start, start + count)
             ]
             moved = np.median(np.abs(both[0] - both[1])) / (NEURONS - 1)
-            assert found.drift[row, start] == pytest.approx(moved)
+            assert actual.drift[row, start] == pytest.approx(moved)
             sides = [
-                {(layer, neuron) for layer in range(LAYERS) for neuron in np.argsort(-rank[layer])[: kept[layer]]}
+                {(layer, neuron) for layer in range(LAYERS) for neuron in np.argsort(-rank[layer])[: counts[layer]]}
                 for rank in both
             ]
             differ = len(sides[0] ^ sides[1]) / (LAYERS * NEURONS)
-            assert found.changed[row, start] == pytest.approx(differ)
+            assert actual.changed[row, start] == pytest.approx(differ)
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
 def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     """Fitted to two samples of at most 80 sequences, it foretells two samples of 320."""
-    score, kept = shards_of(sequences_of(1, SHARDS * PER_SHARD, 3 * noise)), np.full(LAYERS, NEURONS // 2)
-    found = resampled(score, np.full(SHARDS, PER_SHARD), kept)
-    drift, decisions = (law(found.sequences, values) for values in (found.drift, found.changed))
-    drawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
-    pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
+    score, counts = shards_of(sequences_of(1, SHARDS * PER_SHARD, 3 * noise)), np.full(LAYERS, NEURONS // 2)
+    samples = resampled(score, np.full(SHARDS, PER_SHARD), counts)
+    drift, decisions = (law(samples.sequences, values) for values in (samples.drift, samples.changed))
+    redrawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
+    pairs = list(zip(redrawn[::2], redrawn[1::2], strict=True))
     assert drift.at(320) == pytest.approx(np.mean([rank_drift(*pair) for pair in pairs]), rel=0.1)
-    differ = [changed(*(decided(one, kept) for one in pair)) for pair in pairs]
+    differ = [share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
     assert decisions.at(320) == pytest.approx(np.mean(differ), rel=0.15)
     # and back from the level to the number
     assert drift.reaches(drift.at(320)) == pytest.approx(320)
@@ -194,17 +191,17 @@ def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
 
 def test_a_law_that_is_met_exactly_is_found_and_where_nothing_falls_there_is_no_law():
     sizes = np.array([10.0, 20.0, 30.0, 40.0])
-    found = law(sizes, np.sqrt(0.5 / (sizes + 12))[:, None].repeat(3, axis=1))
-    assert (found.scale, found.shift) == (pytest.approx(0.5), pytest.approx(12))
-    assert found.reaches(0.05) == pytest.approx(0.5 / 0.0025 - 12)
-    assert found.reaches(10.0) == 0
+    fitted = law(sizes, np.sqrt(0.5 / (sizes + 12))[:, None].repeat(3, axis=1))
+    assert (fitted.scale, fitted.shift) == (pytest.approx(0.5), pytest.approx(12))
+    assert fitted.reaches(0.05) == pytest.approx(0.5 / 0.0025 - 12)
+    assert fitted.reaches(10.0) == 0
     # one size alone: the square root of the number
     alone = law(np.array([16.0]), np.array([[0.1, 0.3]]))
     assert (alone.at(64), alone.shift) == (pytest.approx(0.1), 0.0)
     sizes = np.array([10.0, 20.0, 30.0])
     for values in ([0.1, 0.11, 0.12], [0.1, float("nan"), 0.1], [0.1, 0.0, 0.1], [0.1, 0.1, 0.1]):
-        found = law(sizes, np.array(values)[:, None])
-        assert not found.known and np.isnan(found.at(50)) and np.isnan(found.reaches(0.1)), values
+        fitted = law(sizes, np.array(values)[:, None])
+        assert not fitted.known and np.isnan(fitted.at(50)) and np.isnan(fitted.reaches(0.1)), values
     assert not law(np.array([]), np.empty((0, 2))).known
     # samples that agree in everything need none
     still = law(sizes, np.zeros((3, 4)))
@@ -224,18 +221,18 @@ def test_drift_beyond_sampling_is_that_of_endless_texts():
             for side in (0, 1)
         ]
         measured = rank_drift(sides[0][0], sides[1][0])
-        left = beyond(measured, rank_drift(*sides[0]), rank_drift(*sides[1]))
+        left = drift_beyond_sampling(measured, rank_drift(*sides[0]), rank_drift(*sides[1]))
         assert left == pytest.approx(endless, rel=0.12)
         assert measured > left
-    assert beyond(0.1, 0.2, 0.1) == 0
+    assert drift_beyond_sampling(0.1, 0.2, 0.1) == 0
 
 
 def test_a_jaccard_index_follows_from_the_share_that_differs():
     random = np.random.default_rng(3)
-    first, second = (decided(ranks(random.normal(size=(4, 50))), np.full(4, 20)) for _ in range(2))
+    first, second = (keep_highest_ranks(ranks(random.normal(size=(4, 50))), np.full(4, 20)) for _ in range(2))
     measured = (first & second).sum() / (first | second).sum()
-    assert jaccard(0.4, changed(first, second)) == pytest.approx(measured)
+    assert jaccard(0.4, share_changed(first, second)) == pytest.approx(measured)
     assert jaccard(0.4, 0.0) == 1
     scores = np.array([[0.1, 5.0, 3.0], [9.0, 8.0, 7.0]])
-    kept = resampling.decided(ranks(scores), np.array([1, 2]))
-    assert kept.tolist() == [[False, True, False], [True, True, False]]
+    masks = resampling.keep_highest_ranks(ranks(scores), np.array([1, 2]))
+    assert masks.tolist() == [[False, True, False], [True, True, False]]

@@ -36,8 +36,6 @@ def test_modules_neurons_and_sources_are_counted():
     assert (counts.from_primary, counts.from_auxiliary, counts.rescored) == (1, 1, 2)
     counts = thresholds.count(statistics(), adapted([False] * 4, [0] * 4))
     assert (counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary) == (0, 0, 0, 0)
-    rows = thresholds.by_layer(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]), layers=3)
-    np.testing.assert_array_equal(rows, [[0, 1, 0], [0, 1, 0]])
     first, second = np.array([True, True, False]), np.array([True, False, False])
     assert thresholds.overlap(first, second) == 0.5
     nothing = np.zeros(3, dtype=bool)
@@ -111,9 +109,9 @@ def check_of(name, *arguments, **more):
 
 def test_budgets_match_where_a_winner_may_be_called():
     assert check_of("Retention", a_record(), a_study(), masks(0.5049), {}).verdict == "pass"
-    apart = masks(0.5049) | {"FANG": masks(0.4951)["FLAP"]}
-    for found in (masks(0.5051), apart):
-        check = check_of("Retention", a_record(), a_study(), found, {})
+    separate = masks(0.5049) | {"FANG": masks(0.4951)["FLAP"]}
+    for result in (masks(0.5051), separate):
+        check = check_of("Retention", a_record(), a_study(), result, {})
         assert check.verdict == "warn" and check.value.endswith("(budgets differ)") and "FLAP with 50." in check.value
     assert check_of("Retention", a_record(), a_study(), {}, {}).verdict == "unknown"
 
@@ -123,9 +121,9 @@ def test_budgets_match_where_a_winner_may_be_called():
     [
         (
             *(0.004, 0.14, ("warn", "pass")),
-            ("changes 0.4 % of the neuron decisions (credit it with no gain)", "random ones 2 %"),
+            ("changes 0.4% of the neuron decisions (credit it with no gain)", "random ones 2%"),
         ),
-        (0.2, 0.01, ("pass", "warn"), ("changes 20.0 % of the neuron decisions", "gather no neurons")),
+        (0.2, 0.01, ("pass", "warn"), ("changes 20.0% of the neuron decisions", "gather no neurons")),
         (0.2, math.nan, ("pass", "warn"), ("changes", "explain")),
     ],
 )
@@ -145,8 +143,8 @@ def test_measuring_on_the_calibration_text_is_warned_about():
 
     same = check({"wiki": "1", "ptb": "2"})
     assert same.verdict == "warn" and "same text as A: wiki" in same.value and "flatter" in same.value
-    apart = check({"wiki": "2", "a#split=test": "3"})
-    assert apart.verdict == "pass" and apart.value == "unseen: wiki; other split of A: a#split=test"
+    separate = check({"wiki": "2", "a#split=test": "3"})
+    assert separate.verdict == "pass" and separate.value == "unseen: wiki; other split of A: a#split=test"
     split = check({"a#split=test": "3"})
     assert split.verdict == "warn" and split.value.endswith("(none is unseen)")
     assert "overlaps A: wiki" in check({"wiki": "2"}, 0.4).value

@@ -8,6 +8,7 @@ from made_records import a_partition
 from gprune import pipeline
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
+from gprune.pruning.allocation import uniform
 from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import budget
@@ -30,9 +31,8 @@ LEARNED = [name for name in CONTROLS if METHODS[name].decision == "learned"]
 )
 def workshop(request, tmp_path_factory):
     folder, (kv_heads, neurons) = tmp_path_factory.mktemp("controls"), request.param
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts, kv_heads=kv_heads, neurons=neurons)
-    values = tiny_study.settings(model, texts, methods=["dense", "gprune", *CONTROLS], retention=0.6)
+    methods, shape = ["dense", "gprune", *CONTROLS], {"kv_heads": kv_heads, "neurons": neurons}
+    values = tiny_study.made(folder, shape=shape, methods=methods, retention=0.6)
     return from_dict(values), Store(folder / "cache")
 
 
@@ -59,68 +59,55 @@ def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_f
     modules = whole_layers(work.decoder.shape)
     setting = Setting(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
     learned = learn(setting, scores.ffn, scores.heads, modules, study.retention)
-    found, kept = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
-    assert kept.ffn.tobytes() == learned.ffn.tobytes() and kept.heads.tobytes() == learned.heads.tobytes()
-    assert found.thresholds.tobytes() == learned.thresholds.tobytes()
-    assert found.head_thresholds.tobytes() == learned.head_thresholds.tobytes()
-    np.testing.assert_array_equal(found.steps, learned.steps)
+    learning, masks = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
+    assert masks.ffn.tobytes() == learned.ffn.tobytes() and masks.heads.tobytes() == learned.heads.tobytes()
+    assert learning.thresholds.tobytes() == learned.thresholds.tobytes()
+    assert learning.head_thresholds.tobytes() == learned.head_thresholds.tobytes()
+    np.testing.assert_array_equal(learning.steps, learned.steps)
     # one order a layer: nothing that is kept scores less than what is removed
-    for row, keep in zip(scores.ffn, kept.ffn, strict=True):
+    for row, keep in zip(scores.ffn, masks.ffn, strict=True):
         assert keep.all() or row[keep].min() >= row[~keep].max()
 
 
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
-def test_one_ratio_equals_a_loop(results, metric):
+def test_one_ratio_is_the_uniform_allocation_of_the_plain_scores(results, metric):
     scores, shape = results.get(stages.scores, "primary", metric), results.get(stages.shape)
-    target = results.graph.study.retention
-    kept = results.get(stages.masks, f"{metric}_uniform")
-    neuron = 3 * shape.hidden
-    group = (2 * shape.heads // shape.kv_heads + 2) * shape.head_width * shape.hidden
-    layer = shape.neurons * neuron + shape.kv_heads * group
-    groups = min(range(1, shape.kv_heads + 1), key=lambda count: abs(count - target * shape.kv_heads))
-    wanted = (target * layer - groups * group) / neuron
-    done = 0
-    for number in range(shape.layers):
-        count = int((number + 1) * wanted + 0.5) - done
-        done += count
-        best = sorted(range(shape.neurons), key=lambda j, row=scores.ffn[number]: (-row[j], j))[:count]
-        heads = sorted(range(shape.kv_heads), key=lambda j, row=scores.heads[number]: (-row[j], j))[:groups]
-        assert sorted(best) == np.flatnonzero(kept.ffn[number]).tolist()
-        assert sorted(heads) == np.flatnonzero(kept.heads[number]).tolist()
-    assert abs(kept.retention - target) <= neuron / (layer * shape.layers)
+    masks, expected = results.get(stages.masks, f"{metric}_uniform"), uniform.allocate(scores, shape, 0.6)
+    np.testing.assert_array_equal(masks.ffn, expected.ffn)
+    np.testing.assert_array_equal(masks.heads, expected.heads)
 
 
 def test_shuffled_modules_have_the_sizes_of_the_own_ones_and_other_members(results):
-    own, drawn = results.get(stages.partition), results.get(stages.space, "shuffled")
-    for first, second in zip(own.labels, drawn.labels, strict=True):
+    partition, shuffled = results.get(stages.partition), results.get(stages.space, "shuffled")
+    for first, second in zip(partition.labels, shuffled.labels, strict=True):
         np.testing.assert_array_equal(np.bincount(first), np.bincount(second))
-    assert (own.labels != drawn.labels).any(axis=1).all()
+    assert (partition.labels != shuffled.labels).any(axis=1).all()
 
 
 def test_controls_learn_without_adapted_scores_and_from_the_same_texts_and_steps(results):
-    ours = results.get(stages.learning)
+    gprune = results.get(stages.learning)
     for name in LEARNED:
-        found = results.get(stages.adapted, name)
-        assert not found.adapted.any() and not found.source.any()
-        assert found.scores.tobytes() == results.get(stages.scores).ffn.tobytes()
+        adapted = results.get(stages.adapted, name)
+        assert not adapted.adapted.any() and not adapted.source.any()
+        assert adapted.scores.tobytes() == results.get(stages.scores).ffn.tobytes()
         steps = results.get(stages.learning, name).steps
         # step, epoch and learning rate; the losses of the first step are those of other masks
-        np.testing.assert_array_equal(steps[:, [0, 1, 8]], ours.steps[:, [0, 1, 8]])
-    kept = {name: results.get(stages.masks, name).ffn.tobytes() for name in ("gprune", *CONTROLS)}
-    assert len(set(kept.values())) >= 4
+        np.testing.assert_array_equal(steps[:, [0, 1, 8]], gprune.steps[:, [0, 1, 8]])
+    masks = {name: results.get(stages.masks, name).ffn.tobytes() for name in ("gprune", *CONTROLS)}
+    assert len(set(masks.values())) >= 4
 
 
 def test_fixed_attention_is_gprunes_and_the_budget_is_met_with_neurons(workshop, results):
     fixed = finished(workshop, **{"sparsity.attention": "gprune"})
-    ours, shape = fixed.get(stages.masks), fixed.get(stages.shape)
-    assert ours.ffn.tobytes() == results.get(stages.masks).ffn.tobytes()
+    gprune, shape = fixed.get(stages.masks), fixed.get(stages.shape)
+    assert gprune.ffn.tobytes() == results.get(stages.masks).ffn.tobytes()
     for name in CONTROLS:
-        kept = fixed.get(stages.masks, name)
-        np.testing.assert_array_equal(kept.heads, ours.heads)
-        assert np.count_nonzero(kept.ffn) == np.count_nonzero(ours.ffn), name
-        assert kept.retention == budget.retention(shape, kept.ffn, kept.heads) == ours.retention
+        masks = fixed.get(stages.masks, name)
+        np.testing.assert_array_equal(masks.heads, gprune.heads)
+        assert np.count_nonzero(masks.ffn) == np.count_nonzero(gprune.ffn), name
+        assert masks.retention == budget.retention(shape, masks.ffn, masks.heads) == gprune.retention
         if METHODS[name].decision == "uniform":
-            assert np.ptp(kept.ffn.sum(axis=1)) <= 1
+            assert np.ptp(masks.ffn.sum(axis=1)) <= 1
     start = np.full(shape.layers, 1 - fixed.graph.study.retention)
     shift = np.ptp(fixed.get(stages.learning, "msl_layers").head_thresholds - start)
     # thresholds of attention that is fixed learn nothing: only the common shift moves them

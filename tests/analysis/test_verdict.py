@@ -1,5 +1,6 @@
 """What may be claimed of methods: ranks, ties, losses, seeds, what is missing, budgets, and FLAP without its bias."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +23,9 @@ def cell(method, level, *, noise=0.001, text="c", run="r", **changes):
     """A perplexity at `level` nats above the windows' own difficulty, with a little noise of its method and run."""
     random = np.random.default_rng([*method.encode(), *run.encode()])
     losses = WINDOWS + level + noise * random.normal(size=40)
-    kept = 1.0 if method == "dense" else 0.5
+    retention = 1.0 if method == "dense" else 0.5
     value, error = float(np.exp(losses.mean())), float(losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean()))
-    return replace(Measurement(run, method, text, value, error, 40, 8, kept, 0, "m", "t", losses), **changes)
+    return replace(Measurement(run, method, text, value, error, 40, 8, retention, 0, "m", "t", losses), **changes)
 
 
 def lines_of(*cells, seeds=(), left_out=()):
@@ -37,18 +38,18 @@ def expected(*methods, texts=("c",), run="r"):
     return {text: [(run, method) for method in methods] for text in texts}
 
 
-def signs(*cells, names=("c",), known=None, **more):
-    ranks = verdict.rank_lines(lines_of(*cells, **more), names, known or {})
+def signs(*cells, names=("c",), texts=None, **more):
+    ranks = verdict.rank_lines(lines_of(*cells, **more), names, texts or {})
     return {name[1]: sign for name, sign in verdict.stars(ranks).items()}
 
 
 def said(*cells, methods, seeds=()):
     """The headline and the slide's sentence about GPrune, and the verdict behind both."""
     study = a_study(methods=methods)
-    lines, known = lines_of(*cells, seeds=seeds), standings(study)
-    outcome = verdict.outcome(lines, study, known)
-    slide = verdict.comparison_finding(lines, ["c"], known, expected(*methods, run=cells[0].run))
-    return verdict.headline(outcome, known["c"], study), slide
+    lines, texts = lines_of(*cells, seeds=seeds), standings(study)
+    outcome = verdict.outcome(lines, study, texts)
+    slide = verdict.comparison_finding(lines, ["c"], texts, expected(*methods, run=cells[0].run))
+    return verdict.headline(outcome, texts["c"], study), slide
 
 
 def test_methods_within_noise_share_a_rank_and_a_star_and_the_next_one_is_second():
@@ -58,8 +59,8 @@ def test_methods_within_noise_share_a_rank_and_a_star_and_the_next_one_is_second
     # paired: the error of either method alone is larger than the difference
     assert cell("gprune", 0.2).standard_error / cell("gprune", 0.2).perplexity > 0.05
     assert signs(cell("gprune", 0.2)) == {}
-    apart = {"content": "another"}
-    assert signs(cell("gprune", 0.2), cell("flap", 0.25, **apart)) == {"gprune": BEST, "flap": BEST}
+    other_text = {"content": "another"}
+    assert signs(cell("gprune", 0.2), cell("flap", 0.25, **other_text)) == {"gprune": BEST, "flap": BEST}
 
 
 @given(some.dictionaries(some.integers(0, 9), some.integers(0, 20), max_size=8))
@@ -75,66 +76,66 @@ def test_a_rank_is_what_its_first_cannot_be_told_from(losses):
 @pytest.mark.parametrize(
     ("level", "word", "ending", "slide"),
     [
-        (0.1, BETTER, "% with FLAP", "18.3 % lower than FANG’s."),
-        (0.6, WORSE, "GPrune’s perplexity is 34.7 % higher than FANG’s", "34.7 % higher than FANG’s."),
-        (0.3, NOISE, "GPrune and FANG are within noise (−0.2 %)", "GPrune and FANG are within noise (−0.2 %)."),
+        (0.1, BETTER, "% with FLAP", "18.3% lower than FANG’s."),
+        (0.6, WORSE, "GPrune’s perplexity is 34.7% higher than FANG’s", "34.7% higher than FANG’s."),
+        (0.3, NOISE, "GPrune and FANG are within noise (−0.2%)", "GPrune and FANG are within noise (−0.2%)."),
     ],
 )
 def test_a_win_a_loss_and_a_tie_are_said_alike_in_headline_slide_and_table(level, word, ending, slide):
     cells = [cell("dense", 0.0), cell("gprune", level, noise=0.01), cell("flap", 0.9), cell("fang", 0.3, noise=0.01)]
-    found, sentence = said(*cells, methods=("dense", "gprune", "flap", "fang"))
-    assert found.verdict == word and found.sentence.endswith(ending) and slide in sentence
-    assert "GPrune against FLAP −" in found.detail and "; FANG " in found.detail
+    findings, sentence = said(*cells, methods=("dense", "gprune", "flap", "fang"))
+    assert findings.verdict == word and findings.sentence.endswith(ending) and slide in sentence
+    assert "GPrune against FLAP −" in findings.detail and "; FANG " in findings.detail
     stars = signs(*cells)
     assert stars["gprune"] == (SECOND if word == WORSE else BEST) and (stars["fang"] == BEST) == (word != BETTER)
 
 
 def test_of_several_seeds_the_interval_is_over_seeds_too():
     levels = {"a": (0.20, 0.26), "b": (0.30, 0.28), "c2": (0.22, 0.27)}
-    runs = {run: [cell("gprune", ours, run=run), cell("flap", other, run=run)] for run, (ours, other) in levels.items()}
+    runs = {run: [cell("gprune", nats, run=run), cell("flap", other, run=run)] for run, (nats, other) in levels.items()}
     methods, dense = ("dense", "gprune", "flap"), cell("dense", 0.0, run="a")
     (first, _), (second, _) = (said(replace(dense, run=run), *runs[run], methods=methods) for run in "ab")
     assert (first.verdict, second.verdict) == (BETTER, WORSE) and "one seed)" in first.detail
-    three, slide = said(dense, *(one for cells in runs.values() for one in cells), methods=methods, seeds=tuple(levels))
+    measured = list(itertools.chain(*runs.values()))
+    three, slide = said(dense, *measured, methods=methods, seeds=tuple(levels))
     assert three.verdict == NOISE and "3 seeds)" in three.detail and "are within noise" in slide
     assert "GPrune and FLAP are within noise" in three.sentence
     # the perplexities in the sentence stay those of the run
     assert three.sentence.partition(". ")[0] == first.sentence.partition(". ")[0]
-    assert signs(*(one for cells in runs.values() for one in cells), seeds=tuple(levels)) == dict.fromkeys(
-        ("gprune", "flap"), BEST
-    )
+    assert signs(*measured, seeds=tuple(levels)) == dict.fromkeys(("gprune", "flap"), BEST)
 
 
 def test_nothing_is_claimed_while_a_method_is_missing():
     cells, methods = [cell("dense", 0.0), cell("gprune", 0.2), cell("flap", 0.5)], ("dense", "gprune", "flap", "fang")
-    found, slide = said(*cells, cell("flap_uniform", 0.1), methods=methods)
-    assert found.verdict == OPEN and found.sentence.endswith("No winner: not measured: FANG")
-    assert "GPrune against" not in found.detail and "control" not in found.sentence
+    actual, slide = said(*cells, cell("flap_uniform", 0.1), methods=methods)
+    assert actual.verdict == OPEN and actual.sentence.endswith("No winner: not measured: FANG")
+    assert "GPrune against" not in actual.detail and "control" not in actual.sentence
     assert "lower" not in slide and "No winner: not measured: FANG" in slide
-    assert signs(*cells, known=expected(*methods)) == {} and signs(*cells)["gprune"] == BEST
+    assert signs(*cells, texts=expected(*methods)) == {} and signs(*cells)["gprune"] == BEST
     # what cannot be measured is left out with its reason, and is not waited for
-    assert signs(*cells, known=expected(*methods), left_out=["fang"])["gprune"] == BEST
+    assert signs(*cells, texts=expected(*methods), left_out=["fang"])["gprune"] == BEST
     assert verdict.missing_methods(lines_of(*cells), "c", expected(*methods)) == ["fang"]
 
 
 def test_nothing_is_claimed_on_texts_of_which_one_is_missing():
     cells = [cell(method, level, text=text) for text in "cd" for method, level in (("gprune", 0.2), ("fang", 0.4))]
     cells.append(cell("flap", 0.5))
-    known = expected("gprune", "flap", "fang", texts=("c", "d"))
-    assert signs(*cells, known=known)["gprune"] == BEST
-    assert signs(*cells, names=("d",), known=known) == {} == signs(*cells, names=("c", "d"), known=known)
+    measured = expected("gprune", "flap", "fang", texts=("c", "d"))
+    assert signs(*cells, texts=measured)["gprune"] == BEST
+    assert signs(*cells, names=("d",), texts=measured) == {} == signs(*cells, names=("c", "d"), texts=measured)
     both = [*cells, cell("flap", 0.1, text="d")]
-    assert signs(*both, names=("d",), known=known)["flap"] == BEST
-    assert signs(*both, names=("c", "d"), known=known)["gprune"] == BEST
+    assert signs(*both, names=("d",), texts=measured)["flap"] == BEST
+    assert signs(*both, names=("c", "d"), texts=measured)["gprune"] == BEST
 
 
 @pytest.mark.parametrize(("bare", "far"), [(0.3, True), (0.85, False), (1.2, False)])
 def test_flap_without_its_bias_is_compared_where_flap_is_far_behind_it(bare, far):
     cells = [cell("dense", 0.0), cell("gprune", 0.1), cell("fang", 0.2), cell("flap", 0.9)]
-    found, _ = said(*cells, cell("flap_no_bias", bare), methods=("dense", "gprune", "fang", "flap", "flap_no_bias"))
-    share = f"{100 * np.expm1(bare):.0f} %"
-    assert found.sentence.endswith(f"{share} with FLAP, no bias compensation") is far and found.verdict == BETTER
-    assert ("; FLAP, no bias compensation −" in found.detail) is far
+    slide, _ = said(*cells, cell("flap_no_bias", bare), methods=("dense", "gprune", "fang", "flap", "flap_no_bias"))
+    share = f"{100 * np.expm1(bare):.0f}%"
+    assert slide.sentence.endswith(f"{share} with FLAP, no bias compensation") is far and slide.verdict == BETTER
+    assert ("; FLAP, no bias compensation −" in slide.detail) is far
+    assert ("FLAP's bias is the mean activation on its calibration text" in slide.detail) is far
 
 
 def test_budgets_that_agree_to_the_printed_digit_are_equal():
@@ -142,12 +143,12 @@ def test_budgets_that_agree_to_the_printed_digit_are_equal():
     twin = cell("flap", 0.301, noise=0.01)
     lines, costs = lines_of(*cells, twin), {"wanda_sp": 0.58501, "gprune": 0.58543, "flap": 0.58520}
     by_name = {("r", method): cost for method, cost in costs.items()}
-    found = options(lines, ["c"], by_name)
-    assert {one.line.method: one.front for one in found} == {"wanda_sp": False, "gprune": True, "flap": True}
-    assert cheapest(found, 2.0).line.method == "gprune"
+    models = options(lines, ["c"], by_name)
+    assert {option.line.method: option.front for option in models} == {"wanda_sp": False, "gprune": True, "flap": True}
+    assert cheapest(models, 2.0).line.method == "gprune"
     by_name["r", "gprune"] = 0.586
     # dearer and within noise of a cheaper one
-    assert {one.line.method for one in options(lines, ["c"], by_name) if one.front} == {"flap"}
+    assert {option.line.method for option in options(lines, ["c"], by_name) if option.front} == {"flap"}
     for gap, claimed in ((0.004, True), (0.006, False)):
         assert bool(signs(*cells[:2], replace(cells[2], retention=0.5 + gap))) is claimed
 
@@ -175,11 +176,13 @@ def study_rows(**levels):
 def test_rows_of_a_study_share_a_star_within_noise_and_have_none_while_one_is_not_run():
     rows = study_rows(flap=41.0, gprune=40.0, fang=40.01)
     # paired over the seeds, in which the rows' own errors of 1 cancel
-    assert studies.marks(studies.settings(rows), "ppl:c") == {1: BEST, 2: BEST, 0: SECOND}
+    assert studies.mark_settings(studies.settings(rows), "ppl:c") == {1: BEST, 2: BEST, 0: SECOND}
     # of one seed the rows' own errors decide: 1 of 40 and of 42
-    assert set(studies.marks(studies.settings(study_rows(flap=42.0, gprune=40.0)[::3]), "ppl:c").values()) == {BEST}
+    assert set(studies.mark_settings(studies.settings(study_rows(flap=42.0, gprune=40.0)[::3]), "ppl:c").values()) == {
+        BEST
+    }
     table = studies.settings([*rows, StudyRow({}, "wanda_sp", 0.5, 0, reason=NOT_RUN)])
-    assert studies.marks(table, "ppl:c") == {} and list(studies.unfair_blocks(table).values()) == [
+    assert studies.mark_settings(table, "ppl:c") == {} and list(studies.unfair_blocks(table).values()) == [
         "1 of the rows is not run yet"
     ]
-    assert studies.marks(studies.settings([*rows, StudyRow({}, "osscar", 0.5, 0, reason="too few")]), "ppl:c")
+    assert studies.mark_settings(studies.settings([*rows, StudyRow({}, "osscar", 0.5, 0, reason="too few")]), "ppl:c")

@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sparsity import reference_sparsity
-from synthetic_run import SMALL, a_study, write_run
+from synthetic_run import a_study, write_run
 
-from gprune.analysis import mask_diff, whatif
+from gprune.analysis import kept_units, whatif
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pruning.ranking import rank_quantile_within
 from gprune.pruning.rasa import adapt
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.rounding import exact_masks
@@ -34,36 +32,18 @@ def run(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(run):
     scores = [run.load(stages.scores, text) for text in stages.PAIR]
-    known = run.load(stages.partition), run.load(stages.learning)
-    return whatif.prepare(run.shape, *scores, *known, run.study.sparsity.alignment)
-
-
-def test_the_numpy_form_ranks_and_measures_as_the_torch_form_does_to_the_last_bit():
-    generator = np.random.default_rng(5)
-    partition = reference_sparsity.random_partition(SMALL, 5, generator)
-    scores = generator.random((SMALL.layers, SMALL.neurons)).round(2)
-    heads = generator.random((SMALL.layers, SMALL.kv_heads))
-    family = MaskFamily.of(RankedUnits.build(SMALL, scores, heads, partition), torch.device("cpu"))
-    units = family.units
-    expected = [rank_quantile_within(s, m) for s, m in zip(scores, partition.labels, strict=True)]
-    expected += [rank_quantile_within(s, np.zeros(SMALL.kv_heads, dtype=int)) for s in heads]
-    found = torch.tensor(np.concatenate(expected), dtype=torch.float32)
-    assert torch.equal(family.quantiles, found) and torch.equal(torch.tensor(units.quantiles), found)
-    thresholds = torch.tensor(generator.random(family.count), dtype=torch.float32)
-    margins = family.margins(thresholds.double()).numpy()
-    assert margins.dtype == np.float64 and (units.margins(thresholds.numpy()) == margins).all()
-    for ours, theirs in zip(units.split(margins), family.split(torch.tensor(margins)), strict=True):
-        np.testing.assert_array_equal(ours, theirs.numpy())
+    inputs = run.load(stages.partition), run.load(stages.learning)
+    return whatif.prepare(run.shape, *scores, *inputs, run.study.sparsity.alignment)
 
 
 def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepared):
     if run.study.sparsity.alignment > 1:
         pytest.skip("made-up learning rounds to single neurons")
     own = run.load(stages.masks, "gprune")
-    found = whatif.relocated(prepared, run.load(stages.adapted).source, run.study.retention)
-    changed = mask_diff.compare(own, found)
-    assert changed.total == changed.heads == 0
-    assert mask_diff.flips_title(changed) == "No neuron and no key/value group changes sides"
+    shifted = whatif.shifted_masks(prepared, run.load(stages.adapted).source, run.study.retention)
+    changed = kept_units.overlaps(own, shifted)
+    assert not any(units.changed for units in changed.values())
+    assert kept_units.flips_title(changed) == "No neuron and no key/value group changes sides"
 
 
 @pytest.mark.parametrize("target", [0.3, 0.6, 0.8])
@@ -76,20 +56,20 @@ def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, tar
     family = MaskFamily.of(RankedUnits.build(run.shape, adapted.scores, primary.heads, partition), torch.device("cpu"))
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
     expected = exact_masks(family.units, thresholds, target, run.study.sparsity.alignment).masks
-    found = whatif.relocated(prepared, adapted.source, target)
-    np.testing.assert_array_equal(found.ffn, expected.ffn)
-    np.testing.assert_array_equal(found.heads, expected.heads)
-    assert found.retention == expected.retention and found.target == target
+    actual = whatif.shifted_masks(prepared, adapted.source, target)
+    np.testing.assert_array_equal(actual.ffn, expected.ffn)
+    np.testing.assert_array_equal(actual.heads, expected.heads)
+    assert actual.retention == expected.retention and actual.target == target
 
 
 @pytest.mark.parametrize("method", ["flap", "flap_pooled", "wanda_sp_dense", "wanda_sp_rank_average"])
 def test_a_baseline_decided_here_is_what_a_run_at_that_retention_decides(run, method, tmp_path):
     study = replace(run.study, retention=0.4, methods=("dense", method))
     stage = stages.masks(whatif._variant(run.graph, 0.4, whatif.PRIMARY), method)
-    found = whatif.decide(run.results, method, 0.4, whatif.PRIMARY)
+    decision = whatif.decide(run.results, method, 0.4, whatif.PRIMARY)
     again = stages.masks(stages.Graph(study, run.graph.inputs), method)
-    assert stage.key == again.key and found.method == method and found.target == 0.4
-    assert found.retention == pytest.approx(0.4, abs=0.02)
+    assert stage.key == again.key and decision.method == method and decision.target == 0.4
+    assert decision.retention == pytest.approx(0.4, abs=0.02)
 
 
 def test_adapted_scores_decide_as_far_as_they_differ_from_those_of_a(run):
@@ -107,7 +87,7 @@ def test_adapted_scores_decide_as_far_as_they_differ_from_those_of_a(run):
         ("wanda_sp", "primary", "Wanda-sp scores each layer above the pruned ones"),
         ("flap_pooled", "auxiliary", "FLAP, pooled is scored on both texts as one"),
         ("wanda_sp_dense", "adapted", "adapted scores are there by flap only"),
-        ("gates", "primary", "Gates has a value for every unit, which other masks would need learned anew"),
+        ("gates", "primary", "Gates has a value for every unit, which other masks would have to relearn"),
         ("llm_pruner", "auxiliary", "LLM-Pruner needs “importance scores of LLM-Pruner on B”"),
     ],
 )
@@ -120,10 +100,10 @@ def test_what_cannot_be_decided_here_says_why(run, method, scoring, reason):
 def test_flips_are_counted_by_layer_and_by_side():
     before = PruningMasks("gprune", np.array([[1, 1, 0], [0, 0, 1]], bool), np.array([[1], [1]], bool), 0.5, 0.5)
     after = PruningMasks("gprune", np.array([[1, 0, 0], [1, 1, 1]], bool), np.array([[1], [0]], bool), 0.5, 0.5)
-    found = mask_diff.compare(before, after)
-    assert found.removed.tolist() == [1, 0] and found.added.tolist() == [0, 2]
-    assert (found.total, found.heads) == (3, 1)
-    assert mask_diff.flips_title(found) == (
-        "3 neurons change sides (50.00 %), most of them in layer 1, and 1 key/value group"
+    overlaps = kept_units.overlaps(before, after)
+    assert overlaps["neurons"].first.tolist() == [1, 0] and overlaps["neurons"].second.tolist() == [0, 2]
+    assert (overlaps["neurons"].changed, overlaps["groups"].changed) == (3, 1)
+    assert kept_units.flips_title(overlaps) == (
+        "3 neurons change sides (50.00%), most of them in layer 1, and 1 key/value group"
     )
-    assert mask_diff.flip_table(found)["neurons, removed → kept"].tolist() == [0, 2]
+    assert kept_units.flip_table(overlaps)["neurons, removed → kept"].tolist() == [0, 2]

@@ -14,7 +14,7 @@ from app_driver import charts, open_page
 from synthetic_run import a_study, write_run
 
 import gprune
-from gprune.app.report import gathering
+from gprune.app import report
 from gprune.app.ui import commands
 from gprune.pipeline.runs.opened import all_runs
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
@@ -36,9 +36,7 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("module_agreement", {"ma_measure": "overlap", "layer": "0", "module": "1"}),
     ("reliability", {"rasa_figure": "1"}),
     ("reliability", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
-    ("reliability", {"rasa_view": "modules", "rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
-    ("reliability", {"rasa_view": "cost", "rasa_figure": "1"}),
-    ("reliability", {"rasa_view": "cost", "rasa_keep": "0.7", "rasa_method": "flap", "rasa_figure": "1"}),
+    ("reliability", {"rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
     ("pruning_decisions", {}),
     ("pruning_decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
     ("calibration_data", {}),
@@ -46,7 +44,7 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("calibration_card", {"cd_view": "B", "cd_share": "0.5"}),
     ("comparison", {}),
     ("comparison", {"cp_methods": "gprune", "layer": "1"}),
-    ("speed_export", {"sx_widths_method": "flap", "sx_phase": "prefill", "layer": "3"}),
+    ("speed_export", {"sx_phase": "prefill"}),
 )
 """pages, as they are and with what can be set beside their cards"""
 
@@ -76,8 +74,8 @@ def said(figure):
 def without_empty(value):
     """Without empty objects, which Streamlit leaves where it has looked for something."""
     if isinstance(value, dict):
-        return {name: without_empty(one) for name, one in value.items() if one != {}}
-    return [without_empty(one) for one in value] if isinstance(value, list) else value
+        return {name: without_empty(item) for name, item in value.items() if item != {}}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def copied(app):
@@ -88,13 +86,13 @@ def copied(app):
 
 def given(code):
     """What each expression of a piece of code gives."""
-    tree, known = ast.parse(code), dict[str, Any]()
+    tree, reference = ast.parse(code), dict[str, Any]()
     values = []
     for node in tree.body:
         if isinstance(node, ast.Expr):
-            values.append(eval(compile(ast.Expression(node.value), "copied", "eval"), known))
+            values.append(eval(compile(ast.Expression(node.value), "copied", "eval"), reference))
         else:
-            exec(compile(ast.Module([node], []), "copied", "exec"), known)
+            exec(compile(ast.Module([node], []), "copied", "exec"), reference)
     return values
 
 
@@ -108,21 +106,21 @@ MARKED = [
 @pytest.mark.parametrize(("page", "asked"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
 def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
     app = open_page(page, **asked)
-    found = list[Any]()
+    result = list[Any]()
     for code in copied(app):
         # a card without its result offers its code too, which then says what is missing
         with suppress(MethodError):
-            found += given(code)
-    figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
-    shown = [said(one) for one in charts(app)]
-    assert shown and not Counter(shown) - Counter(figures)
+            result += given(code)
+    figures = [said(json.loads(value.to_json())) for value in result if isinstance(value, go.Figure)]
+    visible = [said(chart) for chart in charts(app)]
+    assert visible and not Counter(visible) - Counter(figures)
     # a card to which the address leaves nothing to draw offers what it would draw without it
-    assert len(figures) - len(shown) <= 2
+    assert len(figures) - len(visible) <= 2
     names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
-    entries = gathering.gather(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
-    reported = [said(json.loads(one.figure.to_json())) for one in entries if one.figure is not None]
-    assert not Counter(shown) - Counter(reported), "a report shows what the page shows"
-    assert len(reported) - len(shown) <= 1
+    entries = report.gather_entries(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
+    reported = [said(json.loads(chart.figure.to_json())) for chart in entries if chart.figure is not None]
+    assert not Counter(visible) - Counter(reported), "a report shows what the page shows"
+    assert len(reported) - len(visible) <= 1
 
 
 def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
@@ -135,15 +133,15 @@ def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
     code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
     exec(code, {})
     first, *seeded = ran
-    assert [one.seed for one in ran] == [0, 0, 3]
+    assert [item.seed for item in ran] == [0, 0, 3]
     assert commands.python_of(first) in commands.python_of(seeded[0]) and first.model == "demo"
     assert run_name(first).split("-")[-1] == first.digest[:10] == seeded[0].digest[:10]
 
 
 def test_a_study_comes_back_from_its_code():
-    known: dict[str, Any] = {}
-    exec(commands.python_of(STUDY).rpartition("\n")[0], known)
-    assert known["study"] == STUDY
+    reference: dict[str, Any] = {}
+    exec(commands.python_of(STUDY).rpartition("\n")[0], reference)
+    assert reference["study"] == STUDY
 
 
 @pytest.mark.parametrize("card", commands.TABLES)

@@ -26,7 +26,7 @@ def run(at_home):
 
 @pytest.fixture
 def known(run):
-    return arrays.collect(pipeline.opened(run.study, Store()))
+    return arrays.collect_arrays(pipeline.opened(run.study, Store()))
 
 
 def of_units(frame, column, unit):
@@ -42,9 +42,9 @@ def test_drift_and_modules_are_the_arrays(run, known):
     assert np.array_equal(labels, known["labels"])
     for name in ("layer", "size", "drift", "score", "u_primary", "u_auxiliary", "adapted", "source"):
         assert np.array_equal(run.modules[name], known[f"module_{name}"])
-    shown = run.adapt()
-    assert shown.drift_threshold == known["drift_threshold"]
-    assert shown.score_threshold == known["score_threshold"]
+    visible = run.adapt()
+    assert visible.drift_threshold == known["drift_threshold"]
+    assert visible.score_threshold == known["score_threshold"]
 
 
 def test_agreement_has_a_row_a_comparison_and_layer() -> None:
@@ -79,24 +79,24 @@ def test_rasa_as_in_the_run_keeps_what_the_run_keeps_and_other_thresholds_do_not
 
 def test_models_and_measurements_are_those_of_the_run(run):
     evaluation = run.study.evaluation
-    there = run.perplexity.set_index(["method", "text"])
+    present = run.perplexity.set_index(["method", "text"])
     for method in ("dense", "gprune", "flap"):
         model = run.model(method)
-        known = there.loc[method, evaluation.texts[0]]
+        known = present.loc[method, evaluation.texts[0]]
         assert model.num_parameters() == known["parameters"]
-        found = gprune.measure.perplexity(
+        result = gprune.measure.perplexity(
             model, run.tokenizer, evaluation.texts[0], length=evaluation.length, windows=evaluation.windows
         )
-        assert found.perplexity == pytest.approx(known["perplexity"], rel=1e-6)
+        assert result.perplexity == pytest.approx(known["perplexity"], rel=1e-6)
 
 
 def test_scores_and_masks_of_a_model_at_hand_are_those_of_the_run(run):
     model, calibration = run.model("dense"), run.study.calibration
     model.train()
-    drawn = {"samples": calibration.samples, "length": calibration.length, "batch": calibration.batch}
-    found = gprune.scores(model, run.study.primary, "flap", tokenizer=run.tokenizer, **drawn)
+    rendered = {"samples": calibration.samples, "length": calibration.length, "batch": calibration.batch}
+    result = gprune.scores(model, run.study.primary, "flap", tokenizer=run.tokenizer, **rendered)
     # the passes are of other sequences together, in float32
-    assert np.allclose(found["score"], run.scores["primary"], rtol=1e-5)
+    assert np.allclose(result["score"], run.scores["primary"], rtol=1e-5)
     assert model.training and all(parameter.requires_grad for parameter in model.parameters())
     masks = run.masks["flap_no_bias"].sample(frac=1.0, random_state=0)
     smaller = gprune.prune(model, masks)
@@ -106,16 +106,16 @@ def test_scores_and_masks_of_a_model_at_hand_are_those_of_the_run(run):
     assert float(same.abs().max()) == 0.0
 
 
-MODULES = ("api.held", "api.opening", "api.preview", "api.results", "measure")
+MODULES = ("api.held", "api.opening", "api.preview", "api.results", "api.measure")
 
 
 def described():
     """What is said of each public name, and of what a run offers."""
-    found = {name: inspect.getdoc(getattr(gprune, name)) or "" for name in gprune.__all__}
-    found |= {f"measure.{name}": getattr(gprune.api.measure, name).__doc__ for name in gprune.measure.__all__}
-    found.pop("measure")
+    results = {name: inspect.getdoc(getattr(gprune, name)) or "" for name in gprune.__all__}
+    results |= {f"measure.{name}": getattr(gprune.api.measure, name).__doc__ for name in gprune.measure.__all__}
+    results.pop("measure")
     offered = {name: value for name, value in vars(gprune.Run).items() if not name.startswith("_")}
-    return found | {f"Run.{name}": inspect.getdoc(value) or "" for name, value in offered.items()}
+    return results | {f"Run.{name}": inspect.getdoc(value) or "" for name, value in offered.items()}
 
 
 def test_every_public_name_has_an_example():
@@ -130,19 +130,19 @@ def test_the_examples_run(at_home, module):
 
 def test_the_example_of_a_study_runs():
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
-    for found in finder.find(gprune.Study, "Study", globs={}):
-        assert runner.run(found).failed == 0
+    for result in finder.find(gprune.Study, "Study", globs={}):
+        assert runner.run(result).failed == 0
     assert runner.tries == 3
 
 
 def test_the_example_of_the_docs_runs_without_a_network(at_home, project):
     text = (project / "docs" / "python.md").read_text(encoding="utf-8")
     code = text.split("## On the bundled demo", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
-    made: dict = {}
-    exec(compile(code, "docs/python.md", "exec"), made)
-    assert {"dense", "gprune", "flap"} <= set(made["table"].index)
-    assert made["smaller"].num_parameters() < made["run"].model("dense").num_parameters()
-    assert made["result"].perplexity > 1 and len(made["tokens"]) > 12
+    created: dict = {}
+    exec(compile(code, "docs/python.md", "exec"), created)
+    assert {"dense", "gprune", "flap"} <= set(created["table"].index)
+    assert created["smaller"].num_parameters() < created["run"].model("dense").num_parameters()
+    assert created["result"].perplexity > 1 and len(created["tokens"]) > 12
 
 
 class Cells(HTMLParser):
@@ -165,15 +165,15 @@ class Cells(HTMLParser):
 
 def test_notebooks_show_runs_studies_and_previews_as_small_tables(run):
     preview = run.adapt(drift_quantile=0.5, score_quantile=0.5)
-    shown = [Cells(one._repr_html_()) for one in (run, run.study, preview)]
-    assert all(one.tags == {"table", "caption", "b", "tr", "th", "td"} for one in shown)
-    assert all(len(one.rows) < 10 and all(len(row) == 2 for row in one.rows) for one in shown)
-    said = dict(shown[0].rows)
-    assert said == dict(shown[1].rows)
+    visible = [Cells(item._repr_html_()) for item in (run, run.study, preview)]
+    assert all(item.tags == {"table", "caption", "b", "tr", "th", "td"} for item in visible)
+    assert all(len(item.rows) < 10 and all(len(row) == 2 for row in item.rows) for item in visible)
+    said = dict(visible[0].rows)
+    assert said == dict(visible[1].rows)
     assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(said)
     assert said["Methods"] == ", ".join(run.study.methods)
     assert f"Run {run.name}: done" in run._repr_html_()
-    assert dict(shown[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
+    assert dict(visible[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
 
 
 def test_html_in_a_study_is_escaped():
@@ -188,9 +188,9 @@ def test_html_in_a_study_is_escaped():
 def annotations():
     """Every parameter and result of what the package offers, by name."""
     offered = [getattr(gprune, name) for name in gprune.__all__ if name != "measure"]
-    functions = [one for one in offered if inspect.isfunction(one)] + [gprune.measure.perplexity]
-    for one in (gprune.Run, gprune.Preview):
-        members = [part for name, part in vars(one).items() if not name.startswith("_")]
+    functions = [item for item in offered if inspect.isfunction(item)] + [gprune.measure.perplexity]
+    for item in (gprune.Run, gprune.Preview):
+        members = [part for name, part in vars(item).items() if not name.startswith("_")]
         functions += [
             part.fget if isinstance(part, property) else part
             for part in members
@@ -202,11 +202,11 @@ def annotations():
 
 
 def test_editors_are_told_the_types_of_what_the_package_gives_and_takes():
-    found = dict(annotations())
-    assert len(found) > 40
+    result = dict(annotations())
+    assert len(result) > 40
     # what a figure can be told differs by its name
-    assert [name for name, kind in found.items() if kind == "Any"] == ["Run.figure.options"]
-    assert found["Run.model.return"] == found["prune.return"] == "LanguageModel"
+    assert [name for name, kind in result.items() if kind == "Any"] == ["Run.figure.options"]
+    assert result["Run.model.return"] == result["prune.return"] == "LanguageModel"
 
 
 NOTEBOOK = "examples/quickstart.ipynb"
@@ -220,8 +220,8 @@ SMALLER = {
 
 
 def cells(project):
-    found: list[dict] = json.loads((project / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
-    return found
+    result: list[dict] = json.loads((project / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
+    return result
 
 
 def test_it_is_short_and_is_kept_without_outputs(project):
@@ -253,6 +253,6 @@ def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
     levels = {name: float(words.split()[0]) for name, words in said}
     assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
     assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
-    shown = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
-    assert "application/vnd.plotly.v1+json" in shown
-    assert not [one for cell in notebook.cells for one in cell.get("outputs", []) if one["output_type"] == "error"]
+    visible = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
+    assert "application/vnd.plotly.v1+json" in visible
+    assert not [item for cell in notebook.cells for item in cell.get("outputs", []) if item["output_type"] == "error"]

@@ -15,7 +15,6 @@ from torch import nn
 
 import gprune
 from gprune.__main__ import main
-from gprune.api import opening
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.system import errors, safe_parsing
@@ -31,10 +30,10 @@ def complaint(*words):
 
 def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home):
     plain = {"model": "demo", "primary": "texts/random.txt", "auxiliary": "texts/json.txt"}
-    told = ("study", *(word for name, value in plain.items() for word in (f"--{name}", value)))
+    message = ("study", *(word for name, value in plain.items() for word in (f"--{name}", value)))
     cases = (
-        (lambda: gprune.Study(**plain, retention=2.0), (*told, "--retention", "2")),
-        (lambda: gprune.Study(**plain, methods=["dense", "flop"]), (*told, "--methods", "dense", "flop")),
+        (lambda: gprune.Study(**plain, retention=2.0), (*message, "--retention", "2")),
+        (lambda: gprune.Study(**plain, methods=["dense", "flop"]), (*message, "--methods", "dense", "flop")),
         (lambda: gprune.run("nothing.json"), ("run", "nothing.json")),
         (lambda: gprune.open("no-such-run"), ("card", "no-such-run", "A")),
         (
@@ -97,15 +96,12 @@ def test_a_missing_result_is_named_and_a_run_is_found_by_name_and_folder(at_home
 
 
 def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monkeypatch):
-    heard = opening._BarListener.__call__
-
-    def stopping(told, stage, done, total, message):
-        heard(told, stage, done, total, message)
-        if stage == "learning":
+    def stopping(_bar, description, **_):
+        if description.startswith("learning"):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(opening._BarListener, "__call__", stopping)
+        patch.setattr("tqdm.auto.tqdm.set_description_str", stopping)
         with pytest.raises(KeyboardInterrupt):
             gprune.run("demo", cache=tmp_path)
     name = gprune.runs(cache=tmp_path)["run"][0]
@@ -194,13 +190,13 @@ def test_a_run_that_is_compared_is_looked_for_in_the_cache_of_the_run(run, tmp_p
 
 def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path):
     dense, tokenizer = run.model("dense"), run.tokenizer
-    known = {"tokenizer": tokenizer, "samples": 8, "length": 16}
+    reference = {"tokenizer": tokenizer, "samples": 8, "length": 16}
 
     def foreign(*given, **options):
         return {"input_ids": [[10**6] * 20 for _ in given[0]]}
 
     def scored(**changed):
-        return gprune.scores(dense, DOCUMENTS, **(known | changed))
+        return gprune.scores(dense, DOCUMENTS, **(reference | changed))
 
     def measured(**changed):
         return gprune.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
@@ -208,7 +204,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
     require_refused(
         [
             (
-                lambda: gprune.scores(dense, 5, **known),
+                lambda: gprune.scores(dense, 5, **reference),
                 "a text is a name, a file or a list of strings (got 5)",
             ),
             (lambda: scored(samples="8"), "samples must be a whole number (got '8')"),
@@ -227,7 +223,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
     path = tmp_path / "words.txt"
     path.write_text("\n\n".join(DOCUMENTS))
     assert scored(samples=np.int64(8)).equals(scored())
-    assert len(gprune.scores(dense, path, **known)) == len(scored())
+    assert len(gprune.scores(dense, path, **reference)) == len(scored())
 
 
 def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run):
@@ -261,7 +257,7 @@ def test_a_record_alone_runs_no_code_of_a_model(run, tmp_path):
     values["study"]["trust_remote_code"] = True
     (folder / "run.json").write_text(json.dumps(values))
     opened = gprune.open(folder)
-    for wanted in (lambda: opened.tokenizer, lambda: opened.model("dense")):
+    for expected in (lambda: opened.tokenizer, lambda: opened.model("dense")):
         with pytest.raises(errors.SettingsError, match=r"Python code would run.*trust_remote_code=True. only if"):
-            wanted()
+            expected()
     assert gprune.open(folder, trust_remote_code=True).tokenizer.vocab_size == run.tokenizer.vocab_size

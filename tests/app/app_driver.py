@@ -7,14 +7,13 @@ from typing import Any
 
 import pandas as pd
 from streamlit.components.v2 import manifest_scanner
-from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 from synthetic_run import write_run
 from waiting import limit
 
-from gprune.app.pages.jobs import filled
-from gprune.app.ui.page_names import HELP, PAGE_OF, TAB, tab
+from gprune.app.pages import launch
+from gprune.app.ui.page_names import PAGE_OF, TAB, tab
 from gprune.app.ui.page_names import PAGES as EVERY
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -31,39 +30,38 @@ PLACES = {
     "text_lens": "lens",
     "jobs": "launch",
     "comparison": "compare",
-    "decision": "decide",
+    "studies": "studies",
     "report_file": "report",
     "flipped_questions": "questions",
     "speed_export": "speed",
     "export": "export",
-    "retention": "retention",
     "neuron_map": "map",
     "mask_atlas": "atlas",
-    "glossary": "report",
+    "glossary": "words",
+    "help_features": "features",
 }
-"""where what the tests call by its subject stands; the help is beside one without charts"""
-OPEN_HELP = {"glossary": "words"}
+"""where what the tests call by its subject stands"""
 CHARTS = {
     "overview": 4,
-    "rank_drift": 4,
+    "rank_drift": 3,
     "module_agreement": 3,
     "reliability": 3,
-    "pruning_decisions": 7,
+    "pruning_decisions": 4,
     "inspection": 1,
-    "calibration_data": 2,
+    "calibration_data": 1,
     "calibration_card": 2,
     "text_lens": 0,
     "jobs": 0,
-    "comparison": 4,
-    "decision": 1,
+    "comparison": 2,
+    "studies": 0,
     "report_file": 0,
     "flipped_questions": 0,
-    "speed_export": 2,
+    "speed_export": 0,
     "export": 0,
-    "retention": 1,
     "neuron_map": 1,
     "mask_atlas": 3,
     "glossary": 0,
+    "help_features": 0,
 }
 """charts of each"""
 PAGES = tuple(CHARTS)
@@ -78,8 +76,8 @@ def opened(**query: str) -> AppTest:
 
 def _asked(query: dict[str, str]) -> AppTest:
     app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=limit(60))
-    # as for one who has opened the further settings of the launch form
-    app.session_state[filled.MORE] = True
+    # as if the advanced settings of the launch form had been opened
+    app.session_state[launch.MORE] = True
     for name, value in query.items():
         app.query_params[name] = value
     return app
@@ -87,18 +85,17 @@ def _asked(query: dict[str, str]) -> AppTest:
 
 def on(app: AppTest, page: str) -> AppTest:
     """The same app on another page."""
-    wanted = _place(page)
-    for key in (TAB, HELP):
-        if key in wanted:
-            app.query_params[key] = wanted[key]
-        elif key in app.query_params:
-            del app.query_params[key]
+    expected = _place(page)
+    if TAB in expected:
+        app.query_params[TAB] = expected[TAB]
+    elif TAB in app.query_params:
+        del app.query_params[TAB]
     return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
 
 
 def _place(page: str) -> dict[str, str]:
-    """What an address has for the tab, and the part of the help, to be open."""
-    return tab(PLACES[page]) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
+    """What an address has for the tab to be open."""
+    return tab(PLACES[page])
 
 
 def _sound(app: AppTest, page: str) -> AppTest:
@@ -131,14 +128,6 @@ def charts(app: AppTest) -> list[dict[str, Any]]:
 
 
 def numbers(app: AppTest, index: int = 0) -> pd.DataFrame:
-    """A table of grouped columns, under `group name`."""
-    found: pd.DataFrame = app.dataframe[index].value.copy()
-    found.columns = [" ".join(filter(None, column)) for column in found.columns]
-    return found
-
-
-def displayed(app: AppTest, index: int = 0) -> pd.DataFrame:
-    """The same as its cells are drawn, with signs."""
-    styler = app.dataframe[index].proto.arrow_data.styler
-    drawn = convert_arrow_bytes_to_pandas_df(styler.display_values)
-    return drawn.set_axis(numbers(app, index).columns, axis=1)
+    """The cells of a table."""
+    frame: pd.DataFrame = app.dataframe[index].value
+    return frame

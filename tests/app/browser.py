@@ -52,31 +52,31 @@ def served(cache: Path, *options: str) -> Iterator[served_app.Server]:
 def _or_skip(started: AbstractContextManager[Any]) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(started)
+            result = stack.enter_context(started)
         except served_app.NotHereError as error:
             pytest.skip(str(error))
-        yield found
+        yield result
 
 
 def outside(page: Any) -> list[str]:
     """Gathers what a page asks of other machines."""
-    found: list[str] = []
-    page.on("request", lambda request: None if request.url.startswith(_LOCAL) else found.append(request.url))
-    return found
+    result: list[str] = []
+    page.on("request", lambda request: None if request.url.startswith(_LOCAL) else result.append(request.url))
+    return result
 
 
 def complaints(page: Any) -> list[str]:
     """Gathers the errors of a page's console, but for Streamlit's own probes."""
-    found: list[str] = []
+    result: list[str] = []
 
     def note(message: Any) -> None:
-        asked = str((message.location or {}).get("url", ""))
-        if message.type == "error" and not asked.endswith(_PROBES):
-            found.append(f"{message.text} ({asked})")
+        requested = str((message.location or {}).get("url", ""))
+        if message.type == "error" and not requested.endswith(_PROBES):
+            result.append(f"{message.text} ({requested})")
 
     page.on("console", note)
-    page.on("pageerror", lambda error: found.append(str(error)))
-    return found
+    page.on("pageerror", lambda error: result.append(str(error)))
+    return result
 
 
 @dataclass(slots=True)
@@ -116,9 +116,9 @@ class Visit:
 
     def page(self, where: str = "", **options: Any) -> Any:
         """A page as another person would open it, at an address or a place, as `drift?layer=1`."""
-        place, _, query = where.partition("?")
-        if place in page_names.PAGE_OF:
-            where = page_names.path(place, parse_qsl(query, keep_blank_values=True)).removeprefix("/")
+        location, _, query = where.partition("?")
+        if location in page_names.PAGE_OF:
+            where = page_names.path(location, parse_qsl(query, keep_blank_values=True)).removeprefix("/")
         options.setdefault("viewport", {"width": 1280, "height": 1200})
         page = self.person(**options).new_page()
         self.noted += [outside(page), complaints(page)]
@@ -137,9 +137,9 @@ def looking(chromium: Any, server: served_app.Server, cache: Path) -> Iterator[V
     yield visit
     for context in visit.contexts:
         context.close()
-    found = [sentence for one in visit.noted for sentence in one]
-    if found:
-        pytest.fail("; ".join(found))
+    results = [sentence for item in visit.noted for sentence in item]
+    if results:
+        pytest.fail("; ".join(results))
 
 
 @contextmanager
@@ -153,7 +153,7 @@ def click_mark(page: Any, card: str, trace: int, point: int) -> None:
     """Clicks one mark of a card's chart, where it stands on the screen."""
     chart = page.locator(f".st-key-{card}_chart .js-plotly-plot")
     chart.scroll_into_view_if_needed()
-    place = chart.evaluate(
+    location = chart.evaluate(
         """(plot, [trace, point]) => {
             const {xaxis, yaxis} = plot._fullLayout, data = plot._fullData[trace];
             const box = plot.getBoundingClientRect();
@@ -163,10 +163,10 @@ def click_mark(page: Any, card: str, trace: int, point: int) -> None:
         [trace, point],
     )
     # a click counts only where the pointer has been seen before
-    page.mouse.move(place["x"] - 3, place["y"])
-    page.mouse.move(place["x"], place["y"])
+    page.mouse.move(location["x"] - 3, location["y"])
+    page.mouse.move(location["x"], location["y"])
     page.wait_for_timeout(100)
-    page.mouse.click(place["x"], place["y"])
+    page.mouse.click(location["x"], location["y"])
 
 
 def choose(page: Any, field: Any, name: str) -> None:

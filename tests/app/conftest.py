@@ -37,17 +37,17 @@ def run(cache: Path, name: str) -> Run:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
     """What would have been put into the queue."""
-    found: list[tuple[Study, tuple[str, ...]]] = []
+    result: list[tuple[Study, tuple[str, ...]]] = []
 
     class Accepted:
         id, label, state, active = "20260101-000000-00000000", "a run", "running", False
 
     def submit(_: Path, study: Study, *, label: str = "", arguments: tuple[str, ...] = ()) -> Any:
-        found.append((study, tuple(arguments)))
+        result.append((study, tuple(arguments)))
         return Accepted()
 
     monkeypatch.setattr(queue, "submit", submit)
-    return found
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ ACCURACY = {
 
 
 def accuracy(task: Task) -> Accuracy:
-    known = ACCURACY.get(task.stage.id.method, {}).get(task.asked)
-    return known or an_accuracy(task.asked, float(task.random.random()))
+    reference = ACCURACY.get(task.stage.id.method, {}).get(task.asked)
+    return reference or an_accuracy(task.asked, float(task.random.random()))
 
 
 OPTIONS = 4
@@ -50,8 +50,8 @@ def answers(task: Task) -> Answers:
 def questions(task: Task) -> Questions:
     """Questions that are no mark-up, whatever they look like."""
     count = task.study.evaluation.limit or 100
-    asked = [(f"Question {n} {EVIL}", [f" option {n}.{k} **bold**" for k in range(OPTIONS)]) for n in range(count)]
-    return Questions.of(task.asked, asked)
+    requested = [(f"Question {n} {EVIL}", [f" option {n}.{k} **bold**" for k in range(OPTIONS)]) for n in range(count)]
+    return Questions.of(task.asked, requested)
 
 
 def speed_rows(
@@ -63,13 +63,13 @@ def speed_rows(
     for model in models:
         factor = {"dense": 1.0, "gprune": ratio, "flap": 1.2}.get(model, 1.1)
         seconds = [1 / (50 * factor * (1 + 0.01 * step)) for step in range(-2, 3)]
-        known = {"model": model, "parameters": 1_000_000, "tokens_per_second": 50 * factor, "spread": factor}
-        known |= {"ratio": factor, "ratio_spread": 0.0 if model == "dense" else 0.1, "seconds": seconds}
-        known |= {"peak_bytes": 3 * 2**20, "memory": "allocated"}
+        reference = {"model": model, "parameters": 1_000_000, "tokens_per_second": 50 * factor, "spread": factor}
+        reference |= {"ratio": factor, "ratio_spread": 0.0 if model == "dense" else 0.1, "seconds": seconds}
+        reference |= {"peak_bytes": 3 * 2**20, "memory": "allocated"}
         phases = [(mode, phase) for mode in modes for phase in ("prefill", "decode", "whole")]
         # graphs are captured of what is decoded alone
-        kept = [(mode, phase) for mode, phase in phases if phase != "prefill" or mode == modes[0]]
-        rows += [known | {"phase": phase, "mode": mode} for mode, phase in kept]
+        retained = [(mode, phase) for mode, phase in phases if phase != "prefill" or mode == modes[0]]
+        rows += [reference | {"phase": phase, "mode": mode} for mode, phase in retained]
     return rows
 
 

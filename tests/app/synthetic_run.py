@@ -8,12 +8,12 @@ from typing import Any
 
 import made_runs
 import synthetic_measurements
-from made_runs import Makers, course, digest, leave
+from made_runs import Makers, digest, leave
 
 from gprune.pipeline import runs
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.runs.opened import Run, all_runs
-from gprune.pipeline.stages import KINDS, Graph, Inputs, Results, Stage
+from gprune.pipeline.stages import KINDS, Graph, Inputs, Results, Stage, execution_plan
 from gprune.pipeline.stages.inputs import from_plain, plugins_read, roles
 from gprune.records import ModelShape
 from gprune.store import Store
@@ -38,7 +38,7 @@ def a_study(**changes: Any) -> Study:
 
 def names(until: str = "all", study: Study | None = None) -> tuple[str, ...]:
     """The stages that a run of a study goes through until something."""
-    return tuple(stage.name for stage in course(Graph(study or a_study()), until))
+    return tuple(stage.name for stage in execution_plan(Graph(study or a_study()), until))
 
 
 class _OfNoTexts(RunRecord):
@@ -71,7 +71,7 @@ def write_run(
     study, store, missing = study or a_study(), Store(root), dict(missing_tasks or {})
     graph = Graph(study, _inputs(study, missing, (shape, modules, seed)))
     (root / "runs" / run_name(study) / "run.json").unlink(missing_ok=True)
-    expected = {stage.name: KINDS[stage.kind].seconds for stage in course(graph)}
+    expected = {stage.name: KINDS[stage.kind].seconds for stage in execution_plan(graph)}
     record = _OfNoTexts(Results(store, graph), "all", expected, missing, lambda *_: None)
     error = "the disk is full" if state == "failed" else None
     name = leave(record, makers, shape, modules, present=stages, state=state, error=error, **how)
@@ -82,8 +82,8 @@ def write_run(
 
 def grouped_runs(root: Path, count: int = 3) -> tuple[str, list[str]]:
     """Writes a run, and runs of a study beside it; their names."""
-    made = [a_study(group="reproduce", seed=seed, name="part") for seed in range(1, count + 1)]
-    return write_run(root), [write_run(root, study=study) for study in made]
+    created = [a_study(group="reproduce", seed=seed, name="part") for seed in range(1, count + 1)]
+    return write_run(root), [write_run(root, study=study) for study in created]
 
 
 def the_run(root: Path) -> Run:

@@ -37,9 +37,9 @@ def filled(row: Row, run: str = "") -> Answer:
     """An answer with numbers of the right kind for a row."""
     if row.reads == "perplexity":
         texts = row.study.evaluation.texts
-        found = [Value("perplexity", t, level(row) * (1 + i), 1.0, 48, 128) for i, t in enumerate(texts)]
-        kept = 1.0 if row.method == "dense" else row.study.retention
-        return Answer(row, run, tuple(found), retention=kept, parameters=1000)
+        results = [Value("perplexity", t, level(row) * (1 + i), 1.0, 48, 128) for i, t in enumerate(texts)]
+        retained = 1.0 if row.method == "dense" else row.study.retention
+        return Answer(row, run, tuple(results), retention=retained, parameters=1000)
     if row.reads == "agreement":
         return Answer(row, run, (Value("ARI", "", 0.5, 0.1), Value("matched overlap", "", 0.7, 0.1)))
     if row.reads == "drift":
@@ -65,7 +65,7 @@ def write_tables(root: Path, *names: str, fill: Fill = filled, model: str = "dem
     size = scale or choose(model, "demo")
     series = Series(model, size)
     answers: Any = Answers(fill)
-    made = [assembly.assemble(tables.TABLES[name], series, answers) for name in names]
+    created = [assembly.assemble(tables.TABLES[name], series, answers) for name in names]
     folder = root / "reproductions" / writing.folder_name(model, size)
-    writing.write(folder, series, made, f"python -m gprune reproduce {' '.join(names)} --model {model}")
+    writing.write(folder, series, created, f"python -m gprune reproduce {' '.join(names)} --model {model}")
     return folder

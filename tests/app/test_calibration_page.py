@@ -13,7 +13,6 @@ from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.app.figures import calibration_data as figures
 from gprune.app.figures.calibration_data import MEASURES
-from gprune.app.ui.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C, TEXT_LOOKS
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pruning import scoring
@@ -28,14 +27,8 @@ def page():
 
 def test_a_finished_run_fills_the_page_and_its_matrix(cache):
     app = show("calibration_data", cache)
-    matrix, curves = charts(app)
+    (matrix,) = charts(app)
     assert not app.error and matrix["data"][0]["x"] == ["A", "B", "C"]
-    assert [trace["name"].split(":")[0] for trace in curves["data"] if trace.get("showlegend", True)] == [
-        "A with itself",
-        "B with itself",
-        "C with itself",
-        "A | B",
-    ]
     table = app.dataframe[0].value
     assert table["name"].tolist() == ["python-reference", "science-docs", "python-code"]
     assert table["% of vocabulary"].notna().all()
@@ -53,8 +46,8 @@ def test_a_finished_run_fills_the_page_and_its_matrix(cache):
 
 def test_a_text_has_the_name_that_this_run_gives_it(cache, name):
     folder = folder_of(cache, name, stages.tokens, "auxiliary")
-    drawn = Store(cache).get("tokens", folder.name, records.Tokens)
-    exchange(cache, name, replace(drawn, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
+    tokens = Store(cache).get("tokens", folder.name, records.Tokens)
+    exchange(cache, name, replace(tokens, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
     assert page().dataframe[0].value["name"][1] == "science-docs"
 
 
@@ -68,38 +61,33 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
 
 def test_every_measure_has_its_matrix_and_its_caption(cache):
     app = show("calibration_data", cache)
-    told = {
+    message = {
         "tokens": "Jensen-Shannon distance",
         "drift": "from first to last",
         "modules": "the third staying",
     }
-    for measure, caption in told.items():
+    for measure, caption in message.items():
         app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
         assert caption in words(app) and f"#### {MEASURES[measure]}: " in words(app)
-        assert len(charts(app)) == 2 and not app.error
+        assert len(charts(app)) == 1 and not app.error
     # FANG's groups need FANG
     app.selectbox(key="cd_measure_selectbox").set_value("groups").run()
-    assert "does not have what it takes" in words(app) and len(charts(app)) == 1
+    assert "does not have what it takes" in words(app) and not charts(app)
 
 
 def test_half_a_run_shows_the_two_texts_that_are_there(cache):
     app = show("calibration_data", cache, study=a_study(substitute=""), stages="drift", state="cancelled")
-    matrix, curves = charts(app)
+    (matrix,) = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
-    assert curves["data"][-1]["name"].startswith("A | B")
     app.selectbox(key="cd_measure_selectbox").set_value("modules").run()
-    assert "Needs “module agreement”" in words(app) and len(charts(app)) == 1
+    assert "Needs “module agreement”" in words(app) and not charts(app)
 
 
 def test_a_run_that_has_only_begun_says_what_is_missing(cache):
     write_run(cache, stages=("norms",), state="cancelled")
     text = words(page())
-    for missing in ("drawing calibration text A", "rank drift between A and B", "activation statistics on A"):
+    for missing in ("drawing calibration text A", "rank drift between A and B"):
         assert f"Needs “{missing}”" in text
-    begun = ("shape", "norms", "tokens_primary", "statistics_primary")
-    write_run(cache, stages=begun, state="cancelled")
-    (curves,) = charts(page())
-    assert curves["data"][0]["name"].startswith("A with itself")
 
 
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
@@ -107,19 +95,13 @@ def test_parts_are_scored_as_the_whole_model_is(metric, run):
     moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
     keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
     score, sizes = figures.part_scorer(run.root, metric, *keys)
-    whole = scoring.score(metric, moments, norms, run.shape, CalibrationSettings(), [1, 3])
-    assert np.array_equal(score([1, 3]), whole.ffn) and sizes.tolist() == [8, 8, 8, 8]
-
-
-def test_parts_under_token_weighted_flap_are_scored_by_flap(cache):
-    app = show("calibration_data", cache, study=a_study(metric="twflap"))
-    assert "Scores: FLAP" in words(app) and "own metric cannot score parts" in words(app)
-    assert len(charts(app)) == 2
+    full = scoring.score(metric, moments, norms, run.shape, CalibrationSettings(), [1, 3])
+    assert np.array_equal(score([1, 3]), full.ffn) and sizes.tolist() == [8, 8, 8, 8]
 
 
 def test_a_model_that_is_gone_leaves_the_vocabulary_open(cache):
     app = show("calibration_data", cache, study=a_study(model="/nowhere/model"))
-    assert app.dataframe[0].value["% of vocabulary"].isna().all() and len(charts(app)) == 2
+    assert app.dataframe[0].value["% of vocabulary"].isna().all() and len(charts(app)) == 1
 
 
 def test_names_from_outside_are_text(cache):
@@ -129,24 +111,7 @@ def test_names_from_outside_are_text(cache):
     assert not any(item.proto.allow_html for item in app.markdown)
 
 
-def a_curve(name, level):
-    mean = np.array([level - 0.1, level])
-    return analysis.Curve(name, np.array([24.0, 48.0]), mean, mean - 0.02, mean + 0.01)
-
-
-def test_texts_differ_in_colour_and_marker_and_the_matrix_prints_its_numbers():
-    figure = figures.plot_sizes([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
-    drawn = [trace for trace in figure.data if trace.showlegend is not False]
-    looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
-    assert looks == [(TEXT_A, "solid", "circle"), (TEXT_B, "solid", "square"), (PAIR, "dash", "x")]
-    assert TEXT_LOOKS["C"] == (TEXT_C, "diamond")
-    np.testing.assert_allclose(drawn[0].error_y.array, 0.01)
-    np.testing.assert_allclose(drawn[0].error_y.arrayminus, 0.02)
-    assert figure.layout.shapes[0].x0 == 96 and figure.layout.annotations[0].text == "|D| = 96"
-    assert figure.layout.xaxis.type == "log" and list(figure.layout.xaxis.tickvals) == [24, 48, 96]
-    ends = [trace for trace in figure.data if trace.showlegend is False]
-    assert [trace.y[-1] for trace in ends] == pytest.approx([1.8 / 1.9, 1.6 / 1.8])
-    assert "sequences" in figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
+def test_the_matrix_prints_its_numbers():
     table = analysis.square({("A", "B"): 0.125, ("A", "A"): 0.875, ("A", "C"): 0.5})
     figure = figures.plot_pairs(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
     (heat,) = figure.data
@@ -165,14 +130,14 @@ def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
 
 def test_the_address_opens_the_card_that_is_the_runs(name, run):
     app = open_page("calibration_card", cd_view="B", cd_share="0.5")
-    told = words(app)
+    text = words(app)
     assert not app.exception and not app.error
     for question in (
         "Is B large enough?",
         "Does the choice of B change the model?",
         "Is B distinct from the other texts?",
     ):
-        assert question in told.replace("\\", "")
+        assert question in text.replace("\\", "")
     noise, overlap = charts(app)
     assert noise["data"][0]["name"] == "two samples of B" and overlap["data"][1]["y"] == [
         "B and A",
@@ -181,11 +146,11 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert app.dataframe[0].value.columns.tolist() == ["measure", "A: python-reference", "C: python-code"]
     assert {metric.label: metric.value for metric in app.metric}["Sequences"] == "32 of 96"
     assert app.slider(key="cd_share_slider").value == 0.5
-    assert [one.label for one in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
+    assert [item.label for item in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
-    told = words(open_page("calibration_card", cd_view="A")).replace("\\", "")
+    text = words(open_page("calibration_card", cd_view="A")).replace("\\", "")
     for verdict in calibration_report.verdicts(card):
-        assert verdict.answer in told
+        assert verdict.answer in text
     app = open_page("calibration_card", cd_view="Q")
     assert len(charts(app)) == 2 and "Is A large enough?" in words(app).replace("\\", "")
     assert "cd_view" in words(app).replace("\\", "")

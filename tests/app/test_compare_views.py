@@ -2,28 +2,24 @@
 
 import json
 from dataclasses import replace
-from math import nan
 
 import pytest
 from app_driver import charts, open_page, words
 from synthetic_run import a_study, grouped_runs, write_run
 from synthetic_tables import filled, write_tables
 
-from gprune.app.pages.comparison import studies
-from gprune.app.ui import recorded
+from gprune.app.pages import studies
+from gprune.app.ui import documents
 from gprune.experiments.reproduction import catalogue, tables
 from gprune.experiments.reproduction.lookup import Answer
 from gprune.experiments.reproduction.scale import choose
-from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages.method_inputs import repaired_alike
-from gprune.records import Accuracy
 
 # every test walks through pages
 pytestmark = pytest.mark.slow
 
 
 def on_studies(table, **query):
-    return open_page("comparison", cp_view="studies", cp_study=table, **query)
+    return open_page("studies", cp_study=table, **query)
 
 
 def cells(app, index=0):
@@ -43,15 +39,6 @@ def test_a_table_that_is_not_there_says_how_to_make_it(cache):
     app = on_studies("ablation")
     assert "This table has not been made here yet" in words(app) and not charts(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model '/models/my model' --scale demo"]
-    assert "It takes 3 studies of 96 sequences" in words(app).replace("\\", "")
-
-
-def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache):
-    grouped_runs(cache, 2)
-    runs = all_runs(str(cache))[0]
-    # 9 pairs of quantiles at 90 seconds
-    assert "about 13 min 30 s at the pace of the 2" in studies.effort("quantile-sweep", "demo", "demo", runs)
-    assert "pace" not in studies.effort("quantile-sweep", "/models/other", "demo", runs)
 
 
 def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, name):
@@ -63,22 +50,22 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
-    assert table[text][table.index[4]] == "31.25 ± 1.96 (+56.2 %)"
+    assert table[text][table.index[4]] == "31.25 ± 1.96 (+56.2%)"
     # of one seed within their errors: 23.75 and 25, each ± 1.96
-    assert all(table[text][table.index[place]].endswith("★") for place in (5, 7))
+    assert all(table[text][table.index[location]].endswith("★") for location in (5, 7))
     assert "GPrune beside its base metric: python-reference PPL in 9 comparisons" in words(app)
     # 100 - 50 before and 60 - 40 after, at every retention and text
     assert "Gap between Wanda-sp and FLAP, before and after GPrune" in words(app)
     gap = cells(app, len(app.dataframe) - 1)
     assert gap["reduction"].tolist() == pytest.approx([0.6] * 9)
-    slopes, gains = charts(app)
-    assert len(slopes["data"]) == 9 and len(gains["data"]) == 3
+    (slopes,) = charts(app)
+    assert len(slopes["data"]) == 9
     write_tables(cache, "seeds")
     app = on_studies("seeds")
     # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
     assert cells(app)["n"].tolist() == [3, 3]
     assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
-    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
+    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6%) ★"
     app.toggle(key="cp_study_each_toggle").set_value(True).run()
     assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
@@ -95,13 +82,13 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     assert "2 of 7 rows: the disk is \\<b\\>full" in words(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model demo --scale demo"]
     assert "is best on every measure" not in words(app)
-    drawn = [trace["name"] for trace in charts(app)[0]["data"]]
+    figures = [trace["name"] for trace in charts(app)[0]["data"]]
     controls = [
         "control: FLAP, one ratio",
         "control: MSL, one module a layer (FLAP) · MSL",
         "control: MSL, shuffled modules (FLAP) · MSL",
     ]
-    assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
+    assert figures == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
     write_tables(cache, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     app = on_studies("ablation")
     assert "No row of this table has its numbers yet" in words(app)
@@ -116,34 +103,20 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
     write_tables(cache, "ablation")
     app = on_studies("ablation")
-    measured, beside = cells(app, 0), cells(app, 1)
-    assert "42.81" in beside.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
+    measured, neighbours = cells(app, 0), cells(app, 1)
+    assert "42.81" in neighbours.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
     assert not set(measured.columns) & {"wikitext2 PPL", "protocol"}
     assert "published, not run here" in words(app)
 
 
 def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
-    own, made = grouped_runs(cache)
-    write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
+    own, created = grouped_runs(cache)
+    write_tables(cache, "ablation", fill=lambda row: filled(row, created[2]))
     app = on_studies("ablation")
     assert app.selectbox(key="frame_run").value == own
     assert app.selectbox(key="cp_study_run_selectbox").options == ["FLAP · part · seed 3"]
     app.button(key="cp_study_open").click().run()
-    assert app.selectbox(key="frame_run").value == made[2] and not app.exception
-
-
-def test_who_is_repaired_how_is_said_of_the_rows_whose_runs_are_here(cache):
-    alike = {"FLAP": "least squares on A and B", "GPrune": "least squares on A and B"}
-    told = "Repair of the kept weights: "
-    assert repaired_alike(alike) == f"{told}every method by least squares on A and B"
-    assert repaired_alike({"FANG": "", "GPrune": ""}) == f"{told}none, in any method"
-    assert repaired_alike({}) == ""
-    _, made = grouped_runs(cache)
-    write_tables(cache, "main")
-    assert told not in unescaped(on_studies("main"))
-    write_tables(cache, "main", fill=lambda row: filled(row, made[2]))
-    shown = unescaped(on_studies("main"))
-    assert told in shown and " by bias compensation on A; the others not at all" in shown
+    assert app.selectbox(key="frame_run").value == created[2] and not app.exception
 
 
 @pytest.mark.parametrize(("name", "traces"), [("figure-1a", 4), ("figure-1b", 10), ("figure-3a", 2), ("figure-3b", 2)])
@@ -164,28 +137,14 @@ def test_every_table_can_be_shown(cache, name):
     assert "measured here" in words(app) and not app.error and charts(app)
 
 
-def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache):
-    def with_tasks(row):
-        figures = (("boolq", 0.6, nan), ("piqa", 0.7, 0.65))
-        made = [Accuracy(t, a, n, 0.02, 0.02, 200, 0, 0.5, "1.0", "") for t, a, n in figures]
-        return replace(filled(row), accuracies=tuple(made))
-
-    write_tables(cache, "ablation", fill=with_tasks)
-    made = studies.found(str(cache))[0]
-    values = {p: studies.read(str(cache), made, "ablation", p).rows[0].values for p in ("max", "fixed")}
-    assert values["max"]["accuracy"] == pytest.approx(65.0)
-    assert values["fixed"]["accuracy"] == pytest.approx(62.5)
-    assert values["max"]["accuracy:piqa"] == pytest.approx(70.0)
-
-
 def test_a_damaged_table_costs_itself_only_and_names_are_text(cache, name):
     folder = write_tables(cache, "ablation", "seeds")
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    index["tables"]["ablation"]["rows"]["max"][0].pop("values")
+    index["tables"]["ablation"]["rows"]["max"][0].pop("labels")
     (folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
     app = on_studies("ablation")
     assert len(app.error) == 1 and "the table 'ablation' in" in app.error[0].value
-    assert "a row lacks 'values'" in app.error[0].value
+    assert "1 required positional argument" in app.error[0].value
     assert not on_studies("seeds").error
     # the files beside the index are for other programs
     (folder / "seeds.csv").unlink()
@@ -201,33 +160,35 @@ def test_a_damaged_table_costs_itself_only_and_names_are_text(cache, name):
 def test_a_scale_of_its_own_goes_on_by_its_recorded_command(cache):
     write_tables(cache, "ablation", scale=choose("demo", "demo", {"samples": 32}))
     write_tables(cache, "ablation")
-    found = {made.name: studies._command("ablation", made) for made in studies.found(str(cache))}
-    assert found.pop("demo-demo").endswith("--scale demo")
-    assert list(found.values()) == ["python -m gprune reproduce ablation --model demo"]
-    assert all(isinstance(made, catalogue.Reproduction) for made in studies.found(str(cache)))
+    results = {
+        created.name: studies.continue_command("ablation", created) for created in catalogue.reproductions(cache)
+    }
+    assert results.pop("demo-demo").endswith("--scale demo")
+    assert list(results.values()) == ["python -m gprune reproduce ablation --model demo"]
+    assert all(isinstance(created, catalogue.Reproduction) for created in catalogue.reproductions(cache))
 
 
 # every test walks through pages
 
 
 def on_recorded():
-    return open_page("comparison", cp_view="fair")
+    return open_page("studies", cp_view="fair")
 
 
 def test_the_document_is_shown_whole_with_its_claims_first(name):
-    app, written = on_recorded(), recorded.DOCUMENT.read_text()
-    shown = [part.value for part in app.markdown]
-    rows = [line for line in written.splitlines() if line.startswith("| ")]
-    assert rows and all(any(row in part for part in shown) for row in rows)
-    headings = [line.removeprefix("## ") for line in written.splitlines() if line.startswith("## ")]
+    app, saved = on_recorded(), documents.DOCUMENT.read_text()
+    visible = [part.value for part in app.markdown]
+    rows = [line for line in saved.splitlines() if line.startswith("| ")]
+    assert rows and all(any(row in part for part in visible) for row in rows)
+    headings = [line.removeprefix("## ") for line in saved.splitlines() if line.startswith("## ")]
     assert app.subheader[0].value == headings[0]
-    assert [one.label for one in app.expander if one.label in headings] == headings[1:]
+    assert [item.label for item in app.expander if item.label in headings] == headings[1:]
     assert "recorded, not of this run" in words(app) and "sequences of A" in words(app)
     assert "reproduce study --model" in words(app)
 
 
 def test_a_view_that_is_recorded_is_read_without_a_run_and_says_how_it_is_made(cache, tmp_path, monkeypatch):
     assert on_recorded().subheader[0].value == "Which claims hold here"
-    monkeypatch.setattr(recorded, "DOCUMENT", tmp_path / "study.md")
+    monkeypatch.setattr(documents, "DOCUMENT", tmp_path / "study.md")
     write_run(cache)
     assert "python -m gprune reproduce study --report study.md" in words(on_recorded())

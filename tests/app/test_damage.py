@@ -11,24 +11,12 @@ from gprune.study.methods import DEFAULT
 
 pytestmark = pytest.mark.slow
 SHOWN = {
-    "shape": "inspection reliability overview rank_drift module_agreement pruning_decisions "
-    "comparison decision speed_export neuron_map mask_atlas retention",
     "tokens": "calibration_card calibration_data inspection",
-    "statistics": "calibration_card calibration_data inspection neuron_map",
-    "groups": "module_agreement",
-    "scores": "overview pruning_decisions rank_drift reliability inspection mask_atlas retention",
-    "drift": "inspection overview rank_drift reliability pruning_decisions calibration_data mask_atlas",
-    "partition": "rank_drift module_agreement reliability pruning_decisions neuron_map mask_atlas retention",
-    "modules": "overview pruning_decisions reliability retention",
-    "masks": "inspection overview reliability pruning_decisions comparison decision speed_export "
-    "neuron_map mask_atlas retention",
-    "perplexity": "overview comparison decision retention",
-    "accuracy": "speed_export",
+    "drift": "overview rank_drift module_agreement pruning_decisions calibration_data mask_atlas",
+    "partition": "rank_drift module_agreement reliability pruning_decisions neuron_map mask_atlas",
+    "masks": "inspection overview reliability module_agreement pruning_decisions comparison neuron_map mask_atlas",
     "answers": "flipped_questions",
-    "questions": "flipped_questions",
     "speed": "speed_export",
-    "agreement": "overview module_agreement",
-    "adapted": "overview inspection pruning_decisions",
 }
 """the pages that draw a kind of result"""
 
@@ -44,9 +32,9 @@ def test_a_damaged_result_costs_its_cards_only(cache, kind):
         arrays = [path for path in folder.iterdir() if path.suffix == ".npy"]
         (arrays or [folder / "meta.json"])[0].unlink()
     app = opened()
-    told = {page: [error.value for error in on(app, page).error] for page in PAGES}
-    assert {page for page, errors in told.items() if errors} == set(SHOWN[kind].split())
-    assert all("no whole result" in error for errors in told.values() for error in errors)
+    message = {page: [error.value for error in on(app, page).error] for page in PAGES}
+    assert {page for page, errors in message.items() if errors} == set(SHOWN[kind].split())
+    assert all("no whole result" in error for errors in message.values() for error in errors)
 
 
 def test_every_page_is_drawn_and_nothing_is_written(cache):
@@ -66,7 +54,7 @@ def test_damage_is_told_on_the_page_and_left_where_it_is(cache, name):
     path.write_bytes(data)
     with unwritable(cache) as tried:
         app = open_page("rank_drift")
-        told = "\n".join(one.value for one in app.error)
-    assert "magnitude.npy does not hold what was written" in told.replace("\\", "")
-    assert "run the study again, it is made anew and finished stages are kept" in told
+        message = "\n".join(item.value for item in app.error)
+    assert "magnitude.npy does not hold what was written" in message.replace("\\", "")
+    assert "run the study again, it is made anew and finished stages are kept" in message
     assert tried == [] and path.exists() and words(app)

@@ -13,7 +13,6 @@ from browser import PATIENCE, PLOT, expect, served
 from synthetic_run import write_run
 from waiting import wait_for
 
-from gprune.app.server import browser as door_browser
 from scripts import served_app
 
 pytestmark = pytest.mark.browser
@@ -88,14 +87,14 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
     page = context.new_page()
     loaded = []
     page.on("response", lambda one: loaded.append(one.url) if one.status == 200 else None)
-    wanted = f"{server.address}/tune?run={name}&rasa_qd=0.8"
-    page.goto(wanted)
+    expected = f"{server.address}/tune?run={name}&rasa_qd=0.8"
+    page.goto(expected)
     expect(page.get_by_label("Token")).to_be_focused()
-    assert page.url == wanted and loaded == []
+    assert page.url == expected and loaded == []
     page.keyboard.type("an old one")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("not that of this server")
-    assert page.url == wanted and loaded == []
+    assert page.url == expected and loaded == []
     page.keyboard.type(server.token)
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="RASA thresholds", level=1).wait_for()
@@ -104,21 +103,6 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
     assert "rasa_qd=0.8" in page.url and server.token not in page.url
     # nor can a script of the page read what opens the door
     assert page.evaluate("[document.referrer, document.cookie.includes('gprune')]") == ["", False]
-
-
-@pytest.mark.long
-def test_without_the_token_nothing_of_the_app_is_served(visit):
-    server, name = visit.server, visit.first.name
-    inside = visit.person()
-    page = inside.new_page()
-    asked = set()
-    page.on("response", lambda one: asked.add(one.url) if one.url.startswith(server.address) else None)
-    page.goto(f"{server.address}/?run={name}")
-    page.locator(PLOT).first.wait_for()
-    assert len(asked) > 20 and inside.request.get(f"{server.address}/_stcore/health").text() == "ok"
-    outside = visit.person(inside=False)
-    for address in sorted(asked):
-        assert outside.request.get(address).status == 401, address
 
 
 @pytest.mark.long
@@ -169,20 +153,6 @@ def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(visit):
 
 
 @pytest.mark.long
-def test_the_file_that_a_browser_is_opened_with_leads_in(visit, tmp_path):
-    """To a browser a file is another site, from which it sends no strict cookie at first."""
-    server = visit.server
-    given = []
-    context = visit.person(inside=False)
-    page = context.new_page()
-    with door_browser.opened(server.entry, tmp_path, given.append):
-        wait_for(lambda: given)
-        page.goto(given[0])
-        page.locator(PLOT).first.wait_for()
-    assert page.url.startswith(f"{server.address}/?") and server.token not in page.url
-
-
-@pytest.mark.long
 def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(visit, tmp_path):
     name = write_run(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -217,8 +187,8 @@ def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(visit, tm
         page, other = context.new_page(), context.new_page()
         page.goto(f"{first.address}/drift?run={name}")
         other.goto(second.address)
-        for one in (page, other):
-            one.locator(PLOT).first.wait_for()
+        for item in (page, other):
+            item.locator(PLOT).first.wait_for()
         port = second.address.rpartition(":")[2]
     with served(tmp_path, "--port", port):
         expect(other.get_by_text("The server was started anew")).to_be_visible(timeout=PATIENCE)
@@ -239,6 +209,6 @@ def test_the_far_end_of_a_tunnel_opens_where_it_was_named(visit, tmp_path):
         page.goto(f"http://localhost:{tunnel.port}/drift?token={server.token}")
         page.locator(PLOT).first.wait_for()
         assert page.url.startswith(f"http://localhost:{tunnel.port}/drift") and "token" not in page.url
-        assert [one["name"] for one in context.cookies()].count(f"gprune-{tunnel.port}") == 1
+        assert [cooky["name"] for cooky in context.cookies()].count(f"gprune-{tunnel.port}") == 1
         assert context.request.get(f"http://127.0.0.1:{tunnel.port}/").status == 403
     tunnel.close()

@@ -1,25 +1,25 @@
-"""The page of changed answers in every state, and a question that is opened in a browser."""
+"""The tab Changed answers in every state, and a question that is opened in a browser."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from app_driver import charts, open_page, show, words
-from browser import PLOT, expect, visiting
-from synthetic_measurements import EVIL
+from made_runs import an_accuracy
+from synthetic_measurements import ACCURACY, EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
 
-from gprune.analysis import changed_answers
-from gprune.app.pages.flipped_questions import page as list_card
-from gprune.app.pages.flipped_questions import task_answers
+from gprune.analysis import accuracy, changed_answers
+from gprune.app.figures import flipped_questions as figures
+from gprune.app.pages import flipped_questions as answers_page
 from gprune.pipeline import packs, stages
-from gprune.records import Accuracy, Questions
+from gprune.records import Accuracy
 from gprune.store import Store
 from gprune.study.settings import EvaluationSettings
 
 TASKS = ("piqa", "boolq")
-NO_ANSWERS = {name: made for name, made in MAKERS.items() if name not in ("answers", "questions")}
 
 
 def a_study_with_tasks(tasks=TASKS, **changes):
@@ -33,39 +33,22 @@ def page(**query):
 
 def test_questions_that_were_asked_and_not_kept_are_told(cache):
     def more(task):
-        made = MAKERS["answers"](task)
-        return replace(made, documents=160) if task.asked == "piqa" else made
+        created = MAKERS["answers"](task)
+        return replace(created, documents=160) if task.asked == "piqa" else created
 
     app = show("flipped_questions", cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
-    table = app.dataframe[0].value
+    table = app.dataframe[1].value
     assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
-    told = words(app).replace("\\", "")
-    assert "piqa: 100 of 160 questions shown, because" in told and "boolq: 100 of" not in told
-    assert "(piqa, of its first 100 questions)" in told
+    text = words(app).replace("\\", "")
+    assert "piqa: 100 of 160 questions shown. A run keeps" in text and "boolq: 100 of" not in text
+    assert "(piqa, of its first 100 questions)" in text
     assert "first 100 questions)" not in words(page(fq_task="1"))
-
-
-@pytest.mark.parametrize("moved", [0.0, 0.01])
-def test_answers_of_another_pass_than_the_accuracy_are_told(cache, moved):
-    write_run(cache, study=a_study_with_tasks(("piqa",)))
-    run, store = the_run(cache), Store(cache)
-    for method in run.study.methods:
-        known, key = run.load(stages.answers, method, "piqa"), run.key(stages.accuracy, method, "piqa")
-        acc, norm = (float(changed_answers.choices(known, rule).hit.mean()) for rule in ("acc", "acc_norm"))
-        norm += moved if method == "flap" else 0.0
-        measured = replace(store.get("accuracy", key, Accuracy), acc=acc, acc_norm=norm)
-        store.discard("accuracy", key)
-        store.put("accuracy", key, measured)
-    told = words(page()).replace("\\", "")
-    # one question of a hundred is enough
-    assert ("come from another pass than the accuracy" in told) == (moved > 0)
-    assert ("piqa, FLAP: acc_norm" in told) == (moved > 0) and "piqa, GPrune: acc" not in told
 
 
 def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, monkeypatch):
     write_run(cache, study=a_study_with_tasks())
     app = page(fq_method="flap", fq_kind="lost")
-    listed = app.dataframe[1].value
+    listed = app.dataframe[2].value
     assert np.all(np.diff(listed["moved"].abs()) <= 0) and (listed["moved"] < 0).all()
     assert (listed["dense chose"] == listed["right"]).all()
     assert (listed["FLAP chose"] != listed["right"]).all()
@@ -75,15 +58,15 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     app.button(key="fq_next").click().run()
     assert f"Question {second}: the dense model is right" in words(app)
     assert app.query_params["fq_question"] == str(second)
-    options = app.dataframe[2].value
+    options = app.dataframe[3].value
     assert options["right"].tolist().count("✓") == 1
     assert "Dense" in options["chosen by"][options["right"] == "✓"].item()
     (figure,) = charts(app)
     assert [trace["name"] for trace in figure["data"]] == ["Dense", "GPrune", "FLAP"]
-    drawn = {trace["name"]: trace["y"][int(np.argmax(trace["x"]))] for trace in figure["data"]}
-    assert drawn["Dense"].endswith("✓") and not drawn["FLAP"].endswith("✓")
+    rendered = {trace["name"]: trace["y"][int(np.argmax(trace["x"]))] for trace in figure["data"]}
+    assert rendered["Dense"].endswith("✓") and not rendered["FLAP"].endswith("✓")
     app = show("flipped_questions", cache, study=a_study_with_tasks())
-    table = app.dataframe[0].value
+    table = app.dataframe[1].value
     assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
     assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
     run = the_run(cache)
@@ -95,38 +78,22 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert row[kinds].sum() == row["questions"] == 100
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
-    assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+    assert page(fq_rule="acc_norm").dataframe[1].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
     assert any(EVIL in code.value for code in app.code)
     assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
     assert not any(item.proto.allow_html for item in app.markdown)
-    told = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
-    assert "fq_question = 101" in told.replace("\\", "") and "1 to 100 is meant" in told
+    text = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
+    assert 'Unknown fq_question "101". Use 1 to 100.' in text.replace("\\", "")
     # one that does not flip can be opened all the same
-    kept = words(page(fq_question="1"))
-    assert "Question 1: the dense model is" in kept
-    monkeypatch.setattr(list_card, "MOST_ROWS", 3)
+    retained = words(page(fq_question="1"))
+    assert "Question 1: the dense model is" in retained
+    monkeypatch.setattr(answers_page, "MOST_ROWS", 3)
     app = page(fq_method="flap")
     run = the_run(cache)
-    (piqa, _) = task_answers.of(run)
+    (piqa, _) = figures.answered_tasks(run)
     flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
-    assert len(app.dataframe[1].value) == 3 < len(flips)
+    assert len(app.dataframe[2].value) == 3 < len(flips)
     assert f"3 of {len(flips)} shown: the others moved less" in words(app)
-
-
-def test_a_run_without_tasks_offers_the_built_in_ones(cache, started):
-    app = show("flipped_questions", cache)
-    assert "measured on no task" in words(app) and not app.error
-    app.button(key="fq_tasks").click().run()
-    ((study, arguments),) = started
-    assert study.evaluation.tasks == ("demo_continuation", "demo_order", "demo_cloze") and arguments == ()
-
-
-def test_a_run_from_before_answers_were_kept_can_ask_again(cache, started):
-    app = show("flipped_questions", cache, study=a_study_with_tasks(), makers=NO_ANSWERS)
-    assert "are from before answers were kept" in words(app) and not charts(app) and not app.error
-    app.button(key="fq_again").click().run()
-    ((study, arguments),) = started
-    assert study == the_run(cache).study and arguments == ("--until", "answers")
 
 
 def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache):
@@ -145,40 +112,61 @@ def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     app = page()
     assert "which the pack of this run did not bring, because its texts can be had back" in words(app)
     assert len(charts(app)) == 1 and not app.error
-    assert app.dataframe[2].value["text"].tolist() == ["–"] * 4
+    assert app.dataframe[3].value["text"].tolist() == ["–"] * 4
 
 
-@pytest.mark.browser
-@pytest.mark.long
-def test_a_flipped_question_opens(chromium, cache):
-    makers = {
-        **MAKERS,
-        "questions": lambda task: Questions.of(
-            task.asked, [(f"سؤال {n} 🤖", ["نعم", "لا", "a", "b"]) for n in range(100)]
-        ),
-    }
-    write_run(cache, study=a_study_with_tasks(("/data/mine.jsonl",)), makers=makers)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("compare")
-        page.get_by_role("tab", name="Changed answers").click()
-        page.locator(f".st-key-fq_item_chart {PLOT}").first.wait_for()
-        expect(page.get_by_role("combobox", name="Task")).to_have_value("mine.jsonl")
-        opened_first = page.locator(".st-key-card_fq_item h4").inner_text()
-        assert "🤖" in page.locator(".st-key-card_fq_item code").first.inner_text()
-        table = page.locator(".st-key-fq_rows canvas").first
-        place = table.bounding_box()
-        # the box of the third row
-        page.mouse.click(place["x"] + 16, place["y"] + 38 + 2.5 * 35)
-        page.wait_for_url("**fq_question=**")
-        heading = page.locator(".st-key-card_fq_item h4")
-        expect(heading).not_to_have_text(opened_first)
-        number = page.url.partition("fq_question=")[2].partition("&")[0]
-        expect(heading).to_contain_text(f"Question {number}:")
-        expect(page.get_by_text("3 of", exact=False).first).to_be_visible()
-        # the keyboard goes on
-        following = page.get_by_role("button", name="Next")
-        following.focus()
-        page.keyboard.press("Enter")
-        page.wait_for_url(lambda url: f"fq_question={number}" not in url)
-        page.go_back()
-        expect(heading).to_contain_text(f"Question {number}:")
+def test_a_task_of_another_metric_is_named_and_in_the_mean_if_it_is_a_share():
+    figures = {"acc_norm": math.nan, "acc_error": 0.1, "acc_norm_error": math.nan, "samples": 8, "limit": 0}
+    figures |= {"chance": math.nan, "version": "", "data": ""}
+    exact = Accuracy(task="gsm8k", acc=0.25, metric="exact_match,strict-match", **figures)
+    words = Accuracy(task="wikitext", acc=12.345, metric="word_perplexity", is_share=False, **figures)
+    words = replace(words, higher_is_better=False)
+    plain = Accuracy(task="boolq", acc=0.75, **figures)
+    results = {"dense": {each.task: each for each in (exact, words, plain)}}
+    table = answers_page.accuracy_table(results, "max").set_index("task")["Dense"]
+    assert table["gsm8k (exact_match,strict-match)"].startswith("25.0 ±")
+    assert table["wikitext (word_perplexity, lower is better)"] == "12.35"
+    assert table["mean of 2 tasks"].startswith("50.0 ±")
+
+
+def test_accuracy_shows_what_counts_under_each_rule(cache):
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "hellaswag", "boolq"), limit=200)
+    study = a_study(methods=("dense", "gprune"), evaluation=evaluation)
+    app = show("flipped_questions", cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
+    table = next(item.value for item in app.dataframe if "chance" in item.value)
+    assert table["task"].tolist() == ["piqa", "boolq", "mean of 2 tasks"]
+    assert table["Dense"].tolist() == ["80.0 ± 5.9", "60.0 ± 5.9", "70.0 ± 4.2"]
+    assert table["GPrune"].tolist()[:2] == ["70.0 ± 7.8ⁿ", "55.0 ± 5.9"]
+    assert table["chance"].tolist() == ["50.0", "50.0", "50.0"]
+    visible = words(app)
+    assert "limited to 200 documents a task" in visible and r"lm\-eval 0\.4\.13" in visible
+    assert "hellaswag was left out" in visible and "![x](" not in visible
+    app.radio(key="fq_accuracy_rule_radio").set_value("fixed").run()
+    table = next(item.value for item in app.dataframe if "chance" in item.value)
+    assert table["Dense"].tolist()[:2] == ["70.0 ± 7.8ⁿ", "60.0 ± 5.9"]
+
+
+def test_both_figures_are_in_the_table_behind(cache):
+    evaluation = EvaluationSettings(tasks=("piqa", "boolq"))
+    write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
+    result = answers_page.load_accuracies(the_run(cache))
+    table = answers_page.accuracy_details(result, "max")
+    assert table["task"].tolist() == ["boolq", "boolq", "piqa", "piqa"]
+    assert table["acc_norm"].isna().tolist() == [True, True, False, False]
+    assert table["counts"].tolist() == ["acc", "acc", "acc", "acc_norm"]
+    mean = accuracy.mean_accuracy(result["gprune"].values(), "max")
+    assert mean.value == pytest.approx((0.7 + 0.55) / 2)
+
+
+def test_a_method_without_all_tasks_gets_no_mean_and_sizes_have_a_unit():
+    partly = ACCURACY | {"flap": {"piqa": an_accuracy("piqa", 0.5, 0.7)}}
+    table = answers_page.accuracy_table(partly, "max")
+    assert table["FLAP"].tolist() == ["70.0 ± 7.8ⁿ", "–", "–"]
+
+
+def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
+    app = show("flipped_questions", cache)
+    assert "measured on no task" in words(app)
+    app.button(key="fq_tasks").click().run()
+    ((study, _),) = started
+    assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)

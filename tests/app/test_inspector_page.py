@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pytest
 from app_driver import charts, on, open_page, show, words
-from synthetic_run import a_study, exchange, names, read, the_run, write_run
+from synthetic_run import a_study, names, read, the_run, write_run
 from test_lab_page import FakePool
 
-from gprune import records
 from gprune.app import preview
-from gprune.app.figures import inspector as figures
+from gprune.app.figures import neurons as figures
 from gprune.app.pages import inspector
-from gprune.app.preview import Counted, Direction, Fired, Piece, Promoted, Reading, Spread
-from gprune.app.preview.histogram import histogram
+from gprune.app.preview import Neuron, PassageActivations, Piece, PromotedTokens, Reading, TextActivations
 from gprune.app.ui.chart_style import TEXT_LOOKS
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
@@ -41,42 +39,42 @@ def badges(app):
 def test_with_nothing_selected_it_opens_on_the_most_drifting_neuron(cache, name):
     app, moved = open_page("inspection"), the_run(cache).load(stages.drift).magnitude
     layer, neuron = np.argwhere(moved == moved.max())[0]
-    assert f"Until then this is layer {layer} · module" in words(app) and "says most" in words(app)
+    assert "No neuron selected. Showing the one with the highest drift." in words(app)
     assert f"Neuron {neuron} of layer {layer}: rank" in words(app) and len(passages(app)) == 3
     assert "frame_selection" not in [button.key for button in app.button] and not app.error
     app.button(key="ins_next").click().run()
-    assert app.query_params["neuron"] == str(neuron + 1) and "Nothing is selected" not in words(app)
+    assert app.query_params["neuron"] == str(neuron + 1) and "No neuron selected" not in words(app)
 
 
 def test_nothing_selected_or_nothing_there_says_so(cache):
-    app = show("inspection", cache, stages=[one for one in names() if not one.startswith("drift")])
-    assert "Nothing is selected" in words(app) and "Until then" not in words(app)
-    assert app.button(key="ins_next").disabled and app.button(key="ins_pin_button").disabled
+    app = show("inspection", cache, stages=[name for name in names() if not name.startswith("drift")])
+    assert "No neuron selected. Search" in words(app)
+    assert app.button(key="ins_next").disabled
     assert not app.error and not passages(app)
     write_run(cache)
     app = inspected(layer="2", neuron="60")
     assert app.warning[0].value == "This run has no neuron 60: a layer has 60." and not app.error
     assert "Layer 2: 60 neurons" in words(app)
-    assert "Nothing is selected" in words(inspected(layer="99", ins_pin="1-x-999"))
+    assert "No neuron selected" in words(inspected(layer="99"))
 
 
 def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     app = inspected(layer="2", neuron="7")
-    shown = {metric.label: metric.value for metric in app.metric}
+    visible = {metric.label: metric.value for metric in app.metric}
     drift = float(run.load(stages.drift).magnitude[2, 7])
     score = float(run.load(stages.scores, "auxiliary").ffn[2, 7])
-    assert shown["Drift A|B"] == f"{drift:.3f}" and shown["Score on B"] == f"{score:.4g}"
-    kept = run.load(stages.masks, "flap").ffn[2, 7]
-    assert f"FLAP: {'kept' if kept else 'removed'}" in badges(app)
-    found = passages(app)
-    assert [one["alt"] for one in found] == [f"top-activating examples on {letter}" for letter in "ABC"]
+    assert visible["Drift A|B"] == f"{drift:.3f}" and visible["Score on B"] == f"{score:.4g}"
+    mask = run.load(stages.masks, "flap").ffn[2, 7]
+    assert f"FLAP: {'kept' if mask else 'removed'}" in badges(app)
+    result = passages(app)
+    assert [item["alt"] for item in result] == [f"top-activating examples on {letter}" for letter in "ABC"]
     positions, tokens = run.load(stages.positions, "primary"), run.load(stages.tokens, "primary")
-    sequence, place = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
-    first = found[0]["passages"][0]
-    ids = tokens.ids[sequence, max(place - 16, 0) : place + 17].tolist()
-    assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(place, 16))
-    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}" and len(found[0]["passages"]) == 8
-    assert max(one["passages"][0]["strength"] for one in found) == 1.0
+    sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
+    first = result[0]["passages"][0]
+    ids = tokens.ids[sequence, max(location - 16, 0) : location + 17].tolist()
+    assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(location, 16))
+    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}" and len(result[0]["passages"]) == 8
+    assert max(item["passages"][0]["strength"] for item in result) == 1.0
     app = show("inspection", cache, NEURON)
     app.button(key="ins_next").click().run()
     assert "Neuron 8 of layer 2" in words(app)
@@ -94,15 +92,16 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
         app.text_input(key="ins_search").set_value(typed).run()
         assert sentence in app.error[0].value.replace("\\", "")
         assert "Layer 0: 60 neurons" in words(app)
-    app = show("inspection", cache, NEURON)
-    app.button(key="ins_pin_button").click().run()
-    app.button(key="ins_next").click().run()
-    assert {"Neuron 7 of layer 2", "Neuron 8 of layer 2"} <= {
-        words_of.split(":")[0].removeprefix("#### ") for words_of in words(app).splitlines()
-    }
-    assert len(passages(app)) == 6 and not app.exception
-    app.button(key="ins_pin_button").click().run()
-    assert len(passages(app)) == 3
+
+
+def test_the_strongest_activation_is_titled_with_its_sign(cache, run):
+    roles = ("primary", "auxiliary", "substitute")
+    values = np.concatenate([run.load(stages.positions, role).values for role in roles], axis=2)
+    strongest = np.take_along_axis(values, np.abs(values).argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
+    for layer, neuron in (np.argwhere(strongest < 0)[0], np.argwhere(strongest > 0)[0]):
+        number = f"{strongest[layer, neuron]:.3g}".replace("-", "−")
+        titles = [line for line in words(inspected(layer=str(layer), neuron=str(neuron))).splitlines()]
+        assert any("activates most on" in line and line.endswith(f": {number}") for line in titles)
 
 
 def test_the_figure_of_ranks_is_that_of_the_records(small_run):
@@ -111,19 +110,19 @@ def test_the_figure_of_ranks_is_that_of_the_records(small_run):
     # of every text its whisker, which is the range over halves wherever the rank lies, and its rank
     whiskers, ranks = figure.data[::2], figure.data[1::2]
     assert ranks[0].x[0] == (scores < scores[3]).sum() / (len(scores) - 1)
-    assert len(ranks) == 3 and all(low <= high for low, high in (one.x for one in whiskers))
-    drawn = figures.score_histograms(small_run, layer=1, module=0, neuron=3).figure
-    assert [sum(one.y) for one in drawn.data] == pytest.approx([100.0] * 3)
+    assert len(ranks) == 3 and all(low <= high for low, high in (whisker.x for whisker in whiskers))
+    rendered = figures.score_histograms(small_run, layer=1, module=0, neuron=3).figure
+    assert [sum(whisker.y) for whisker in rendered.data] == pytest.approx([100.0] * 3)
 
 
 def test_a_module_shows_what_rasa_did_and_its_members(run):
     partition, adapted = run.load(stages.partition), run.load(stages.adapted)
-    place = int(np.flatnonzero(adapted.adapted)[0])
-    layer = int(partition.module_layer[place])
-    module = place - int(partition.offsets[layer])
+    location = int(np.flatnonzero(adapted.adapted)[0])
+    layer = int(partition.module_layer[location])
+    module = location - int(partition.offsets[layer])
     app = inspected(layer=str(layer), module=str(module))
-    told = "re-scored from B" if adapted.source[place] else "adapted, stays on A"
-    assert f"by RASA {told}" in words(app) and "u on A" in {metric.label for metric in app.metric}
+    message = "re-scored from B" if adapted.source[location] else "adapted, stays on A"
+    assert f"by RASA {message}" in words(app) and "u on A" in {metric.label for metric in app.metric}
     members = next(item.value for item in app.dataframe if "rank on C" in item.value.columns)
     assert sorted(members["neuron"]) == np.flatnonzero(partition.labels[layer] == module).tolist()
     assert len(charts(app)) == 1
@@ -133,10 +132,10 @@ def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, 
     app = show("inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
     assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
     assert any("--until positions" in code.value for code in app.code)
-    asked = []
-    monkeypatch.setattr("gprune.app.ui.work.start", lambda *told: asked.append(told))
+    requested = []
+    monkeypatch.setattr("gprune.app.ui.work.start", lambda *told: requested.append(told))
     app.button(key="ins_fires_make").click().run()
-    ((root, study, arguments),) = asked
+    ((root, study, arguments),) = requested
     assert arguments == ("--until", "positions") and study == the_run(cache).study and root == str(cache)
 
 
@@ -148,7 +147,7 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     app.button(key="ins_next").click().run()
     (cache / "runs" / name / "run.json").unlink()
     gone = a_study(model="/nowhere/model")
-    without = [one for one in names() if not one.startswith(("positions", "tokens"))]
+    without = [item for item in names() if not item.startswith(("positions", "tokens"))]
     name = write_run(cache, study=gone, stages=without)
     packed = {"packed": {"left_out": {"positions_primary": "texts", "tokens_primary": "texts"}}}
     runs.save(Store(cache), name, read(cache, name) | packed)
@@ -157,12 +156,7 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     assert "Neuron 7 of layer 2" in words(app)
 
 
-def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(cache, name):
-    tokens = the_run(cache).load(stages.tokens, "auxiliary")
-    other = records.Tokens(tokens.text, "another", tokens.ids, tokens.available)
-    exchange(cache, name, other, stages.tokens, "auxiliary")
-    app = inspected(layer="2", neuron="7")
-    assert "not those of the tokens of" in app.error[0].value and len(app.error) == 1
+def test_a_model_without_tokenizer_gets_a_sentence(cache):
     name = write_run(cache, study=a_study(model=str(cache / "no model")))
     app = inspected(run=name, layer="2", neuron="7")
     assert "without the model’s tokenizer" in app.error[0].value.replace("'", "’")
@@ -172,11 +166,11 @@ def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
     reader = tokenizer("demo")
     text = "say “☃” and é\n\tthen  end"
     ids = reader.encode(text).ids
-    whole = reader.decode(ids, skip_special_tokens=False)
+    full = reader.decode(ids, skip_special_tokens=False)
     assert len(ids) > 12 and "\ufffd" in reader.decode(ids[:4])
     for at in range(len(ids)):
         before, token, after = around(reader, ids, at)
-        assert before + token + after == whole and token and "\ufffd" not in token
+        assert before + token + after == full and token and "\ufffd" not in token
 
 
 VALUES = {"primary": [0.5, 0.5, -0.25], "auxiliary": [1.0, -0.5], "substitute": [0.25] * 4}
@@ -192,44 +186,47 @@ class FiringPool(FakePool):
 
     def reading(self, identity):
         what = self.asked[int(identity)]
-        if isinstance(what, Spread):
-            return Reading("complete", (Counted(histogram(np.array(VALUES[what.role])), 2, 2, 9),))
-        if isinstance(what, Direction):
-            return Reading("complete", (Promoted((("[x](y)", 0.5), ("a", 0.25)), (("ing", -0.75),)),))
+        assert isinstance(what, Neuron)
+        if what.role and not what.passages:
+            return Reading("complete", (TextActivations(np.array(VALUES[what.role]), 2, 2, 9),))
+        if not what.role:
+            return Reading("complete", (PromotedTokens((("[x](y)", 0.5), ("a", 0.25)), (("ing", -0.75),)),))
         fired = []
-        for _, first, last in what.places:
+        for _, first, last in what.passages:
             count = last - first + 1
             values = np.arange(count) * np.where(np.arange(count) % 2, -0.1, 0.1)
-            fired.append((tuple(Piece(f" w{place}") for place in range(count)), values))
-        return Reading("complete", (Fired(tuple(fired)),))
+            fired.append((tuple(Piece(f" w{location}") for location in range(count)), values))
+        return Reading("complete", (PassageActivations(tuple(fired)),))
 
 
 def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypatch):
     pool = FiringPool()
     monkeypatch.setattr(preview, "pool", lambda: pool)
     app = inspected(layer="2", neuron="7")
-    assert pool.asked == [] and not any(one["tokens"] for shown in passages(app) for one in shown["passages"])
+    assert pool.asked == [] and not any(
+        element["tokens"] for visible in passages(app) for element in visible["passages"]
+    )
     app.toggle(key="ins_every_token_toggle").set_value(True).run()
     assert [what.role for what in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
     what = pool.asked[-3]
     positions = run.load(stages.positions, "primary")
-    sequence, place = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
+    sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     length = run.load(stages.tokens, "primary").ids.shape[1]
-    first = max(place - 16, 0)
+    first = max(location - 16, 0)
     assert (what.layer, what.neuron) == (2, 7)
-    assert what.places[0] == (sequence, first, min(place + 16, length - 1))
+    assert what.passages[0] == (sequence, first, min(location + 16, length - 1))
     tokens = passages(app)[0]["passages"][0]["tokens"]
     assert [token["text"] for token in tokens[:3]] == [" w0", " w1", " w2"]
-    assert [token["peak"] for token in tokens].index(True) == place - first
+    assert [token["peak"] for token in tokens].index(True) == location - first
     assert tokens[3]["value"] == "-0.3" and tokens[3]["negative"] and not tokens[2]["negative"]
-    most = max(
+    maximum = max(
         np.abs(run.load(stages.positions, role).values[2, 7]).max() for role in ("primary", "auxiliary", "substitute")
     )
-    assert tokens[2]["strength"] == pytest.approx(min(0.2 / most, 1.0))
+    assert tokens[2]["strength"] == pytest.approx(min(0.2 / maximum, 1.0))
     assert "reads the sequence from its beginning" in words(app) and not app.exception
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
     assert {(what.layer, what.neuron) for what in pool.asked} == {(2, 7)}
-    assert "Its activation is 0 or more at 67 % on A, 50 % on B, 100 % on C" in words(app)
+    assert "Its activation is 0 or more at 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
     assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [
@@ -244,13 +241,13 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     app = show("inspection", cache, NEURON)
     assert pool.asked == []
     app.button(key="ins_ablation_now").click().run()
-    assert [(one.role, one.neuron, one.method) for one, _ in pool.asked] == [
+    assert [(element.role, element.neuron, element.method) for element, _ in pool.asked] == [
         (role, (2, 7), "dense") for role in ("primary", "auxiliary", "substitute")
     ]
-    found = pool.latest("1").difference
-    shown = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
-    assert [label[0] for label in shown] == ["A", "B", "C"]
-    assert set(shown.values()) == {(f"+{found.nats:.5f} ± {found.nats_margin:.5f}", "40 of 40 windows")}
+    result = pool.latest("1").difference
+    visible = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
+    assert [label[0] for label in visible] == ["A", "B", "C"]
+    assert set(visible.values()) == {(f"+{result.nats:.5f} ± {result.nats_margin:.5f}", "40 of 40 windows")}
     assert "Without it the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
     # what was asked of one neuron is not asked of the next
     app.button(key="ins_next").click().run()
@@ -262,11 +259,11 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
 def test_bins_that_all_texts_share_hold_every_token():
     rng = np.random.default_rng(0)
     values = {"A": rng.normal(0, 1, 400), "B": rng.normal(5, 0.01, 300), "C": np.zeros(3)}
-    table = figures.bin_activations({letter: histogram(one) for letter, one in values.items()})
+    table = figures.bin_activations(values)
     assert len(table) <= figures.MOST_ACTIVATION_BINS
     edges = np.append(table["from"], table["to"].iloc[-1])
-    for letter, one in values.items():
-        assert np.array_equal(table[letter], np.histogram(one, edges)[0])
+    for letter, item in values.items():
+        assert np.array_equal(table[letter], np.histogram(item, edges)[0])
     figure = figures.plot_activations(table, dict.fromkeys("ABC", "text"))
     assert [trace.line.color for trace in figure.data] == [color for color, _ in TEXT_LOOKS.values()]
     assert np.nansum(figure.data[1].y) == pytest.approx(100) and figure.layout.yaxis.type == "log"
@@ -292,8 +289,8 @@ def test_the_field_of_every_page_selects_and_opens_the_inspector(name):
 
 def test_tokens_of_one_character_share_its_colour():
     pieces = (Piece("a"), Piece("é", 1, 2), Piece("", 2, 2), Piece("b"))
-    found = inspector.color_tokens(pieces, np.array([0.1, 0.2, -0.8, 0.4]), 2, 1.6)
-    assert [(one.text, one.value, one.strength, one.peak) for one in found] == [
+    result = inspector.color_tokens(pieces, np.array([0.1, 0.2, -0.8, 0.4]), 2, 1.6)
+    assert [(item.text, item.value, item.strength, item.peak) for item in result] == [
         ("a", "+0.1", pytest.approx(0.0625), False),
         ("é", "-0.8", pytest.approx(0.5), True),
         ("b", "+0.4", pytest.approx(0.25), False),

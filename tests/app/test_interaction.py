@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, displayed, numbers, open_page, opened, show, words
-from synthetic_run import a_study, names, read, write_run
+from app_driver import charts, numbers, open_page, show, words
+from synthetic_run import a_study, read, write_run
 
 from gprune.analysis import agreement
 from gprune.app import preview, server
-from gprune.app.pages.jobs import launch
+from gprune.app.pages import launch
 from gprune.app.preview import Question, Source
 from gprune.app.server import server_options
 from gprune.app.ui import derived_cache, work
@@ -31,12 +31,11 @@ def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
     app.button(key="rasa_preset_None").click().run()
     assert app.metric[0].value == "0 / 24"
     app = open_page("reliability")
-    assert "In the shaded corner" in words(app) and "With standardized scores" in words(app)
+    assert "A module in the shaded corner" in words(app)
     app.button(key="rasa_preset_Drift only").click().run()
-    assert "whatever its score" in words(app) and "Each bar counts the adapted modules" in words(app)
+    assert "whatever its score" in words(app)
     app.button(key="rasa_preset_None").click().run()
-    assert "Nothing is adapted" in words(app) and "there are no bars" in words(app)
-    assert "With standardized scores" not in words(app)
+    assert "No module is adapted" in words(app)
     assert json.loads(app.get("bidi_component")[0].proto.json)["selection"] == "none"
     app.toggle(key="rasa_figure_toggle").set_value(True).run()
     assert not charts(app)[0]["layout"].get("shapes")
@@ -49,21 +48,23 @@ def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw
     own = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
     app = show("reliability", cache, study=a_study(reliability=own))
     assert app.segmented_control(key="rasa_selection_segmented").value == "random"
-    assert "drawn at random; no line applies" in words(app) and "These are the thresholds of this run" in words(app)
+    assert "As many random modules are adapted" in words(
+        app
+    ) and "These are the thresholds and the retention of this run" in words(app)
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     assert app.segmented_control(key="rasa_scale_segmented").value == "raw"
     assert app.segmented_control(key="rasa_selection_segmented").value == "drift_and_score"
     app.button(key="rasa_preset_own").click().run()
     assert app.segmented_control(key="rasa_scale_segmented").value == "standardized"
     assert app.slider(key="rasa_qd_slider").value == 0.8
-    assert "These are the thresholds of this run" in words(app)
+    assert "These are the thresholds and the retention of this run" in words(app)
     app = show("reliability", cache)
     assert "random" not in app.segmented_control(key="rasa_selection_segmented").options
 
 
 def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
     app = show("reliability", cache)
-    assert "These are the thresholds of this run" in words(app)
+    assert "These are the thresholds and the retention of this run" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.8).run()
     app.button(key="rasa_prune").click().run()
     assert [study.reliability.drift_quantile for study, _ in started] == [0.8]
@@ -108,13 +109,11 @@ def test_runs_of_different_budgets_have_names_and_no_winner(cache):
     assert "GPrune has the lowest perplexity" in words(app)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     assert "No winner is called" in words(app) and "lowest perplexity" not in words(app)
-    drawn = " ".join(str(value) for value in displayed(app).to_numpy().ravel())
-    assert "★" not in drawn and "≠" in drawn
+    assert not numbers(app)[""].any() and "" in numbers(app)["Δ"].tolist()
     app = open_page("comparison", run=first)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     names = numbers(app)["method"].tolist()
-    assert names[:3] == ["FLAP · keep 50 %", "Dense", "GPrune · keep 50 %"]
-    assert "GPrune · keep 70 %" in names
+    assert names.count("Dense") == 1 and {"GPrune · keep 50%", "GPrune · keep 70%"} < set(names)
 
 
 def test_a_run_without_perplexities_is_named_in_compare(cache):
@@ -125,20 +124,11 @@ def test_a_run_without_perplexities_is_named_in_compare(cache):
     assert "Unfinished has no perplexities yet" in words(app)
 
 
-def test_the_overview_counts_adapted_modules_and_shows_no_masks_of_another_run(name, cache):
-    metrics = {metric.label: metric for metric in open_page("overview").metric}
-    assert "re-scored from B" in metrics["Modules adapted"].delta
-    assert metrics["Module ARI"].delta.startswith("another seed: 0.")
-    name = write_run(cache, study=a_study(methods=("dense", "flap")))
-    metrics = {metric.label: metric.value for metric in open_page("overview", run=name).metric}
-    assert metrics["Decoder weights kept"] == "–" and metrics["Modules adapted"] != "–"
-
-
 def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
     name = write_run(cache, stages="drift")
     runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = open_page("rank_drift")
-    assert "This run was only asked for “drift”." in words(app) and len(charts(app)) == 4
+    assert "This run was only asked for “drift”." in words(app) and len(charts(app)) == 3
     app.button(key="frame_rest").click().run()
     assert started == [(a_study(), ())]
 
@@ -148,8 +138,8 @@ def test_results_of_an_earlier_version_are_told_and_made_again(cache, started, n
     record["stages"]["drift"]["key"] = "0" * 32
     runs.save(Store(cache), name, record)
     app = open_page("rank_drift")
-    told = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
-    assert told in words(app) and not app.error
+    message = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
+    assert message in words(app) and not app.error
     app.button(key="frame_again").click().run()
     assert started == [(a_study(), ())]
 
@@ -190,9 +180,9 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     monkeypatch.setattr(server_options, "_noted", [])
     assert server.current_terms() is None
     server.require_trust(False)
-    for given in (None, server.ServerOptions()):
-        if given is not None:
-            server.open_with(given)
+    for supplied in (None, server.ServerOptions()):
+        if supplied is not None:
+            server.open_with(supplied)
         with refused():
             server.require_trust(True)
     server.open_with(server.ServerOptions(trust_remote_code=True))
@@ -214,20 +204,6 @@ def test_a_job_of_the_command_line_is_not_started_again_by_the_app(cache, monkey
     monkeypatch.setattr(queue, "resume", lambda *_: pytest.fail("it was started"))
     with refused():
         work.resume(str(cache), "20260101-000000-00000000")
-
-
-def test_a_run_that_has_it_is_not_continued_by_its_button(cache, started):
-    write_run(cache, study=TRUSTING, state="cancelled", stages=names()[:9])
-    app = opened()
-    app.button(key="frame_continue").click().run()
-    assert started == []
-    assert ["--trust-remote-code, or run" in one.value.replace("\\", "") for one in app.error] == [True]
-
-
-def test_its_button_goes_on_where_the_server_may(cache, started, trusting):
-    write_run(cache, study=TRUSTING, state="cancelled", stages=names()[:9])
-    opened().button(key="frame_continue").click().run()
-    assert [study.trust_remote_code for study, _ in started] == [True]
 
 
 def test_the_preview_loads_no_such_model():
@@ -259,10 +235,10 @@ def test_the_form_hands_it_on_where_the_server_may(cache, started, trusting):
 
 
 def test_every_page_starts_its_jobs_by_the_one_function_that_asks(project):
-    found = set()
+    result = set()
     for path in (project / "gprune" / "app").rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Attribute) and call.attr in ("submit", "resume"):
                 if getattr(call.value, "id", "") == "queue":
-                    found.add(path.name)
-    assert found == {"work.py"}
+                    result.add(path.name)
+    assert result == {"work.py"}

@@ -2,17 +2,13 @@
 
 import json
 import re
-from dataclasses import asdict
 
 import pytest
 from app_driver import on, open_page, show, words
 from synthetic_run import a_study
 
-from gprune.app.pages.jobs import complaints, launch
+from gprune.app.pages import launch
 from gprune.models.shapes import SHAPES
-from gprune.study import from_dict
-from gprune.study.demo import demo_study
-from gprune.system.errors import SettingsError
 
 
 @pytest.fixture
@@ -35,8 +31,8 @@ def captions(app):
 def test_the_demo_fits_and_the_form_says_in_what(form):
     app = form("demo")
     assert not app.exception and not app.error
-    assert "Estimate, if nothing of it is there yet: at most 1.1 GiB" in captions(app)
-    [table] = [one.value for one in app.dataframe if "at a time" in one.value.columns]
+    assert "Estimate: 1.1 GiB of " in captions(app) and "Without cached results: at most 1.1 GiB" in captions(app)
+    [table] = [item.value for item in app.dataframe if "at a time" in item.value.columns]
     learning = table[table["stage"] == "learning the sparsity (GPrune)"].iloc[0]
     assert learning["at a time"] == "16" and learning["memory GiB"] < 2
     assert not app.button(key="launch_start").disabled
@@ -47,9 +43,9 @@ def test_what_cannot_fit_starts_only_where_it_is_wanted_nevertheless(form, tmp_p
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(SHAPES["llama2-13b"]))
     monkeypatch.setattr("gprune.system.machine.memory", lambda: (24 * 2**30, 24 * 2**30))
-    monkeypatch.setattr("gprune.app.pages.jobs.launch.input_problem", lambda _: "")
+    monkeypatch.setattr("gprune.app.pages.launch.input_problem", lambda _: "")
     app = form(str(folder))
-    assert "more than the 24.0 GiB of this machine’s memory" in app.error[0].value.replace("\\", "")
+    assert "more than the 24.0 GiB of this machine’s memory" in captions(app)
     assert app.button(key="launch_start").disabled
     assert not any("--anyway" in code.value for code in app.code)
     app.checkbox(key="launch_anyway").check().run()
@@ -68,42 +64,14 @@ def test_a_model_without_an_estimate_or_of_random_weights_is_foreseen_as_far_as_
     app = form("random:../../x")
     assert not app.exception and app.button(key="launch_start").disabled
     (error,) = app.error
-    assert "no model with random weights" in error.value and error.value in words(app).partition("started")[2]
-
-
-def found(values, changes=None):
-    """What is wrong with the demo where some of its fields are others."""
-    return complaints.every(
-        asdict(demo_study()) | values,
-        changes or {},
-        lambda own, more: from_dict(own).with_settings(more),
-        demo_study(),
-    )
-
-
-def test_faults_are_told_once_each_at_its_field_or_at_none():
-    wrong = {"retention": 1.5, "seed": -1, "methods": ("gprune", "none such"), "calibration": {"samples": 0}}
-    told = found(wrong, {"reliability.drift_quantile": 2.0})
-    assert set(told) == {"retention", "seed", "methods", "calibration.samples", "reliability.drift_quantile"}
-    assert all(sentence.startswith(field) for field, sentence in told.items())
-    assert "(got 1.5)" in told["retention"] and "(got -1)" in told["seed"]
-    assert found({}) == {}
-    same = demo_study().primary
-    # text A is put right to what text B is
-    assert list(found({"primary": "ptb", "auxiliary": "ptb", "substitute": ""})) == ["primary"]
-    assert list(found({"auxiliary": same})) == ["primary"]
-
-    def check(*_):
-        raise SettingsError("the moon is full")
-
-    assert complaints.every({"seed": 0}, {}, check, demo_study()) == {complaints.OTHER: "the moon is full"}
+    assert "no model with random weights" in error.value
 
 
 def test_text_in_a_style_ends_neither_string_nor_style():
-    for text in ('"}</style><script>x</script>', "a\\b", "ü – 5 %\n{x}: 'y'", "\\22 "):
-        made = complaints.quoted(text)
-        inner = made[1:-1]
-        assert made[0] == made[-1] == '"' and not re.search(r"[\"'<>{}\n]", inner)
+    for text in ('"}</style><script>x</script>', "a\\b", "ü – 5%\n{x}: 'y'", "\\22 "):
+        created = launch.css_string(text)
+        inner = created[1:-1]
+        assert created[0] == created[-1] == '"' and not re.search(r"[\"'<>{}\n]", inner)
         assert re.sub(r"\\([0-9a-f]{6}) ", lambda code: chr(int(code[1], 16)), inner) == text
 
 
@@ -114,17 +82,16 @@ def test_the_form_names_the_wrong_fields_above_and_below(cache):
     app.number_input(key="launch_demo_reliability.drift_quantile").set_value(7.0).run()
     (error,) = app.error
     # in the words that stand at the fields, not in those of a study file
-    begun = [line.partition(" must be")[0].replace("\\", "") for line in error.value.splitlines()]
-    assert begun == ["- Retention", "- Seed", "- Drift quantile (More settings)"]
+    started = [line.partition(" must be")[0].replace("\\", "") for line in error.value.splitlines()]
+    assert started == ["- Retention", "- Seed", "- Drift quantile (Advanced)"]
     assert "drift\\_quantile" not in error.value
-    below = next(caption.value for caption in app.caption if "Not ready" in caption.value).replace("\\", "")
-    assert all(name in below for name in ("Retention", "Seed", "Drift quantile (More settings)"))
+    assert "Not ready to start" in captions(app)
     marked = "".join(item.proto.body for item in app.get("html"))
     for key in ("launch_retention", "launch_seed", "launch_demo_reliability-drift_quantile"):
         assert f".st-key-{key}::after {{content: " in marked and f".st-key-{key} {{outline" in marked
     assert "launch_start" not in [button.key for button in app.button]
     app.number_input(key="launch_seed").set_value(2).run()
-    assert "Seed" not in next(caption.value for caption in app.caption if "Not ready" in caption.value)
+    assert "Seed" not in app.error[0].value
 
 
 def test_a_model_that_is_gone_is_refused_at_its_field_and_no_job_is_made(cache, started):

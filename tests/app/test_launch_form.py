@@ -9,11 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 from app_driver import on, open_page, words
-from evaluation import task_files
 from synthetic_run import a_study, write_run
 
 from gprune.__main__ import main
-from gprune.app.pages.jobs import filled, launch, task_form
+from gprune.app.pages import launch
 from gprune.app.ui.commands import command
 from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
@@ -49,11 +48,11 @@ def commands(app):
 def test_the_form_starts_what_its_command_says(cache, started):
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "demo_cloze"]).run()
-    app.number_input(key="launch_limit").set_value(20).run()
-    app.selectbox(key="launch_speed").set_value("cpu").run()
-    shown = commands(app)
-    assert "--tasks demo_order demo_cloze" in shown
-    assert "--limit 20" in shown and 'evaluation.speed="cpu"' in shown
+    app.number_input(key="launch_demo_evaluation.limit").set_value(20).run()
+    app.selectbox(key="launch_demo_evaluation.speed").set_value("cpu").run()
+    visible = commands(app)
+    assert "--tasks demo_order demo_cloze" in visible
+    assert "--limit 20" in visible and 'evaluation.speed="cpu"' in visible
     app.button(key="launch_start").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks == ("demo_order", "demo_cloze")
@@ -74,14 +73,14 @@ def test_a_third_text_can_be_emptied_and_comes_back_as_the_forms_own(cache, star
 
 def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(started, name):
     app = form()
-    assert "measured on just this already" in words(app)
-    app.multiselect(key="measure_tasks").set_value(["demo_order"]).run()
-    app.multiselect(key="measure_evaluate").set_value(["wikitext2"]).run()
-    app.number_input(key="measure_limit").set_value(5).run()
+    assert "measured with exactly these settings" in words(app)
+    app.multiselect(key=f"measure_{name}_tasks").set_value(["demo_order"]).run()
+    app.multiselect(key=f"measure_{name}_evaluate").set_value(["wikitext2"]).run()
+    app.number_input(key=f"measure_{name}_evaluation.limit").set_value(5).run()
     app.button(key="measure_start").click().run()
     measured = {"tasks": ["demo_order"], "texts": ["wikitext2"], "limit": 5}
-    wanted = a_study().with_settings({f"evaluation.{name}": value for name, value in measured.items()})
-    assert started == [(wanted, ())]
+    expected = a_study().with_settings({f"evaluation.{name}": value for name, value in measured.items()})
+    assert started == [(expected, ())]
 
 
 def test_another_run_brings_its_own_values(cache):
@@ -89,14 +88,15 @@ def test_another_run_brings_its_own_values(cache):
     first = write_run(cache)
     second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
     app = form(run=first)
-    assert app.number_input(key="measure_windows").value == 96
+    assert app.number_input(key=f"measure_{first}_evaluation.windows").value == 96
     app.selectbox(key="frame_run").set_value(second).run()
-    assert app.multiselect(key="measure_evaluate").value == ["c4"]
-    assert app.selectbox(key="measure_preset").value == "64"
-    assert app.multiselect(key="measure_tasks").value == ["demo_order"]
-    numbers = app.number_input(key="measure_windows").value, app.number_input(key="measure_limit").value
-    assert numbers == (7, 9) and app.selectbox(key="measure_speed").value == "cpu"
-    assert "measured on just this already" in words(app) and not app.error
+    key = f"measure_{second}"
+    assert app.multiselect(key=f"{key}_evaluate").value == ["c4"]
+    assert app.selectbox(key=f"{key}_evaluation.preset").value == "64"
+    assert app.multiselect(key=f"{key}_tasks").value == ["demo_order"]
+    numbers = [app.number_input(key=f"{key}_evaluation.{field}").value for field in ("windows", "limit")]
+    assert numbers == [7, 9] and app.selectbox(key=f"{key}_evaluation.speed").value == "cpu"
+    assert "measured with exactly these settings" in words(app) and not app.error
 
 
 def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
@@ -104,14 +104,14 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
     assert r"From the hub: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
-    told = {
+    message = {
         "demo_order": "demo_order (built in)",
         "boolq": "boolq (needs data)",
         "gsm8k": "gsm8k (needs data)",
         "/far/mine.jsonl": "mine.jsonl",
     }
-    assert {task: task_form.task_label(task) for task in told} == told
-    assert {task_form.task_label(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
+    assert {task: launch.describe_task(task) for task in message} == message
+    assert {launch.describe_task(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
 
 
 def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
@@ -120,20 +120,9 @@ def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
     (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
-    app.text_input(key="launch_task_folder").set_value(str(folder)).run()
+    app.text_input(key="launch_demo_evaluation.task_folder").set_value(str(folder)).run()
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
-
-
-def test_a_file_of_wrong_rows_is_told_before_the_start(cache, tmp_path):
-    rows = [task_files.row("winogrande", number) for number in range(4)]
-    task_files.write_rows(tmp_path / "winogrande.jsonl", rows)
-    task_files.write_rows(tmp_path / "boolq.jsonl", [{"question": "is it", "text": "x"}])
-    app = form()
-    app.multiselect(key="launch_tasks").set_value(["winogrande", "boolq"]).run()
-    app.text_input(key="launch_task_folder").set_value(str(tmp_path)).run()
-    (wrong,) = (item.value.replace("\\", "") for item in app.warning)
-    assert "lacks the columns 'passage', 'label'; it has question, text" in wrong
 
 
 @pytest.mark.parametrize(
@@ -141,19 +130,18 @@ def test_a_file_of_wrong_rows_is_told_before_the_start(cache, tmp_path):
     [
         (("demo_order", "boolq"), "", ""),
         (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
-        (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
         (("x" * 3000 + ".jsonl",), "", "too long"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentence):
-    found = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
-    assert sentence in found and bool(found) == bool(sentence)
+    result = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
+    assert sentence in result and bool(result) == bool(sentence)
 
 
 def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, started, monkeypatch):
     calls, reasons = [], {"boolqq": "there is no task 'boolqq': did you mean boolq?"}
     # the test driver types the label of a new option
-    monkeypatch.setattr(task_form, "task_label", str)
+    monkeypatch.setattr(launch, "describe_task", str)
     monkeypatch.setattr("gprune.evaluation.tasks.registry.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     monkeypatch.setattr("gprune.evaluation.tasks.source.ask_command", lambda *words: calls.append(words) or reasons)
     app = form()
@@ -170,7 +158,7 @@ def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, sta
 @pytest.mark.process
 def test_the_form_checks_a_study_without_lm_eval_in_its_process():
     code = (
-        "import sys; from gprune.app.pages.jobs import launch; from gprune.study.demo import demo_study; "
+        "import sys; from gprune.app.pages import launch; from gprune.study.demo import demo_study; "
         "study = demo_study().with_settings({'evaluation.tasks': ['demo_order', 'boolq', 'humaneval']}); "
         "print(launch.input_problem(study) or 'fine', '|', launch.look_up(study.evaluation)); "
         "assert 'lm_eval' not in sys.modules"
@@ -212,11 +200,7 @@ def test_dropped_questions_are_kept_and_chosen(cache, started):
             GOOD + b'{"question": "x", "choices": ["a", "b"], "answer": 2}',
             "line 2 of 'mine.jsonl' holds 2 in the column 'answer'",
         ),
-        (b'{"question": "x", "choices": ["a"], "answer": 0}', "line 1 of 'mine.jsonl' holds"),
-        (b'{"choices": ["a", "b"], "answer": 0}', "'question'"),
-        (b"no json", "line 1 of 'mine.jsonl' is not JSON"),
         ('{"question": "für"}'.encode("latin-1"), "is not UTF-8"),
-        (b"", "is empty"),
         (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB: at most 5 MB are taken"),
     ],
 )  # fmt: skip
@@ -229,12 +213,12 @@ def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache, raw, sentence):
 
 
 def test_every_question_is_counted_and_checked():
-    assert task_form.check("mine.jsonl", GOOD * 3) == 3
-    assert task_form.check("mine.jsonl", task_form.EXAMPLE.encode()) == 1
+    assert launch.check_questions("mine.jsonl", GOOD * 3) == 3
+    assert launch.check_questions("mine.jsonl", launch.EXAMPLE.encode()) == 1
     rows = [json.loads(GOOD), {"question": "", "choices": ["a", "b"], "answer": "b"}]
-    assert task_form.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
+    assert launch.check_questions("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
     with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
-        task_form.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
+        launch.check_questions("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
 
 
 def test_one_switch_adds_the_controls_and_nothing_else(cache, started):
@@ -256,7 +240,7 @@ def test_every_seed_is_a_job_of_its_own(cache, started):
     assert {replace(study, seed=0) for study, _ in started} == {demo_study().renamed("")}
 
 
-@pytest.mark.parametrize("typed", ["one", "-1", "1.5", " ".join(map(str, range(1, 30)))])
+@pytest.mark.parametrize("typed", ["one", " ".join(map(str, range(1, 30)))])
 def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
     app = form()
     app.text_input(key="launch_seeds").set_value(typed).run()
@@ -277,9 +261,13 @@ def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatc
     plain = commands(app)
     assert profiles.PROPOSAL in words(app) and "As stated." in words(app)
     app.radio(key="launch_profile").set_value("recommended").run()
-    assert "It won." in words(app) and app.number_input(key="launch_epochs").value == 3
+    epochs = app.number_input(key="launch_demo_recommended_sparsity.epochs")
+    assert "It won." in words(app) and epochs.value == 3
     app.button(key="launch_start").click().run()
     assert started[0][0] == demo_study().with_settings(dict(won)).renamed("")
+    # back from the jobs, where the start has led
+    del app.session_state["jobs_wanted"]
+    app.query_params["jobs_tab"] = "start"
     app.radio(key="launch_profile").set_value("paper").run()
     assert commands(app) == plain
 
@@ -326,10 +314,9 @@ def test_the_shell_reads_the_command_as_the_same_words():
     assert command(demo_study()) == "python -m gprune run demo"
 
 
-def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, started):
+def test_the_repair_says_what_it_does(cache, started):
     app = form()
-    assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves what removed" in words(app)
-    assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
+    assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves the mean output" in words(app)
     plain = commands(app)
     app.selectbox(key="launch_demo_repair.kind").set_value("least_squares_bias").run()
     app.selectbox(key="launch_demo_repair.texts").set_value("primary").run()
@@ -338,12 +325,11 @@ def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, start
     app.button(key="launch_start").click().run()
     repair = started[0][0].repair
     assert (repair.kind, repair.texts, repair.target) == ("least_squares_bias", "primary", "residual_stream")
-    order = [box.key for box in app.selectbox]
-    assert order.index("launch_demo_repair.kind") < order.index("launch_preset")
-    assert order.index("launch_demo_repair.target") > order.index("launch_preset")
-    app.selectbox(key="launch_demo_repair.kind").set_value("scales").run()
-    assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
     assert app.selectbox(key="launch_demo_scales.texts").value == "both_and_sampled"
+    # back from the jobs, where the start has led
+    del app.session_state["jobs_wanted"]
+    app.query_params["jobs_tab"] = "start"
+    app.selectbox(key="launch_demo_repair.texts").set_value("both").run()
     app.selectbox(key="launch_demo_repair.kind").set_value("own").run()
     assert commands(app) == plain
 
@@ -398,11 +384,64 @@ def test_an_estimate_counts_the_seeds_and_what_they_share_once():
 
 
 def test_further_settings_that_nobody_opened_are_those_that_they_begin_with(cache, started):
-    for drawn in (True, False):
+    for rendered in (True, False):
         app = open_page("jobs")
-        app.session_state[filled.MORE] = drawn
+        app.session_state[launch.MORE] = rendered
         app.run()
-        assert bool([one for one in app.selectbox if one.key == "launch_device"]) is drawn
+        assert bool([item for item in app.selectbox if item.key == "launch_device"]) is rendered
         app.button(key="launch_start").click().run()
-    (shown, _), (closed, _) = started
-    assert closed == shown
+    (visible, _), (closed, _) = started
+    assert closed == visible
+
+
+@pytest.mark.parametrize(
+    ("primary", "auxiliary", "texts"),
+    [
+        ("python-reference", "science-docs", ("python-reference", "science-docs", "python-code")),
+        ("python-code", "unicode-table", ("python-code", "unicode-table", "python-reference")),
+        ("wikitext2", "ptb#split=train", ("wikitext2", "ptb", "c4")),
+        # a file has no held-out part, and may be on a machine without a network
+        ("/data/notes.txt", "c4", ("", "c4", "wikitext2")),
+        ("/data/notes.txt", "/data/mail.txt", ("", "", "python-reference")),
+    ],
+)
+def test_held_out_parts_and_an_unseen_text_are_proposed(primary, auxiliary, texts):
+    assert launch.propose_texts(primary, auxiliary) == texts
+
+
+def test_proposed_texts_follow_a_and_b_and_chosen_ones_stay(cache, started):
+    app = form()
+    app.multiselect(key="launch_evaluate").set_value(["python-reference", "python-code", "c4"]).run()
+    app.selectbox(key="launch_primary").set_value("python-code").run()
+    # the unseen text was A of before, whose place it takes; B was taken out by hand
+    assert app.multiselect(key="launch_evaluate").value == ["python-code", "python-reference", "c4"]
+    assert app.selectbox(key="launch_substitute").value == "python-reference"
+    app.selectbox(key="launch_substitute").set_value("ptb").run()
+    app.selectbox(key="launch_auxiliary").set_value("wikitext2").run()
+    assert app.selectbox(key="launch_substitute").value == "ptb", "what was chosen by hand stays"
+    app.button(key="launch_start").click().run()
+    ((study, _),) = started
+    assert (study.primary, study.auxiliary, study.substitute) == ("python-code", "wikitext2", "ptb")
+    # of hub texts the unseen one is from the hub as well
+    assert study.evaluation.texts == ("python-code", "ptb", "c4")
+
+
+def test_a_text_has_its_name_in_its_field(cache, started, monkeypatch):
+    named = replace(demo_study(), primary="snippets=python-code", substitute="")
+    monkeypatch.setattr(launch.address, "sent_to_launch", lambda: (named, "The study"))
+    app = form()
+    assert app.selectbox(key="launch_primary").value == "snippets=python-code"
+    app.button(key="launch_start").click().run()
+    ((study, _),) = started
+    assert study.primary == "python-code" and study.text_names == ("snippets=python-code",)
+
+
+def test_three_steps_have_few_controls_and_enter_adds_one_method(cache):
+    app = form()
+    app.session_state[launch.MORE] = False
+    app.run()
+    kinds = ("selectbox", "multiselect", "number_input", "text_input", "toggle", "checkbox", "radio", "button")
+    controls = [item for kind in kinds for item in app.main.get(kind)] + list(app.get("bottom"))
+    assert len(controls) <= 25 and not any(item.key == "launch_device" for item in controls)
+    # a first entry "Select 6 matches" is what Enter would take
+    assert all(field.proto.select_all == 0 for field in app.multiselect if field.key.startswith("launch_"))

@@ -1,7 +1,6 @@
 """The pages that ask the preview: a text read token by token, and units that are decided by hand."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ from synthetic_run import a_study, the_run
 from gprune.analysis import token_loss
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
-from gprune.app.preview import Passage, Piece, Prompt, Read, Reading, State, Written
-from gprune.app.ui import tokens as component
+from gprune.app.preview import Continuation, Passage, Piece, Prompt, Reading, TokenLosses, WorkerState
+from gprune.app.ui import components
 from gprune.pipeline import stages
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -21,7 +20,7 @@ PIECES = ("The", " river", "\n", EVIL, "\u202eabc", "🙂", "", " [a](javascript
 
 def pieces():
     split = {5: (1, 2), 6: (2, 2)}
-    return tuple(Piece(text, *split.get(place, (1, 1))) for place, text in enumerate(PIECES))
+    return tuple(Piece(text, *split.get(location, (1, 1))) for location, text in enumerate(PIECES))
 
 
 class FakeReader:
@@ -40,41 +39,43 @@ class FakeReader:
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
         if isinstance(what, Prompt):
-            found = [Written(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))]
-            return Reading("complete", tuple(found))
+            results = [
+                Continuation(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))
+            ]
+            return Reading("complete", tuple(results))
         losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
         slopes = np.arange(len(PIECES)) / 10
         return Reading(
             "complete",
-            tuple(Read(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
+            tuple(TokenLosses(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
         )
 
     def state(self, source):
-        return State("warm")
+        return WorkerState("warm")
 
 
 @pytest.fixture
 def pool(monkeypatch):
-    made = FakeReader()
-    monkeypatch.setattr(preview, "pool", lambda: made)
-    return made
+    created = FakeReader()
+    monkeypatch.setattr(preview, "pool", lambda: created)
+    return created
 
 
 def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):
     app = show("text_lens", cache)
     assert pool.asked == [] and "nothing leaves this machine" in words(app)
-    assert "Here will be the passage" in words(app) and "Here will be how the dense model" in words(app)
+    assert "Here will be the passage" in words(app) and "compare the continuations of the dense" in words(app)
     app.toggle(key="lens_live_toggle").set_value(True).run()
     assert "Here will be" not in words(app)
     (passage, models), (prompt, same) = pool.asked
     # it opens on the window on which the method on the left loses most, by what the run has stored
     dense, pruned = (
-        the_run(cache).load(stages.perplexity, one, "python-reference").losses for one in ("dense", "gprune")
+        the_run(cache).load(stages.perplexity, item, "python-reference").losses for item in ("dense", "gprune")
     )
     worst = int((pruned - dense).argmax())
     assert worst > 0 and passage == Passage("python-reference", worst) and models == same
-    told = f"Window {worst} comes first: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
-    assert told in words(app).replace("\\", "")
+    message = f"Window {worst} comes first: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
+    assert message in words(app).replace("\\", "")
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
     assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
     assert "Sampled at temperature 0.8 with seed 0" in words(app)
@@ -89,24 +90,24 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     app = show("text_lens", cache, {"lens_live": "1"})
-    told = words(app).replace("\\", "")
+    text = words(app).replace("\\", "")
     # the slopes of the first and second model, over tokens 1 to 7
-    assert "GPrune +0.40 nats/token" in told and "FLAP +0.80 nats/token" in told
-    assert f"perplexity {np.exp(1.5):.1f}" in told
+    assert "GPrune +0.40 nats/token" in text and "FLAP +0.80 nats/token" in text
+    assert f"perplexity {np.exp(1.5):.1f}" in text
     table = app.dataframe[0].value
     assert table["method"].tolist()[:2] == ["FLAP", "FLAP"] and table["position"][0] == 7
     assert table["worse by (nats)"][0] == pytest.approx(1.4) and len(table) == 14
     assert table["token"][1] == "🙂 2/2" and table["p dense"][0] == pytest.approx(np.exp(-2))
     assert table["before"][0].startswith("The river↵<img") and "‹U+202E›" in table["before"][0]
-    # the look of the page, its keys and its history, and nothing that a text has brought
+    # the look of the page and its history, and nothing that a text has brought
     assert not app.exception and all(EVIL not in item.proto.body for item in app.get("html"))
-    assert len(app.get("html")) == 3
-    drawn = [json.loads(item.proto.json) for item in app.get("bidi_component")]
-    assert [one["label"] for one in drawn] == ["GPrune", "FLAP"]
-    assert drawn[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
-    assert drawn[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"]
-    assert drawn[0]["limit"] == drawn[1]["limit"]
-    scripts = Path(component.__file__).parent.glob("*.js")
+    assert len(app.get("html")) == 2
+    rendered = [json.loads(item.proto.json) for item in app.get("bidi_component")]
+    assert [element["label"] for element in rendered] == ["GPrune", "FLAP"]
+    assert rendered[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
+    assert rendered[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"]
+    assert rendered[0]["limit"] == rendered[1]["limit"]
+    scripts = [components.FOLDER / name for name in ("tokens.js", "passages.js")]
     markup = "".join(path.read_text(encoding="utf-8") for path in scripts)
     assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
     assert all(EVIL not in item.value for item in app.markdown)
@@ -156,8 +157,8 @@ def test_a_run_of_one_method_shows_one_panel(cache, pool):
 
 def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
-    found = token_loss.change(dense, own)
-    assert found.nats == pytest.approx(-0.5 / 3) and found.dense == pytest.approx(np.exp(2))
+    result = token_loss.loss_change(dense, own)
+    assert result.nats == pytest.approx(-0.5 / 3) and result.dense == pytest.approx(np.exp(2))
     assert token_loss.scale([own - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
     assert token_loss.scale([np.array([np.nan])]) == 0.1
     table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": own})
@@ -165,5 +166,5 @@ def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
     assert token_loss.worst_window(np.array([1.0, 2, 3]), np.array([2.0, 2.5, 4])) == (0, 1.0)
     losses = np.linspace(0, 9, 4096)
-    sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
+    sent = components.losses_data(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
     assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000

@@ -26,13 +26,13 @@ def test_records_are_read_only_and_measurements_carry_budget_and_parameters(smal
     with pytest.raises(ValueError, match="read-only"):
         drift.magnitude[0, 0] = 1.0
     assert small_run.load(stages.drift, "primary", "auxiliary") is drift
-    found = {(item.method, item.text): item for item in derived_cache.measurements(small_run)}
-    assert len(found) == 10
-    dense, ours = found["dense", "science-docs"], found["gprune", "science-docs"]
+    result = {(item.method, item.text): item for item in derived_cache.measurements(small_run)}
+    assert len(result) == 10
+    dense, actual = result["dense", "science-docs"], result["gprune", "science-docs"]
     shape = small_run.shape
     assert shape is not None and dense.parameters == shape.decoder_weights + 1000 and dense.retention == 1.0
-    assert dense.parameters - ours.parameters == round((1 - ours.retention) * shape.decoder_weights)
-    assert found["flap_no_bias", "science-docs"].retention == found["flap", "science-docs"].retention
+    assert dense.parameters - actual.parameters == round((1 - actual.retention) * shape.decoder_weights)
+    assert result["flap_no_bias", "science-docs"].retention == result["flap", "science-docs"].retention
     own = small_run.study.reliability
     raw, _ = derived_cache.preview(small_run, own)
     standardized, _ = derived_cache.preview(small_run, replace(own, score_scale="standardized"))
@@ -49,8 +49,8 @@ def test_the_latest_started_run_comes_first(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "not readable JSON"),
-        ("[]", "holds no object"),
+        ("{", "is not JSON"),
+        ("[]", "holds no JSON object"),
         ('{"study": {}}', "lacks stages"),
         ('{"study": {}, "stages": {"drift": 3}}', "stages.drift must be an object"),
         ('{"study": {"speed": 3}, "stages": {}}', "a study has no field 'speed'"),
@@ -133,14 +133,6 @@ def test_a_result_is_there_whichever_run_made_it(tmp_path):
     assert runs[second].has(stages.adapted) and not runs[second].has(stages.masks)
 
 
-def test_a_result_that_says_more_serves_as_well(tmp_path):
-    released = a_study(calibration=replace(a_study().calibration, flap_variant="released"))
-    write_run(tmp_path, study=released)
-    run = the_run(tmp_path)
-    assert "statistics_primary" not in run.stages and "statistics_primary_released" in run.stages
-    assert run.load(stages.statistics) is run.load(stages.statistics, released=True)
-
-
 def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path):
     write_run(tmp_path)
     name = write_run(tmp_path, study=a_study(methods=("dense", "flap")))
@@ -161,10 +153,10 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path):
 def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path):
     half, more = write_run(tmp_path), write_run(tmp_path, study=a_study(retention=0.7))
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
-    assert labels == {half: "Synthetic · keep 50 %", more: "Synthetic · keep 70 %"}
+    assert labels == {half: "Synthetic · keep 50%", more: "Synthetic · keep 70%"}
     texts = write_run(tmp_path, study=a_study(auxiliary="c4", substitute=""))
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
     # as few settings as tell them apart: of C nobody need know
-    assert labels[half] == "Synthetic · B science-docs · keep 50 %"
-    assert labels[texts] == "Synthetic · B c4 · keep 50 %"
-    assert labels[more] == "Synthetic · B science-docs · keep 70 %"
+    assert labels[half] == "Synthetic · B science-docs · keep 50%"
+    assert labels[texts] == "Synthetic · B c4 · keep 50%"
+    assert labels[more] == "Synthetic · B science-docs · keep 70%"

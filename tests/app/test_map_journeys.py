@@ -5,7 +5,7 @@ import re
 import pytest
 from browser import PLOT, click_mark, expect
 
-from gprune.app.figures import neuron_map as figures
+from gprune.app.figures import neurons as figures
 from gprune.pipeline import stages
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -19,8 +19,8 @@ def draw(page, corners):
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in corners]
     page.mouse.move(*places[0])
     page.mouse.down()
-    for place in places[1:]:
-        page.mouse.move(*place, steps=8)
+    for location in places[1:]:
+        page.mouse.move(*location, steps=8)
     page.mouse.up()
 
 
@@ -41,7 +41,7 @@ def circled(page, neuron):
 def inside(page, corners):
     """The neurons whose points lie in a rectangle of the plot, as the chart has them."""
     xs, ys = ([corner[axis] for corner in corners] for axis in (0, 1))
-    found = page.locator(f"{MAP} .js-plotly-plot").evaluate(
+    result = page.locator(f"{MAP} .js-plotly-plot").evaluate(
         """(plot, [left, right, top, bottom]) => {
             const {xaxis, yaxis} = plot._fullLayout, found = [];
             for (const trace of plot._fullData) for (let i = 0; i < trace.x.length; i++) {
@@ -53,7 +53,7 @@ def inside(page, corners):
         }""",
         [min(xs), max(xs), min(ys), max(ys)],
     )
-    return set(found)
+    return set(result)
 
 
 def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
@@ -69,8 +69,8 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
     # the box of the first row, which the table draws on a canvas below what takes the clicks
     rows = page.locator(".st-key-nm_region_rows canvas").first
     rows.scroll_into_view_if_needed()
-    place = rows.bounding_box()
-    page.mouse.click(place["x"] + 16, place["y"] + 54)
+    location = rows.bounding_box()
+    page.mouse.click(location["x"] + 16, location["y"] + 54)
     chip = page.locator(".st-key-frame_selection")
     expect(chip).to_contain_text(f"neuron {min(members)}")
     module = int(run.load(stages.partition).labels[2][min(members)])
@@ -95,9 +95,9 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     circled(page, neuron)
     tool(page, "Box Select")
     corner = next(
-        found
-        for found in ([(x, y), (x + 0.04, y + 0.04)] for x in (0.01, 0.95) for y in (0.01, 0.95))
-        if not inside(page, found)
+        result
+        for result in ([(x, y), (x + 0.04, y + 0.04)] for x in (0.01, 0.95) for y in (0.01, 0.95))
+        if not inside(page, result)
     )
     draw(page, corner)
     card = page.locator(".st-key-card_nm_region")
@@ -148,7 +148,8 @@ def test_from_a_heat_map_to_a_module_a_neuron_its_contexts_and_back(visit):
     expect(page.locator(".passages mark")).to_have_count(24)
     # the words of a text are text: none of them has become an element
     inner = page.locator(".passages .text").first
-    assert inner.evaluate("one => Array.from(one.children, child => child.tagName).join()") == "SPAN,MARK,SPAN"
+    tags = inner.evaluate("text => Array.from(text.children, child => child.tagName).join()")
+    assert re.fullmatch("SPAN,(SPAN,)?MARK,SPAN", tags)
     expect(page.get_by_role("link", name="Open in Inspector")).to_have_count(0)
     page.go_back()
     page.get_by_role("heading", name="Module 2 of layer 3").wait_for()
@@ -170,21 +171,6 @@ def test_search_and_next_need_no_mouse(visit):
     page.get_by_role("heading", name="Neuron 6 of layer 1: rank").wait_for()
     page.keyboard.press("n")
     page.get_by_role("heading", name="Neuron 7 of layer 1: rank").wait_for()
-    page.keyboard.press("p")
+    page.keyboard.press("b")
     page.get_by_role("heading", name="Neuron 6 of layer 1: rank").wait_for()
     assert "neuron=6" in page.url
-
-
-def test_a_neuron_that_is_typed_on_another_page_is_inspected(visit):
-    page = visit.page("compare?tab=speed&layer=1")
-    page.locator(".st-key-frame_find input").fill("L2N58")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="Inspector", exact=True).wait_for()
-    page.wait_for_url(lambda url: "/neurons?" in url and "layer=2" in url and "neuron=58" in url)
-    expect(page.locator(".st-key-frame_selection")).to_contain_text("neuron 58")
-    # of what the run does not have nothing is selected
-    page.goto(f"{visit.address}/drift")
-    page.locator(".st-key-frame_find input").fill("L5N688")
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("This run has no layer 5")).to_be_visible()
-    assert "layer=5" not in page.url

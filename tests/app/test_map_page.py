@@ -11,12 +11,12 @@ from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.analysis import whatif
 from gprune.analysis.formatting import MODULES
-from gprune.app.figures import mask_atlas as atlas
-from gprune.app.figures import neuron_map as figures
+from gprune.app.figures import masks as atlas
+from gprune.app.figures import neurons as figures
 from gprune.app.pages import neuron_map as map_page
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import METHOD_COLORS
-from gprune.app.ui.unit import Selection
+from gprune.app.ui.panel import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import BEHAVIOUR, neuron_map
 from gprune.pruning import neuron_embedding as analysis
@@ -41,35 +41,35 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
     measured = [small_run.load(stages.statistics, text) for text in TEXTS]
     expected = analysis.behaviour(measured, 2).places
     labels = small_run.load(stages.partition).labels[2]
-    drawn = 0
+    rendered = 0
     for module, trace in enumerate(figure.data):
         assert (labels[trace.customdata] == module).all()
         assert np.array_equal(np.stack([trace.x, trace.y], axis=1), expected[trace.customdata, :2])
-        drawn += len(trace.customdata)
-    assert drawn == 60 and figure.data[0].type == "scattergl"
+        rendered += len(trace.customdata)
+    assert rendered == 60 and figure.data[0].type == "scattergl"
     colours = figures.color_neurons(small_run, 1, figures.TEXT_MASKS, "flap")
-    one, other = (
+    item, other = (
         derived_cache.masks_of_text(small_run, "flap", text).ffn[1] for text in (whatif.PRIMARY, whatif.AUXILIARY)
     )
     counts = [int(group.members.sum()) for group in colours.groups]
     assert counts == [
-        int((~one & ~other).sum()),
-        int((one & other).sum()),
-        int((one & ~other).sum()),
-        int((~one & other).sum()),
+        int((~item & ~other).sum()),
+        int((item & other).sum()),
+        int((item & ~other).sum()),
+        int((~item & other).sum()),
     ]
     assert figures.differing_share(colours) == (counts[2] + counts[3]) / 60 > 0
     # every text's masks are the baseline's own rule at the run's own budget
-    results, kept = small_run.results, small_run.study.retention
-    assert np.array_equal(one, whatif.decide(results, "flap", kept, whatif.PRIMARY).ffn[1])
+    results, retained = small_run.results, small_run.study.retention
+    assert np.array_equal(item, whatif.decide(results, "flap", retained, whatif.PRIMARY).ffn[1])
     against = figures.color_neurons(small_run, 1, figures.METHOD_MASKS, "flap")
-    ours, base = (small_run.load(stages.masks, name).ffn[1] for name in ("gprune", "flap"))
+    actual, base = (small_run.load(stages.masks, name).ffn[1] for name in ("gprune", "flap"))
     assert [group.name for group in against.groups[2:]] == ["only GPrune", "only FLAP"]
-    assert np.array_equal(against.groups[2].members, ours & ~base)
+    assert np.array_equal(against.groups[2].members, actual & ~base)
 
 
 def _linear(hue):
-    part = np.array([int(hue[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    part = np.array([int(hue[location : location + 2], 16) for location in (1, 3, 5)]) / 255
     return np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
 
 
@@ -90,9 +90,9 @@ TO_LAB = "0.21045426 0.79361778 -0.00407205 1.9779985 -2.42859221 0.45059371 0.0
 
 @pytest.mark.parametrize("eye", EYES)
 def test_the_hues_of_modules_stay_apart_for_every_eye_on_either_ground(eye):
-    seen = [np.clip(_matrix(EYES[eye]) @ _linear(hue), 0, 1) for hue in MODULES]
-    uniform = [_matrix(TO_LAB) @ np.cbrt(_matrix(TO_CONES) @ light) for light in seen]
-    assert min(np.linalg.norm(one - other) for one, other in combinations(uniform, 2)) > 0.15
+    observed = [np.clip(_matrix(EYES[eye]) @ _linear(hue), 0, 1) for hue in MODULES]
+    uniform = [_matrix(TO_LAB) @ np.cbrt(_matrix(TO_CONES) @ light) for light in observed]
+    assert min(np.linalg.norm(item - other) for item, other in combinations(uniform, 2)) > 0.15
     assert min(_contrast(hue, page) for hue in MODULES for page in ("#ffffff", "#11161d")) > 2.4
 
 
@@ -102,7 +102,7 @@ def _contrast(one, other):
 
 
 def test_the_marks_of_every_method_stand_out_on_each_page():
-    hues = {METHOD_COLORS[name] for name, known in METHODS.items() if known.plugin is None}
+    hues = {METHOD_COLORS[name] for name, reference in METHODS.items() if reference.plugin is None}
     # 3 is what marks are to have; orange, sky and mustard are paler on white, and have symbols
     for page, least in (("#ffffff", 2.2), ("#11161d", 3.0), ("#1a212b", 3.0)):
         assert min(_contrast(hue, page) for hue in hues) > least, page
@@ -124,9 +124,9 @@ def test_a_layer_of_a_large_model_stays_within_a_charts_bytes(large_run, colour)
 
 def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():
     places = np.zeros((28_672, 2), np.float32)
-    shown = analysis.shown(28_672, figures.MOST_POINTS)
+    visible = analysis.select_neurons(28_672, figures.MOST_POINTS)
     values = figures.Coloring(values=np.arange(28_672), title="rank drift d")
-    figure = figures.plot_plane(places, ("x", "y"), values, shown)
+    figure = figures.plot_plane(places, ("x", "y"), values, visible)
     assert len(figure.data[0].x) == figures.MOST_POINTS == len(figure.data[0].marker.color)
     assert figure.data[0].customdata[-1] == 28_671
 
@@ -136,19 +136,19 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
     # it opens in UMAP, by who keeps a neuron; until that is there PCA stands in its place
     assert app.segmented_control(key="nm_layout_segmented").value == "umap" and not app.error
     assert app.selectbox(key="nm_colour_selectbox").value == "methods"
-    assert len(charts(app)) == 1 and "PCA stands in its place" in words(app)
+    assert len(charts(app)) == 1 and "showing PCA" in words(app)
     assert "In layer 2 GPrune and FLAP decide" in words(app)
     assert "a job lays out layer 2 by behaviour" in words(app)
     app.button(key="nm_start").click().run()
     arguments = ("map", name, "--layer", "2", "--of", "behaviour", "--cache", str(cache))
-    assert [told for _, told in started] == [arguments]
+    assert [message for _, message in started] == [arguments]
     assert any("python -m gprune map" in block.value for block in app.code)
 
 
 def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, name):
     places = put_map(the_run(cache))
     app = open_page("neuron_map", layer="2", nm_colour="drift")
-    assert "40 % of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
+    assert "40% of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
     (chart,) = charts(app)
     assert chart["layout"]["xaxis"]["title"]["text"] == "UMAP 1 (no unit)"
     run = the_run(cache)
@@ -178,10 +178,10 @@ def test_umap_of_a_layer_of_eight_neurons_says_what_it_needs(cache):
 
 def test_a_layer_of_equal_neurons_is_a_sentence_and_starts_no_job(cache, run, name):
     for text in TEXTS:
-        found = run.load(stages.statistics, text)
-        mean, moment = found.ffn_mean.copy(), found.ffn_moment.copy()
+        result = run.load(stages.statistics, text)
+        mean, moment = result.ffn_mean.copy(), result.ffn_moment.copy()
         mean[:, 1], moment[:, 1] = 0.1, 3.0
-        exchange(cache, name, replace(found, ffn_mean=mean, ffn_moment=moment), stages.statistics, text)
+        exchange(cache, name, replace(result, ffn_mean=mean, ffn_moment=moment), stages.statistics, text)
     for layout in ("pca", "umap"):
         app = open_page("neuron_map", layer="1", nm_layout=layout)
         assert "all 60 neurons are equal" in "".join(error.value for error in app.error)
@@ -230,13 +230,13 @@ def test_a_mark_names_its_neuron_however_the_browser_sends_it():
 def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(small_run):
     figure = atlas.atlas(small_run, order="number").figure
     cells, hidden = figure.data
-    ours, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
+    actual, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
     labels = small_run.load(stages.partition).labels
-    for x, y, told in zip(hidden.x, hidden.y, hidden.customdata, strict=True):
+    for x, y, message in zip(hidden.x, hidden.y, hidden.customdata, strict=True):
         members = labels[y] == x
-        change = ours[y][members].mean() - base[y][members].mean()
+        change = actual[y][members].mean() - base[y][members].mean()
         assert cells.z[y][x] == pytest.approx(change, abs=1e-6)
-        assert told[:4].tolist() == [y, x, -1, members.sum()]
+        assert message[:4].tolist() == [y, x, -1, members.sum()]
     assert len(hidden.x) == small_run.load(stages.partition).modules
     assert (cells.zmid, cells.zmin) == (0, -cells.zmax)
     (framed,) = atlas.atlas(small_run, order="number", selected=Selection(2, 3)).figure.layout.shapes
@@ -244,21 +244,21 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
     (row,) = atlas.atlas(small_run, selected=Selection(1)).figure.layout.shapes
     assert (row.y0, row.y1) == (0.5, 1.5)
     figure = atlas.atlas_groups(small_run, method="gprune", base="flap").figure
-    drawn = [trace for trace in figure.data if trace.type == "heatmap"]
-    for trace, name in zip(drawn, ("gprune", "flap"), strict=False):
+    rendered = [trace for trace in figure.data if trace.type == "heatmap"]
+    for trace, name in zip(rendered, ("gprune", "flap"), strict=False):
         assert np.array_equal(np.array(trace.z, bool), small_run.load(stages.masks, name).heads)
     titles = [note.text for note in figure.layout.annotations]
-    assert titles == ["GPrune keeps", "FLAP keeps", "score on A", "score on B"] and len(drawn) == 4
+    assert titles == ["GPrune keeps", "FLAP keeps", "score on A", "score on B"] and len(rendered) == 4
     for draw in (atlas.atlas, atlas.atlas_texts, atlas.atlas_groups):
         figure = draw(small_run).figure
         # thousands of marks that are drawn would take the browser seconds
         unseen = [trace for trace in figure.data if trace.type != "heatmap"]
         assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
-    found = atlas.compare_texts(small_run, "flap")
-    results, kept = small_run.results, small_run.study.retention
-    one, other = (whatif.decide(results, "flap", kept, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))
-    assert found.neurons == (one.ffn != other.ffn).mean() > 0
-    assert found.groups == (one.heads != other.heads).mean()
+    result = atlas.compare_texts(small_run, "flap")
+    results, retained = small_run.results, small_run.study.retention
+    item, other = (whatif.decide(results, "flap", retained, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))
+    assert result.neurons == (item.ffn != other.ffn).mean() > 0
+    assert result.groups == (item.heads != other.heads).mean()
     # the run's own masks are those from A
     learned = atlas.compare_texts(small_run, "gprune")
     # its thresholds fix how many of a module are kept, whichever text ranks them
@@ -273,7 +273,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
 def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
     app = open_page("mask_atlas", atlas_method="flap", layer="1", module="2")
     assert len(charts(app)) == 3 and not app.error
-    assert "A or B as the text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
+    assert "The calibration text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
     for toggle in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:
         app.toggle(key=toggle).set_value(True)
     app.run()

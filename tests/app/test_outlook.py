@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, names, read, the_run, write_run
 from waiting import limit
 
-from gprune.app.pages.jobs import page, settings_form
-from gprune.app.ui import job_runs, live, titles, work
+from gprune.app.pages import jobs
+from gprune.app.ui import live, run_status, work
 from gprune.jobs import JobProgress, queue
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
@@ -19,7 +19,7 @@ from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs
 from gprune.pipeline.eta import Outlook
 from gprune.store import Store
-from gprune.study import EvaluationSettings, Study
+from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS
 
 EXPECTED = {"tokens": 2.0, "statistics": 10.0, "scores": 0.0, "learning": 28.0}
@@ -32,10 +32,10 @@ def test_the_share_and_the_time_left_follow_what_stages_are_expected_to_take():
     assert (third.done, third.steps) == (3, 4) and third.share == pytest.approx(12 / 40)
     assert third.left == pytest.approx(28.0)
     finished = ("tokens", "statistics", "scores")
-    found = [Outlook.of(EXPECTED, finished, 12 + 28 * part, "learning", part) for part in (0, 0.25, 0.5, 1)]
-    assert [one.left for one in found] == pytest.approx([28.0, 21.0, 14.0, 0.0])
-    assert [one.share for one in found] == pytest.approx([0.3, 0.475, 0.65, 1.0])
-    assert {one.done for one in found} == {3}
+    results = [Outlook.of(EXPECTED, finished, 12 + 28 * part, "learning", part) for part in (0, 0.25, 0.5, 1)]
+    assert [result.left for result in results] == pytest.approx([28.0, 21.0, 14.0, 0.0])
+    assert [result.share for result in results] == pytest.approx([0.3, 0.475, 0.65, 1.0])
+    assert {result.done for result in results} == {3}
     half = [Outlook.of(EXPECTED, ("tokens",), 2 + factor * 5, "statistics", 0.5).left for factor in (1, 2, 4)]
     assert half[0] == pytest.approx(33.0)
     assert half == sorted(half) and half[2] is not None and half[2] < 4 * 33.0
@@ -56,22 +56,22 @@ def a_run(root, count, state="running"):
 
 def test_a_run_knows_how_far_it_is_whatever_was_read_earlier_or_the_clock_says(tmp_path):
     run = a_run(tmp_path, 9)
-    found = titles.outlook(run)
-    assert (found.done, found.steps) == (9, len(names())) and 0 < found.share < 1
+    result = run_status.run_outlook(run)
+    assert (result.done, result.steps) == (9, len(names())) and 0 < result.share < 1
     seconds = run.outlook
-    assert found.share == pytest.approx(sum(seconds[name] for name in names()[:9]) / sum(seconds.values()))
-    at = JobProgress(stage=names()[9], done=1, total=2, elapsed=found.share * sum(seconds.values()))
-    further = titles.outlook(run, at)
-    assert further.share == pytest.approx(found.share + seconds[names()[9]] / 2 / sum(seconds.values()))
+    assert result.share == pytest.approx(sum(seconds[name] for name in names()[:9]) / sum(seconds.values()))
+    at = JobProgress(stage=names()[9], done=1, total=2, elapsed=result.share * sum(seconds.values()))
+    further = run_status.run_outlook(run, at)
+    assert further.share == pytest.approx(result.share + seconds[names()[9]] / 2 / sum(seconds.values()))
     assert further.done == 9 and further.left is not None
-    whole = titles.outlook(a_run(tmp_path, len(names()), "done"))
-    assert (whole.done, whole.share, whole.left) == (whole.steps, 1.0, None)
+    full = run_status.run_outlook(a_run(tmp_path, len(names()), "done"))
+    assert (full.done, full.share, full.left) == (full.steps, 1.0, None)
     run, late = a_run(tmp_path, 9), JobProgress(stage=names()[12], elapsed=10.0)
-    found = titles.outlook(run, late)
-    assert found.done == 12 and found.share > titles.outlook(run).share
+    result = run_status.run_outlook(run, late)
+    assert result.done == 12 and result.share > run_status.run_outlook(run).share
     run.record["started"] = "2999-01-01T00:00:00+00:00"
-    found = titles.outlook(run, JobProgress(stage=names()[9], elapsed=30.0))
-    assert found.left is not None and found.left > 0
+    result = run_status.run_outlook(run, JobProgress(stage=names()[9], elapsed=30.0))
+    assert result.left is not None and result.left > 0
 
 
 @pytest.mark.parametrize("elapsed", [3.0, None])
@@ -80,23 +80,15 @@ def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(tmp_path, monke
     at = JobProgress(stage="clusters", done=2, total=4, elapsed=elapsed)
     sentence, share = _described(run, at, monkeypatch)
     assert f"step 12 of {len(names())}, clusters of the neurons’ parameters 2/4" in sentence
-    assert share == titles.outlook(run, at).share and sentence.endswith(" left in all")
+    assert share == run_status.run_outlook(run, at).share and sentence.endswith(" remaining")
 
 
 def test_a_job_that_waits_for_the_result_of_another_says_so(tmp_path, monkeypatch):
     run, words = a_run(tmp_path, 11), "waiting for another run that computes the same"
-    for message, told in ((words, True), ("seed 0", False)):
-        waits = message if told else ""
+    for message, output in ((words, True), ("seed 0", False)):
+        waits = message if output else ""
         at = JobProgress(stage="clusters", done=0, total=1, message=message, waits=waits, elapsed=3.0)
-        assert (f"neurons’ parameters, {words}, 3 s so far" in _described(run, at, monkeypatch)[0]) is told
-
-
-def test_a_time_left_of_nothing_is_not_told(tmp_path, monkeypatch):
-    run = a_run(tmp_path, len(names()) - 1)
-    runs.save(Store(tmp_path), run.name, run.record | {"expected": dict.fromkeys(names(), 0.3)})
-    run = the_run(tmp_path)
-    sentence, share = _described(run, JobProgress(stage=names()[-1], elapsed=15.0), monkeypatch)
-    assert "left in all" not in sentence and 0.9 < share < 1
+        assert (f"neurons’ parameters, {words}, 3 s so far" in _described(run, at, monkeypatch)[0]) is output
 
 
 def test_before_a_run_has_its_record_only_its_stage_is_told(tmp_path, monkeypatch):
@@ -120,22 +112,28 @@ def _described(run, progress, monkeypatch, started=0.0):
     job = SimpleNamespace(id="1", label="a job", state="running", exports=False, device="", started=started)
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
-    monkeypatch.setattr(live.work.job_runs, "made_by", lambda *_: run.name)
+    monkeypatch.setattr(run_status, "run_of_job", lambda *_: run.name)
     situation = live.work.Situation(run.root, [run], [], [job], "")
     sentence, share = live.describe(situation, job)
     return sentence.replace("\\", ""), share
 
 
-@pytest.mark.parametrize("metric", ["flap", "wanda_sp", "twflap"])
-@pytest.mark.parametrize("methods", [("dense",), ("fang", "flap_pooled"), tuple(METHODS)], ids=len)
-@pytest.mark.parametrize("third", ["", "python-code"])
+@pytest.mark.parametrize(
+    ("metric", "methods", "third"),
+    [
+        ("flap", ("dense",), ""),
+        ("wanda_sp", ("fang", "flap_pooled"), ""),
+        ("twflap", tuple(METHODS), "python-code"),
+    ],
+    ids=["few", "some", "all"],
+)
 def test_the_stages_of_every_study_have_words(metric, methods, third):
     study = a_study(metric=metric, methods=methods, substitute=third)
-    wanted = names("all", study)
-    assert len(set(wanted)) == len(wanted) and ("masks_gprune" in wanted) is ("gprune" in methods)
-    words = [titles.title(study, name) for name in wanted]
+    expected = names("all", study)
+    assert len(set(expected)) == len(expected) and ("masks_gprune" in expected) is ("gprune" in methods)
+    words = [run_status.stage_title(study, name) for name in expected]
     assert len(set(words)) == len(words) and not any("_" in word for word in words)
-    agreements = any(name.startswith("agreement") for name in wanted)
+    agreements = any(name.startswith("agreement") for name in expected)
     assert agreements is bool(third or "fang" in methods or metric == "twflap")
 
 
@@ -161,7 +159,7 @@ def test_the_stages_of_every_study_have_words(metric, methods, third):
 def test_titles(name, words):
     evaluation = EvaluationSettings(texts=("c4", "ptb"), tasks=("demo_order",))
     study = a_study(metric="twflap", methods=tuple(METHODS), evaluation=evaluation)
-    assert titles.title(study, name) == words
+    assert run_status.stage_title(study, name) == words
 
 
 def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch):
@@ -177,9 +175,9 @@ def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch):
 def _no_stages(active):
     import pandas as pd
 
-    from gprune.app.pages.jobs import page as jobs
+    from gprune.app.pages import jobs
 
-    jobs._times(pd.DataFrame({"stage": [], "seconds": [], "state": []}), active)
+    jobs._draw_times(pd.DataFrame({"stage": [], "seconds": [], "state": []}), active)
 
 
 def test_a_job_without_stages_gets_a_sentence():
@@ -192,21 +190,21 @@ def test_a_job_without_stages_gets_a_sentence():
 def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monkeypatch, state, told):
     name = write_run(tmp_path, stages=names()[:9], state="running")
     progress = JobProgress(stage="clusters", done=1, total=4, elapsed=3.0)
-    monkeypatch.setattr(page.queue, "progress", lambda *_: progress)
-    monkeypatch.setattr(job_runs, "study_of", lambda *_: a_study())
+    monkeypatch.setattr(jobs.queue, "progress", lambda *_: progress)
+    monkeypatch.setattr(run_status, "study_of_job", lambda *_: a_study())
     job = SimpleNamespace(
         id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
     job.position, job.elapsed = None, 3.0
     job.exports, job.device = False, ""
-    situation = work.look(str(tmp_path))
+    situation = work.read_situation(str(tmp_path))
     assert situation.run_named(name) is not None
-    row = page._row(situation, job)
+    row = jobs._job_row(situation, job)
     assert 0 < row["progress"] < 1
     assert row["stage"] == ("clusters of the neurons’ parameters" if told else "")
     assert bool(row["time left"]) is told
     runs.save(Store(tmp_path), name, read(tmp_path, name) | {"expected": {}})
-    assert page._row(work.look(str(tmp_path)), job)["progress"] == 0.0
+    assert jobs._job_row(work.read_situation(str(tmp_path)), job)["progress"] == 0.0
 
 
 def test_an_interrupted_run_and_its_job_can_be_continued(cache, started, monkeypatch):
@@ -224,14 +222,7 @@ def test_an_interrupted_run_and_its_job_can_be_continued(cache, started, monkeyp
     assert len(started) == 1
     app.query_params["jobs_tab"] = "jobs"
     on(app, "jobs")
-    (table,) = (one.value for one in app.dataframe if {"job", "state"} <= set(one.value.columns))
+    (table,) = (item.value for item in app.dataframe if {"job", "state"} <= set(item.value.columns))
     assert list(table["state"]) == ["interrupted"]
     app.button(key=f"jobs_resume_{job.id}").click().run()
     assert resumed == [job.id] and not app.exception and not app.error
-
-
-def test_fields_come_with_their_defaults():
-    study = Study(model="demo", primary="a", auxiliary="b")
-    for section in settings_form.SECTIONS:
-        for name, (_, default) in settings_form.fields(section).items():
-            assert getattr(getattr(study, section), name) == default

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gprune.app.ui import text, user_files
+from gprune.app.pages import launch
+from gprune.app.ui import text
 from gprune.system.errors import StoreError
 
 NAMES = ["../../etc/passwd", "/etc/x", "a/b\\c", "..", "", "x" * 300 + ".txt", "ünïcode ☃.txt", "a#b&c.txt"]
@@ -10,26 +11,26 @@ NAMES = ["../../etc/passwd", "/etc/x", "a/b\\c", "..", "", "x" * 300 + ".txt", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_from_outside_stays_below_the_cache(tmp_path, name):
-    place = user_files.place(str(tmp_path), "texts", name, ".txt", b"words")
-    assert place.parent == tmp_path / "texts" / "user" and place.resolve() == place
-    assert place.name.isascii() and len(place.name) < 64 and place.suffix == ".txt"
-    assert user_files.place(str(tmp_path), "texts", name, ".txt", b"other words") != place
+    folder = launch.uploaded_path(str(tmp_path), "texts", name, ".txt", b"words")
+    assert folder.parent == tmp_path / "texts" / "user" and folder.resolve() == folder
+    assert folder.name.isascii() and len(folder.name) < 64 and folder.suffix == ".txt"
+    assert launch.uploaded_path(str(tmp_path), "texts", name, ".txt", b"other words") != folder
 
 
 def test_the_same_content_has_the_same_place_and_is_written_once_in_one_step(tmp_path):
-    first, second = (user_files.place(str(tmp_path), "texts", name, ".txt", b"x") for name in ("a.txt", "A"))
+    first, second = (launch.uploaded_path(str(tmp_path), "texts", name, ".txt", b"x") for name in ("a.txt", "A"))
     assert first == second and first.stem.startswith("a-")
-    place = user_files.place(str(tmp_path), "tasks", "mine", ".jsonl", b"good")
-    user_files.save(place, b"good")
-    written = place.stat().st_mtime_ns
-    user_files.save(place, b"good")
-    assert place.stat().st_mtime_ns == written and list(place.parent.iterdir()) == [place]
-    place.write_bytes(b"damaged")
-    user_files.save(place, b"good")
-    assert place.read_bytes() == b"good"
+    folder = launch.uploaded_path(str(tmp_path), "tasks", "mine", ".jsonl", b"good")
+    launch.save_upload(folder, b"good")
+    saved = folder.stat().st_mtime_ns
+    launch.save_upload(folder, b"good")
+    assert folder.stat().st_mtime_ns == saved and list(folder.parent.iterdir()) == [folder]
+    folder.write_bytes(b"damaged")
+    launch.save_upload(folder, b"good")
+    assert folder.read_bytes() == b"good"
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="GPRUNE_CACHE|cannot be used"):
-        user_files.save(tmp_path / "file" / "x.jsonl", b"good")
+        launch.save_upload(tmp_path / "file" / "x.jsonl", b"good")
 
 
 def test_words_from_outside_are_no_mark_up_and_names_are_cut_for_narrow_labels():

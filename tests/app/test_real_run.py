@@ -8,11 +8,11 @@ from app_driver import CHARTS, PAGES, charts, on, open_page, opened, words
 from synthetic_run import read, write_run
 
 from gprune import pipeline
-from gprune.analysis import mask_diff, whatif
+from gprune.analysis import kept_units, whatif
 from gprune.analysis.whatif import LabChoice
+from gprune.app.figures import rasa
 from gprune.app.figures.calibration_data import MEASURES
-from gprune.app.pages.rasa import lab
-from gprune.app.pages.speed_export import page as pack_card
+from gprune.app.pages import export as pack_card
 from gprune.app.ui import derived_cache
 from gprune.pipeline import packs, provenance, stages
 from gprune.pipeline.runs.opened import all_runs
@@ -28,8 +28,6 @@ STUDIES = {
     "twflap": {"metric": "twflap"},
     "every method": {"methods": list(METHODS)},
 }
-HERE = CHARTS | {"comparison": CHARTS["comparison"] + 1}
-"""figures of every page: these runs have measured another split of their texts"""
 EACH = [name if name == "flap" else pytest.param(name, marks=pytest.mark.long) for name in STUDIES]
 MEASURED = "flap"
 """the study that is measured on a task and in speed as well"""
@@ -43,21 +41,23 @@ class Finished:
         self._made = set()
 
     def run(self, name):
-        wanted = run_name(self.studies[name])
-        if wanted not in self._made:
+        expected = run_name(self.studies[name])
+        if expected not in self._made:
             pipeline.run(self.studies[name], Store(self.root), lambda *_: None)
-            self._made.add(wanted)
-        return next(run for run in all_runs(str(self.root))[0] if run.name == wanted)
+            self._made.add(expected)
+        return next(run for run in all_runs(str(self.root))[0] if run.name == expected)
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
-    there, studies = tiny_study.workshop(folder, questions=9), {}
+    present, studies = tiny_study.workshop(folder, questions=9), {}
     for name, changes in STUDIES.items():
-        values = tiny_study.settings(there["model"], there["texts"], substitute=there["texts"][2], name=name, **changes)
+        values = tiny_study.settings(
+            present["model"], present["texts"], substitute=present["texts"][2], name=name, **changes
+        )
         if name == MEASURED:
-            values["evaluation"] |= {"tasks": [there["questions"]], "speed": "cpu"}
+            values["evaluation"] |= {"tasks": [present["questions"]], "speed": "cpu"}
         studies[name] = from_dict(values)
     return Finished(folder / "cache", studies)
 
@@ -75,77 +75,79 @@ def app(finished, monkeypatch):
 
 @pytest.mark.parametrize("name", EACH)
 def test_every_page_finds_all_that_it_draws(finished, app, name):
-    expected = HERE | ({"speed_export": CHARTS["speed_export"] + 1} if name == MEASURED else {})
+    expected = CHARTS | ({"speed_export": CHARTS["speed_export"] + 1} if name == MEASURED else {})
     if name == "every method":
         # what was tried for the recommended recipe
-        expected |= {"comparison": HERE["comparison"] + 1}
-    shown = app(name)
+        expected |= {"comparison": CHARTS["comparison"] + 1}
+    visible = app(name)
     for page in PAGES:
-        on(shown, page)
-        assert shown.selectbox(key="frame_run").value == finished.run(name).name, page
-        assert not shown.error, (page, [item.value for item in shown.error])
-        assert "Needs “" not in words(shown), page
-        assert len(charts(shown)) == expected[page], page
+        on(visible, page)
+        assert visible.selectbox(key="frame_run").value == finished.run(name).name, page
+        assert not visible.error, (page, [item.value for item in visible.error])
+        assert "Needs “" not in words(visible), page
+        assert len(charts(visible)) == expected[page], page
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [EACH[0], EACH[2]])
 def test_every_table_and_every_measure_can_be_asked_for(app, name):
-    shown = app(name)
+    visible = app(name)
     for page in PAGES:
-        tables = [toggle.key for toggle in on(shown, page).toggle if toggle.label == "Table"]
+        tables = [toggle.key for toggle in on(visible, page).toggle if toggle.label == "Table"]
         for key in tables:
-            shown.toggle(key=key).set_value(True)
-        before = len(shown.dataframe)
-        shown.run()
-        assert not shown.exception and not shown.error, page
-        assert len(shown.dataframe) == before + len(tables), page
-    chooser = on(shown, "calibration_data").selectbox(key="cd_measure_selectbox")
+            visible.toggle(key=key).set_value(True)
+        before = len(visible.dataframe)
+        visible.run()
+        assert not visible.exception and not visible.error, page
+        assert len(visible.dataframe) == before + len(tables), page
+    chooser = on(visible, "calibration_data").selectbox(key="cd_measure_selectbox")
     assert list(chooser.options) == list(MEASURES.values())
     for measure in MEASURES:
-        shown.selectbox(key="cd_measure_selectbox").set_value(measure).run()
+        visible.selectbox(key="cd_measure_selectbox").set_value(measure).run()
         grouped = measure == "groups"
-        assert not shown.exception and not shown.error
-        assert len(charts(shown)) == (1 if grouped and name == "flap" else 2), measure
+        assert not visible.exception and not visible.error
+        assert len(charts(visible)) == (0 if grouped and name == "flap" else 1), measure
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(finished, name, app):
     run = finished.run(name)
-    course = stages.course(run.graph, "all", run.results.holds)
-    made = {stage.name: stage.key for stage in course if stage.name not in run.unavailable}
-    assert {name: entry["key"] for name, entry in run.stages.items()} == made
-    assert run.complete and not run.outdated and set(run.outlook) == {stage.name for stage in course}
-    assert all(run.results.holds(stage) for stage in course if stage.name in made)
-    lacking = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
-    lacking -= set(run.masks())
-    assert lacking == ({"llm_pruner"} if name == "every method" else set())
+    plan = stages.execution_plan(run.graph)
+    created = {stage.name: stage.key for stage in plan if stage.name not in run.unavailable}
+    assert {name: entry["key"] for name, entry in run.stages.items()} == created
+    assert run.complete and not run.outdated and set(run.outlook) == {stage.name for stage in plan}
+    assert all(run.results.holds(stage) for stage in plan if stage.name in created)
+    missing = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
+    missing -= set(run.masks())
+    assert missing == ({"llm_pruner"} if name == "every method" else set())
     comparisons = list(stages.agreements(run.graph))
     assert list(run.agreement().comparisons) == comparisons
-    shown = on(app(name), "module_agreement")
-    titles = [COMPARISONS[one].title for one in comparisons]
-    assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
-    found = derived_cache.masks_of(run, lab.choice(run, run.study.reliability))
-    changed = mask_diff.compare(lab.own_masks(run), found)
-    assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
-    decided = [
+    pairs = on(app(name), "module_agreement").multiselect(key="ma_pairs_multiselect")
+    assert list(pairs.options) == [COMPARISONS[comparison].title for comparison in comparisons]
+    result = derived_cache.masks_of(run, rasa.adapted_choice(run, run.study.reliability))
+    changed = kept_units.overlaps(run.load(stages.masks, "gprune"), result)
+    assert (
+        not any(units.changed for units in changed.values())
+        and result.retention == run.load(stages.masks, "gprune").retention
+    )
+    decision = [
         name
         for name in run.masked
         if not (METHODS[name].learns or METHODS[name].layered or METHODS[name].decision == "chosen")
     ]
-    for method in decided:
+    for method in decision:
         choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
         assert not whatif.obstacle(run.results, method, "primary"), method
         again, own = derived_cache.masks_of(run, choice), run.load(stages.masks, method)
-        changed = mask_diff.compare(own, again)
-        assert changed.total == changed.heads == 0, method
-    assert decided or name != "every method"
+        changed = kept_units.overlaps(own, again)
+        assert not any(units.changed for units in changed.values()), method
+    assert decision or name != "every method"
 
 
 def test_what_is_measured_is_shown(finished, app):
     run = finished.run(MEASURED)
-    shown = on(app(MEASURED), "speed_export")
-    table = next(item.value for item in shown.dataframe if "task" in item.value)
+    visible = on(app(MEASURED), "flipped_questions")
+    table = next(item.value for item in visible.dataframe if "chance" in item.value)
     assert table["task"].tolist() == ["questions.jsonl"] and table["documents"].tolist() == ["9"]
     assert [name for name in table.columns if "±" in str(table[name][0])] == [
         "Dense",
@@ -159,9 +161,9 @@ def test_what_is_measured_is_shown(finished, app):
 
 @pytest.mark.long
 def test_a_method_that_cannot_run_on_the_model_is_named_with_its_reason(app):
-    shown = on(app("every method"), "comparison")
-    assert "Left out: LLM-Pruner. " in words(shown).replace("\\", "")
-    assert len(shown.dataframe[0].value) == len(METHODS)
+    visible = on(app("every method"), "comparison")
+    assert "Left out: LLM-Pruner (" in words(visible).replace("\\", "")
+    assert len(visible.dataframe[0].value) == len(METHODS)
 
 
 @pytest.mark.long
@@ -169,7 +171,7 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished, tmp_
     real = read(finished.root, finished.run("flap").name)
     synthetic = read(tmp_path, write_run(tmp_path))
     assert set(synthetic) == set(real)
-    entries = [{frozenset(entry) - {"passes"} for entry in one["stages"].values()} for one in (synthetic, real)]
+    entries = [{frozenset(entry) - {"passes"} for entry in item["stages"].values()} for item in (synthetic, real)]
     assert entries[0] == entries[1]
     assert set(synthetic["provenance"]) <= set(real["provenance"])
     assert set(synthetic["provenance"]["inputs"]) == set(real["provenance"]["inputs"])
@@ -200,26 +202,26 @@ def name(cache, brought):
 @pytest.mark.long
 def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
     app = opened()
-    drawn = {}
+    rendered = {}
     for page in PAGES:
-        told = on(app, page)
-        assert not told.error, (page, [error.value for error in told.error])
-        drawn[page] = len(charts(told))
+        text = on(app, page)
+        assert not text.error, (page, [error.value for error in text.error])
+        rendered[page] = len(charts(text))
     assert not list(brought[1].glob("*/"))
-    assert drawn == HERE
-    told = words(on(app, "calibration_data")).replace("\\", "")
-    assert "Needs “drawing calibration text A”, which the pack of this run did not bring" in told
-    assert "--with-contexts" in told
-    told = words(on(app, "export"))
-    assert "a pack brings no model" in told and "Finish" not in told
+    assert rendered == CHARTS
+    text = words(on(app, "calibration_data")).replace("\\", "")
+    assert "Needs “drawing calibration text A”, which the pack of this run did not bring" in text
+    assert "--with-contexts" in text
+    text = words(on(app, "export"))
+    assert "a pack brings no model" in text and "Finish" not in text
 
 
 def test_what_needs_the_model_says_so(name, brought, started):
-    app = open_page("reliability", rasa_view="cost", rasa_live="1", rasa_keep="0.4")
+    app = open_page("reliability", rasa_live="1", rasa_keep="0.4")
     (note,) = [info.value for info in app.info if "no model folder" in info.value]
     assert note.startswith("Needs what the pack of this run did not bring") and len(note) <= 300
     # a job would say the same, later and in its log
-    app.button(key="rasa_full").click().run()
+    app.button(key="rasa_prune").click().run()
     assert any("no model folder" in error.value for error in app.error)
     assert not started and not app.exception
 
@@ -230,10 +232,10 @@ def test_a_run_is_packed_from_its_page(cache, monkeypatch):
     (button,) = [item for item in app.get("download_button") if "Pack this run" in item.proto.label]
     assert "KiB" in button.proto.label or "MiB" in button.proto.label
     assert f"python -m gprune pack {name}" in [code.value for code in app.code]
-    made, there = cache / "a.zip", Store(cache / "there")
-    made.write_bytes(pack_card.archive(str(cache), name))
-    assert packs.unpack(made, there).run == name
-    monkeypatch.setattr(pack_card, "MOST_DOWNLOADED", 1000)
+    created, present = cache / "a.zip", Store(cache / "there")
+    created.write_bytes(pack_card.archive(str(cache), name))
+    assert packs.unpack(created, present).run == name
+    monkeypatch.setattr(pack_card, "MOST_PACKED", 1000)
     app = open_page("export")
     assert not [item for item in app.get("download_button") if "Pack" in item.proto.label]
-    assert "Too large to be downloaded" in words(app)
+    assert "Too large to download" in words(app)

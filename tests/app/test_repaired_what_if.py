@@ -5,8 +5,8 @@ import pytest
 from app_driver import show, words
 
 from gprune.app import preview
-from gprune.app.preview import Answer, State
-from gprune.app.ui import repaired_value
+from gprune.app.preview import Answer, WorkerState
+from gprune.app.ui import asking
 
 pytestmark = pytest.mark.slow
 
@@ -18,19 +18,19 @@ class RepairingPool:
     """Answers at once: other masks lose more on every window, and repaired ones less."""
 
     def __init__(self):
-        self.asked, self.state_ = {}, State("warm")
+        self.asked, self.state_ = {}, WorkerState("warm")
 
     def ask(self, source, question, owner, base=None):
         return self.ask_many(source, [question], owner, base)[0]
 
     def ask_many(self, source, questions, owner, base=None):
-        names = [f"{owner} {place}" for place in range(len(questions))]
+        names = [f"{owner} {location}" for location in range(len(questions))]
         self.asked |= {name: (question, base) for name, question in zip(names, questions, strict=True)}
         return names
 
     def latest(self, identity):
         question, base = self.asked[identity]
-        sides = [self.losses(one) for one in (question, base or preview.Question(question.text, "dense"))]
+        sides = [self.losses(item) for item in (question, base or preview.Question(question.text, "dense"))]
         return Answer(identity, question.method, question.text, "complete", *sides)
 
     def losses(self, question):
@@ -48,9 +48,9 @@ class RepairingPool:
 
 @pytest.fixture
 def pool(monkeypatch):
-    made = RepairingPool()
-    monkeypatch.setattr(preview, "pool", lambda: made)
-    return made
+    created = RepairingPool()
+    monkeypatch.setattr(preview, "pool", lambda: created)
+    return created
 
 
 def differences(pool, place):
@@ -59,7 +59,7 @@ def differences(pool, place):
 
 
 def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_repaired_alike(cache, pool):
-    address = {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"}
+    address = {"rasa_live": "1", "rasa_keep": "0.4"}
     app = show("reliability", cache, address)
     assert not any(question.repair for question, _ in pool.asked.values())
     app.toggle(key="rasa_repair_toggle").set_value(True).run()
@@ -69,15 +69,15 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
     for question, base in after:
         assert (question.repair.kind, question.repair.texts) == ("least_squares_bias", "both")
         assert base.repair == (question.repair if (question.masks is None) != (base.masks is None) else None)
-    told = words(app).replace("\\", "")
-    assert "Repaired by least squares with a bias on A and B, fitted to the masks of either side" in told
-    gain, base_gain = (differences(pool, place) for place in (":gain", ":base gain"))
+    message = words(app).replace("\\", "")
+    assert "Repaired by least squares with a bias on A and B, fitted to the masks of either side" in message
+    gain, base_gain = (differences(pool, location) for location in (":gain", ":base gain"))
     assert gain.nats == pytest.approx(-REPAIRED, abs=0.01)
-    assert f"The repair: perplexity {-gain.change:.2%}".replace("%", " %") in told
-    assert f"for this run's GPrune: perplexity {-base_gain.change:.2%}".replace("%", " %") in told
+    assert f"The repair: perplexity {-gain.change:.2%}" in message
+    assert f"for this run: perplexity {-base_gain.change:.2%}" in message
     both = differences(pool, ":repaired")
     assert both.nats == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
-    assert f"{both.nats:+.4f} ± {both.nats_margin:.4f} nats/token, 95 % interval, paired over windows" in told
+    assert f"{both.nats:+.4f} ± {both.nats_margin:.4f} nats/token, 95% interval, paired over windows" in message
     titles = [metric.label for metric in app.metric]
     assert [title for title in titles if title.startswith("repaired, on")] == [
         f"repaired, on {text}".replace("-", "\\-") for text in ("python-reference", "science-docs")
@@ -89,7 +89,7 @@ def test_the_dense_model_has_no_weights_to_repair(cache, pool):
     show(
         "reliability",
         cache,
-        {"rasa_view": "cost", "rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"},
+        {"rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"},
     )
     assert not any(question.method == "dense" for question, _ in pool.asked.values())
     bases = {(base.method, base.repair) for question, base in pool.asked.values() if base and question.repair}
@@ -97,15 +97,15 @@ def test_the_dense_model_has_no_weights_to_repair(cache, pool):
 
 
 def test_what_is_being_fitted_is_a_bar_with_its_layer(cache, pool, monkeypatch):
-    pool.state_ = State("fitting", "The worker is repairing the kept weights: layer 3 of 6", 1, 1 / 3)
-    whole = pool.latest
+    pool.state_ = WorkerState("fitting", "The worker is repairing the kept weights: layer 3 of 6", 1, 1 / 3)
+    full = pool.latest
 
     def open_(identity):
-        found = whole(identity)
-        return Answer(found.identity, found.method, found.text, "open", found.losses, found.base)
+        result = full(identity)
+        return Answer(result.identity, result.method, result.text, "open", result.losses, result.base)
 
     monkeypatch.setattr(pool, "latest", open_)
-    app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_repair": "1"})
+    app = show("reliability", cache, {"rasa_live": "1", "rasa_repair": "1"})
     (bar,) = app.get("progress")
     assert bar.proto.text.replace("\\", "") == pool.state_.reason and bar.proto.value == 33
 
@@ -119,10 +119,10 @@ def test_the_sentence_says_what_is_within_the_noise_and_what_is_too_early():
         losses[done:] = np.nan
         return Answer("a", "gprune", "t", "open", losses, base)
 
-    told = repaired_value.sentence(answer(0.0), answer(-0.5), answer(0.0), "FLAP itself")
-    assert told.startswith("**The repair: perplexity 39.3") and "lower (± " in told
-    assert "; for FLAP itself: no measurable difference (" in told
-    assert told.endswith(". Both repaired: no measurable difference.")
-    early = repaired_value.sentence(answer(0.0), answer(-0.5, 3), None, "the dense model")
+    message = asking.describe_gain(answer(0.0), answer(-0.5), answer(0.0), "FLAP itself")
+    assert message.startswith("**The repair: perplexity 39.3") and "lower (± " in message
+    assert "; for FLAP itself: no measurable difference (" in message
+    assert message.endswith(". Both repaired: no measurable difference.")
+    early = asking.describe_gain(answer(0.0), answer(-0.5, 3), None, "the dense model")
     assert early == "**The repair: too early to tell: 3 of 40 windows**."
-    assert "being measured" in repaired_value.sentence(answer(0.0), None, None, "x")
+    assert "being measured" in asking.describe_gain(answer(0.0), None, None, "x")

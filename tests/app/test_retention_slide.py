@@ -1,21 +1,21 @@
 """The last slide: the retention curve, measured and live, with the line of the chosen retention."""
 
-import json
+import base64
 
 import numpy as np
 import pytest
-from app_driver import opened
+from app_driver import charts, opened
 from synthetic_run import the_run
 
 from gprune.app import preview
-from gprune.app.pages.rasa.curve_card import RETENTIONS
-from gprune.app.preview import Answer, State
+from gprune.app.pages.rasa import RETENTIONS
+from gprune.app.preview import Answer, WorkerState
 from gprune.app.ui import story
-from gprune.app.ui.tour import STEPS
+from gprune.app.ui.slides import SLIDES
 from gprune.pipeline import stages
 
 pytestmark = pytest.mark.slow
-LAST = str(len(STEPS))
+LAST = str(len(SLIDES))
 
 
 class AnsweringPool:
@@ -35,39 +35,53 @@ class AnsweringPool:
         return Answer(identity, question.method, question.text, "complete", losses, base)
 
     def state(self, source):
-        return State("warm")
+        return WorkerState("warm")
 
 
 @pytest.fixture
 def pool(monkeypatch, name):
-    made = AnsweringPool()
-    monkeypatch.setattr(preview, "pool", lambda: made)
-    return made
+    created = AnsweringPool()
+    monkeypatch.setattr(preview, "pool", lambda: created)
+    return created
 
 
 def curve(app):
-    sent = [json.loads(item.proto.json) for item in app.get("bidi_component")]
-    return next(one for one in sent if "series" in one)
+    """The points of GPrune, as retention and perplexity, and the figure."""
+    (figure,) = charts(app)
+    gprune = next(trace for trace in figure["data"] if trace["name"].startswith("GPrune"))
+    return list(map(float, gprune["x"])), values(gprune["y"]), figure
 
 
-def test_the_curve_has_live_points_of_gprune_and_its_rival_and_the_line_stands_at_the_run(pool, cache):
-    app = opened(tour=LAST, present="1")
-    sent, run = curve(app), the_run(cache)
+def values(entries):
+    """The numbers of a trace, which Plotly may send as bytes."""
+    if isinstance(entries, dict):
+        return np.frombuffer(base64.b64decode(entries["bdata"]), entries["dtype"]).tolist()
+    return [float(entry) for entry in entries]
+
+
+def heading(app):
+    return next(item.value for item in app.markdown if item.value.startswith("# ")).replace("\\", "")
+
+
+def test_the_curve_has_live_points_of_gprune_and_its_rival_and_the_sentence_follows_the_slider(pool, cache):
+    app = opened(slide=LAST)
+    (levels, perplexities, _), run = curve(app), the_run(cache)
     text, _ = story.on_unseen(run)
     assert {question.text for question in pool.questions} == {text}
     assert {question.method for question in pool.questions} == {"gprune", story.rival(run)}
-    assert sent["fills"] and sent["retention"] == run.study.retention and not app.exception and not app.error
-    (points,) = (one["points"] for one in sent["series"] if one["name"] == "GPrune")
-    assert [point["x"] for point in points] == sorted({*RETENTIONS, run.study.retention})
-    (masks,) = (question.masks for question in pool.questions[:1])
-    assert points[0]["y"] == pytest.approx(sent["dense"] * np.exp(0.1 / masks.retention))
-    assert curve(opened(tour=LAST, present="1", rasa_keep="0.3"))["retention"] == 0.3
+    assert not app.exception and not app.error and "At 50% retention" in heading(app)
+    assert levels == sorted({*RETENTIONS, run.study.retention})
+    app = opened(slide=LAST, rasa_keep="0.35")
+    ends = [value for level, value in zip(levels, perplexities, strict=True) if level in (0.3, 0.4)]
+    # halfway between two points on the log axis
+    assert f"to about {np.sqrt(np.prod(ends)):.1f} with GPrune" in heading(app)
+    assert heading(app).startswith("# At 35% retention")
 
 
 def test_a_pack_without_its_model_shows_what_the_run_measured(pool, cache, monkeypatch):
-    monkeypatch.setattr("gprune.app.ui.packed.lacking", lambda run: "Needs the model.")
-    app, run = opened(tour=LAST, present="1"), the_run(cache)
+    monkeypatch.setattr("gprune.app.ui.run_status.missing_inputs", lambda run: "Needs the model.")
+    app, run = opened(slide=LAST), the_run(cache)
     text, _ = story.on_unseen(run)
-    (points,) = (one["points"] for one in curve(app)["series"] if one["name"] == "GPrune")
     expected = run.load(stages.perplexity, "gprune", text).perplexity
-    assert not pool.questions and [point["y"] for point in points] == [pytest.approx(expected, rel=1e-6)]
+    assert not pool.questions and curve(app)[1] == [pytest.approx(expected, rel=1e-6)]
+    assert "perplexity on" in heading(app) and "is not known" in heading(opened(slide=LAST, rasa_keep="0.35"))

@@ -11,8 +11,8 @@ from waiting import wait_for
 
 from gprune import pipeline
 from gprune.analysis.decision import COSTS
-from gprune.app.ui.places import EDIT
-from gprune.app.ui.titles import SPEEDS
+from gprune.app.ui.address import EDIT
+from gprune.app.ui.run_status import SPEEDS
 from gprune.jobs import queue
 from gprune.store import Store
 from gprune.study import from_dict
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.long
-def test_whoever_decides_switches_the_cost(chromium, tmp_path):
+def test_the_cost_of_the_pareto_chart_is_switched(chromium, tmp_path):
     write_run(tmp_path, study=a_timed_study())
     with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
-        page = visit.page("compare?tab=decide")
+        page = visit.page("compare")
         axis = page.locator(".st-key-dc_front_chart .xtitle")
         expect(axis.filter(has_text=COSTS["parameters"])).to_be_visible()
         page.get_by_test_id("stButtonGroup").get_by_text(COSTS["time"], exact=True).click()
@@ -34,14 +34,8 @@ def test_whoever_decides_switches_the_cost(chromium, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_is_found_in_the_table_and_cloned_into_the_form(visit):
-    page = visit.page("runs?jobs_tab=runs")
-    filtered = page.get_by_role("textbox", name="Filter")
-    filtered.fill("second")
-    filtered.press("Enter")
-    expect(page.get_by_text("1 of 2 runs")).to_be_visible()
-    page.wait_for_url("**runs_filter=second**")
-    page.goto(f"{page.url}&runs_chosen={visit.runs['Second']}")
+def test_a_run_is_chosen_by_its_address_and_cloned_into_the_form(visit):
+    page = visit.page(f"runs?jobs_tab=runs&runs_chosen={visit.runs['Second']}")
     page.wait_for_function(AT_REST)
     page.get_by_role("button", name="Clone into the form").click()
     expect(page.get_by_text(re.compile("The settings of “Second.*” are in the form below"))).to_be_visible()
@@ -57,7 +51,8 @@ def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_
     with served(tmp_path / "cache") as server, looking(chromium, server, tmp_path / "cache") as visit:
         name = visit.first.name
         page = visit.page(f"runs?run={name}&jobs_tab=start")
-        choose(page, page.locator(".st-key-measure_speed input"), SPEEDS["cpu"])
+        page.get_by_text("Measure an existing run").click()
+        choose(page, page.locator("[class*=evaluation-speed] input").last, SPEEDS["cpu"])
         page.get_by_role("button", name="Start the evaluation").click()
         wait_for(lambda: [job.state for job in queue.jobs(tmp_path / "cache")] == ["done"], 60)
         page.goto(f"{visit.address}/compare?tab=speed&run={name}")

@@ -6,15 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from scipy import stats
 
-from gprune.analysis.comparison import lines as lines_of
-from gprune.analysis.comparison import rows as rows_of
-from gprune.analysis.paired_test import Measurement
 from gprune.analysis.studies import StudyRow, settings
-from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.comparison import study_figures
-from gprune.app.pages.rasa import retention_line
+from gprune.app.figures import comparison, studies
 from gprune.app.ui import chart_style as style
 from gprune.study.methods import METHODS
 
@@ -50,18 +44,16 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
     assert len(set(looks)) == len(METHODS)
     lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]
-    # the curve of the lab draws each of them in its own words
-    assert set(style.METHOD_DASHES.values()) <= set(retention_line._DASHES)
     assert len(set(lines)) == len(METHODS)
-    known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
-    known |= {
+    reference = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
+    reference |= {
         "recommended": style.INDIGO,
         "wanda_sp": style.GREEN,
         "fang": style.PURPLE,
         "llm_pruner": style.SKY,
         "dense": style.GREY,
     }
-    assert {name: style.METHOD_COLORS[name] for name in known} == known
+    assert {name: style.METHOD_COLORS[name] for name in reference} == reference
     assert style.label("fang_pooled") == "FANG, pooled" and style.label("dense") == "Dense"
     assert style.label("unheard") == "unheard" and style.family("gprune:flap") == "gprune"
     for name in METHODS:
@@ -73,34 +65,32 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     ("values", "inside"), [((38.0, 41.0), 3), ((20.0, 300.0), 3), ((5.0, 4000.0), 3), ((40.0,), 1)]
 )
 def test_a_log_axis_has_round_ticks_within_its_range(values, inside):
-    axis = comparison.logarithmic([*values, float("inf"), float("nan")])
+    axis = comparison.log_axis([*values, float("inf"), float("nan")])
     low, high = (10.0**end for end in axis["range"])
     assert low < min(values) and high > max(values)
     assert inside <= sum(low <= tick <= high for tick in axis["tickvals"]) <= 12
-    assert comparison.logarithmic([float("inf")]) == {"type": "log"}
+    assert comparison.log_axis([float("inf")]) == {"type": "log"}
 
 
 def test_rows_are_dots_in_their_order_as_high_as_they_are_many():
     table = settings(rows({"flap": 50.0, "gprune:flap": 40.0}) + rows({"wanda_sp_dense": 45.0}, control=True))
-    figure = study_figures.row_dots(table, "ppl:wiki")
+    figure = studies.plot_rows(table, "ppl:wiki")
     assert [trace.y[0] for trace in figure.data] == ["flap", "gprune:flap", "wanda_sp_dense"]
     assert [trace.marker.color for trace in figure.data] == [style.ORANGE, style.BLUE, style.GREEN]
     assert [trace.marker.symbol for trace in figure.data] == ["square", "circle", "diamond-open"]
     assert figure.layout.yaxis.categoryarray == ("wanda_sp_dense", "gprune:flap", "flap")
     assert figure.layout.xaxis.type == "log" and "log scale, lower" in figure.layout.xaxis.title.text
     assert_drawable(figure)
-    one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
-    grown = (
-        study_figures.row_dots(many, "ppl:wiki").layout.height - study_figures.row_dots(one, "ppl:wiki").layout.height
-    )
-    assert grown == 19 * study_figures.ROW_PIXELS
+    item, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
+    grown = studies.plot_rows(many, "ppl:wiki").layout.height - studies.plot_rows(item, "ppl:wiki").layout.height
+    assert grown == 19 * studies.ROW_PIXELS
     twins = settings([StudyRow({"method": "a"}, m, 0.5, 0, "", {"ARI": 0.5}) for m in ("flap", "fang")])
-    assert [trace.y[0] for trace in study_figures.row_dots(twins, "ARI").data] == ["a (1)", "a (2)"]
+    assert [trace.y[0] for trace in studies.plot_rows(twins, "ARI").data] == ["a (1)", "a (2)"]
 
 
 def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed():
-    figure = study_figures.slope_panels(GAINS, "ppl:wiki")
-    assert [note.text for note in figure.layout.annotations] == ["keep 80 %", "keep 50 %"]
+    figure = studies.plot_slopes(GAINS, "ppl:wiki")
+    assert [note.text for note in figure.layout.annotations] == ["keep 80%", "keep 50%"]
     assert [(trace.y, trace.xaxis) for trace in figure.data] == [
         ((20.0, 18.0), "x"),
         ((15.0, 15.0), "x"),
@@ -112,52 +102,19 @@ def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed():
     assert_drawable(figure)
 
 
-def test_gains_bins_and_drift_curves_have_their_colours_and_units():
-    figure = study_figures.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
-    assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
-    assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
-    points = GAINS.iloc[[0]].assign(gain=3.5, metric="accuracy")
-    figure = study_figures.gain_lines(points, "accuracy")
-    assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
+def test_bins_and_drift_curves_have_their_colours_and_units():
     values = {"Jaccard": 0.5, "Jaccard by chance": 0.2}
     table = settings([StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)])
-    figure = study_figures.bin_lines(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
-    ours, chance = figure.data
-    assert (ours.line.color, ours.line.dash) == (style.BLUE, "solid")
+    figure = studies.plot_bins(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
+    actual, chance = figure.data
+    assert (actual.line.color, actual.line.dash) == (style.BLUE, "solid")
     assert (chance.line.color, chance.line.dash, chance.mode) == (style.GREY, "dash", "lines")
-    assert ours.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
+    assert actual.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
     edges = np.linspace(0, 1, 11)
     names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
-    figure = study_figures.drift_curves(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
+    figure = studies.plot_drift(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
     assert [trace.name for trace in figure.data] == list(names)
     assert [trace.line.color for trace in figure.data] == [style.BLUE] * 2 + [style.GREY] * 2
     assert figure.layout.xaxis.range == (0, pytest.approx(0.3))
     assert len({(trace.line.color, trace.line.dash) for trace in figure.data}) == 4
-
-
-def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called():
-    random, losses = np.random.default_rng(0), np.full(96, 3.0)
-    items = []
-    for method, level, kept in (
-        ("flap", 0.0, 0.5),
-        ("gprune", -0.2, 0.5),
-        ("fang", 0.001, 0.5),
-        ("wanda_sp", 0.2, 0.6),
-    ):
-        own = losses + level + 0.05 * random.normal(size=96)
-        value = float(np.exp(own.mean()))
-        items.append(Measurement("run", method, "wiki", value, 1.0, 96, 128, kept, 1, "model", "text", own))
-    lines = lines_of(rows_of(items))
-    figure = comparison.changes(lines, lines[0], ["wiki"], {line.name: line.method for line in lines})
-    assert_drawable(figure)
-    assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
-    assert [trace.marker.opacity for trace in figure.data] == [(1.0,), (0.45,), (0.45,)]
-    means = [item.losses.mean() - items[0].losses.mean() for item in items[1:]]
-    np.testing.assert_allclose([trace.x[0] for trace in figure.data], 100 * np.expm1(means))
-    errors = [(item.losses - items[0].losses).std(ddof=1) / 96**0.5 for item in items[1:]]
-    half = np.array(errors) * stats.t.ppf(0.975, 95)
-    expected = 100 * (np.exp(means + half) - np.exp(means))
-    np.testing.assert_allclose([trace.error_x.array[0] for trace in figure.data], expected)
-    assert [shape.x0 for shape in figure.layout.shapes] == [0]
-    assert comparison.changes(lines[:1], lines[0], ["wiki"], {lines[0].name: "flap"}) is None

@@ -1,14 +1,9 @@
 """The lines of the RASA page in a browser: they count as Python does, and are one view of one pair."""
 
 import re
-from dataclasses import replace
 
-import numpy as np
 import pytest
 from browser import expect
-
-from gprune.analysis import thresholds
-from gprune.app.ui import derived_cache
 
 pytestmark = pytest.mark.browser
 LINES = ".threshold-lines"
@@ -19,14 +14,14 @@ OWN = 0.9
 @pytest.fixture
 def page(visit):
     """The page of a run, with its lines drawn."""
-    found = visit.page(f"rasa?run={visit.first.name}")
-    ready(found)
-    return found
+    result = visit.page(f"rasa?run={visit.first.name}")
+    ready(result)
+    return result
 
 
 def ready(page):
     page.locator(f"{LINES}[data-adapted]").wait_for()
-    page.get_by_text("Which layers are adapted?").first.wait_for()
+    page.get_by_text("Modules adapted").first.wait_for()
     page.wait_for_timeout(500)
 
 
@@ -64,30 +59,6 @@ def agrees(page, key, place, level):
     expect(native).to_have_value(f"{level:g}")
 
 
-@pytest.mark.long
-def test_the_browser_counts_what_python_counts(page, visit):
-    run = visit.first
-    own = run.study.reliability
-    drift, score = line(page, "drift"), line(page, "score")
-    far = ["PageDown"] * 5
-    for keys in (["Home"], ["End"], far, ["ArrowLeft"] * 3, ["PageDown", "ArrowUp"], far[1:]):
-        for element in (drift, score):
-            element.focus()
-            for key in keys:
-                page.keyboard.press(key)
-        page.wait_for_timeout(100)
-        found = counted(page)
-        settings = replace(own, drift_quantile=float(found["drift"]), score_quantile=float(found["score"]))
-        statistics, adapted = derived_cache.preview(run, settings)
-        expected = thresholds.count(statistics, adapted)
-        names = ("adapted", "neurons", "fromA", "fromB", "rescored")
-        values = [int(found[name]) for name in names]
-        wanted = expected.adapted, expected.neurons, expected.from_primary, expected.from_auxiliary
-        assert values == [*wanted, expected.rescored], settings
-        layers = np.array([[int(n) for n in found[name].split()] for name in ("layersA", "layersB")])
-        np.testing.assert_array_equal(layers, thresholds.by_layer(statistics, adapted, run.shape.layers))
-
-
 def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(page):
     tile = page.get_by_test_id("stMetricValue").first
     before = tile.inner_text()
@@ -123,10 +94,10 @@ def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page):
     field.press("Enter")
     agrees(page, "rasa_qd", 0, 0.3)
     # back to the very place of the first release
-    wanted = round((level - 0.3) * 200)
+    expected = round((level - 0.3) * 200)
     line(page, "drift").focus()
-    for _ in range(abs(wanted)):
-        page.keyboard.press("ArrowRight" if wanted > 0 else "ArrowLeft")
+    for _ in range(abs(expected)):
+        page.keyboard.press("ArrowRight" if expected > 0 else "ArrowLeft")
     agrees(page, "rasa_qd", 0, level)
     page.get_by_role("button", name="Drift only").click()
     expect(line(page, "score")).to_be_hidden()
@@ -134,25 +105,6 @@ def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page):
     page.get_by_role("button", name=re.compile("^None")).click()
     expect(line(page, "drift")).to_be_hidden()
     assert counted(page)["adapted"] == "0"
-
-
-@pytest.mark.long
-def test_back_brings_the_thresholds_back(page):
-    line(page, "drift").focus()
-    page.keyboard.press("PageDown")
-    agrees(page, "rasa_qd", 0, 0.85)
-    page.get_by_role("link", name="Drift", exact=True).click()
-    page.get_by_role("heading", name="Rank drift", level=1).wait_for()
-    page.wait_for_url("**/drift?run=**")
-    page.go_back(wait_until="commit")
-    page.wait_for_url("**/tune?**")
-    ready(page)
-    agrees(page, "rasa_qd", 0, 0.85)
-    agrees(page, "rasa_qs", 1, 0.9)
-    page.reload()
-    ready(page)
-    agrees(page, "rasa_qd", 0, 0.85)
-    agrees(page, "rasa_qs", 1, 0.9)
 
 
 @pytest.mark.long

@@ -1,65 +1,41 @@
 """The published figures: read from anywhere, held against the paper's sentences."""
 
-import math
-
 import pandas as pd
-import pytest
 
 from gprune.analysis import published as claims
 from gprune.analysis import tables
 from gprune.data import published
-from gprune.system.errors import SettingsError
 
 TWO_MODELS = ("LLaMA2-7B", "Vicuna1.5-7B")
 
 
 def row(table, method, retention=0.5, **chosen):
     model = chosen.get("model", "LLaMA2-7B")
-    found = [
+    rows = [
         item
         for item in published.table(table, model, chosen.get("rule", "max"))
         if (item.method, item.retention) == (method, retention) and chosen.get("variant", item.variant) == item.variant
     ]
-    assert len(found) == 1
-    return found[0]
+    assert len(rows) == 1
+    return rows[0]
 
 
 def gain(base, retention, metric, model="LLaMA2-7B"):
     table = tables.gain_by_retention(claims.main_frame(model))
-    found = table[(table.base == base) & (table.retention == retention) & (table.metric == metric)]
-    assert len(found) == 1
-    return found.iloc[0]
+    rows = table[(table.base == base) & (table.retention == retention) & (table.metric == metric)]
+    assert len(rows) == 1
+    return rows.iloc[0]
 
 
-def accuracy_gains(model, rule="max"):
-    table = tables.gain_by_retention(claims.main_frame(model, rule))
-    return table[table.metric == "accuracy"]
-
-
-def test_every_table_has_its_rows():
-    counts = {name: len(published.table(name, None)) for name in published.TABLES}
-    assert counts == {
-        "main": 63,
-        "ablation": 4,
-        "calibration-pair": 6,
-        "multi-dataset": 15,
-        "fine-grained": 12,
-        "module-overlap": 3,
-        "calibration-samples": 5,
-        "seeds": 6,
-        "quantile-sweep": 3,
-        "figure-1a": 2,
-        "figure-1b": 2,
-        "figure-3a": 3,
-        "figure-3b": 2,
-        "speed": 8,
-        "cost": 2,
-    }
+def test_no_row_is_missing_and_none_means_every_model():
+    rows = {name: published.table(name, None) for name in published.TABLES}
+    assert sum(map(len, rows.values())) == 136
+    assert len(rows["main"]) == sum(len(published.table("main", model)) for model in published.MODELS) == 63
 
 
 def test_one_cell_of_each_kind_is_the_papers():
-    whole = row("main", "gprune:twflap", model="LLaMA2-13B", rule="fixed", retention=0.3)
-    assert whole.values == {
+    fixed_rule = row("main", "gprune:twflap", model="LLaMA2-13B", rule="fixed", retention=0.3)
+    assert fixed_rule.values == {
         "wikitext2_ppl": 90.77,
         "ptb_ppl": 391.91,
         "boolq": 59.51,
@@ -84,23 +60,15 @@ def test_one_cell_of_each_kind_is_the_papers():
 
 
 def test_other_tables_have_accuracy_under_max_only():
-    kept = row("ablation", "flap", variant="none", rule="fixed")
-    assert kept.values == {"wikitext2_ppl": 42.81, "ptb_ppl": 152.49}
-    assert kept.rule == "fixed" and "under max only" in kept.note
+    ablation = row("ablation", "flap", variant="none", rule="fixed")
+    assert ablation.values == {"wikitext2_ppl": 42.81, "ptb_ppl": 152.49}
+    assert ablation.rule == "fixed" and "under max only" in ablation.note
     assert published.table("figure-1a", rule="fixed") == published.table("figure-1a")
 
 
-def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused():
+def test_models_without_a_table_give_no_rows():
     assert published.table("ablation", "LLaMA2-13B") == []
     assert published.frame([]).empty
-    with pytest.raises(SettingsError, match="published table must be one of main, .* 'figure-2'"):
-        published.table("figure-2")
-    with pytest.raises(SettingsError, match="published model must be one of LLaMA2-7B"):
-        published.table("main", "llama")
-    with pytest.raises(SettingsError, match="published rule must be one of max, fixed"):
-        published.table("main", rule="best")
-    with pytest.raises(SettingsError, match="published method must be one of dense"):
-        published.paper_name("sparsegpt")
 
 
 def test_frame_has_the_columns_of_the_shared_arithmetic():
@@ -116,9 +84,9 @@ def test_frame_has_the_columns_of_the_shared_arithmetic():
 
 
 def test_perplexity_of_wanda_sp_falls_by_76_8_percent():
-    found = gain("wanda_sp", 0.5, "ppl:wikitext2")
-    assert (found.before, found.after) == (262.32, 60.80)
-    assert round(100 * (found.gain - 1), 1) == -76.8 and found.better
+    gain_in_percent = gain("wanda_sp", 0.5, "ppl:wikitext2")
+    assert (gain_in_percent.before, gain_in_percent.after) == (262.32, 60.80)
+    assert round(100 * (gain_in_percent.gain - 1), 1) == -76.8 and gain_in_percent.better
     other = gain("wanda_sp", 0.5, "ppl:wikitext2", "Vicuna1.5-7B")
     assert (other.before, other.after) == (270.82, 71.07)
 
@@ -134,17 +102,3 @@ def test_gap_narrows_in_every_setting_by_18_to_73_percent_and_claims_carry_the_p
     assert "0.710 in the most stable bin and 0.312" in claims.JACCARD.claim
     chance = 0.437 * 0.349 / (0.437 + 0.349 - 0.437 * 0.349)
     assert f"{chance:.3f}" == "0.241" and claims.JACCARD.setting.endswith("is then 0.241")
-
-
-# what the pages show
-
-
-def test_tables_of_the_pages():
-    table = published.frame(published.table("main", "LLaMA2-13B"))
-    assert len(table) == 19
-    columns = ["retention", "method", "ppl:wikitext2", "ppl:ptb"]
-    assert table.loc[0, columns].tolist() == [1.0, "dense", 10.98, 54.42]
-    agreement = claims.substitution()
-    assert agreement["comparison"].tolist()[0] == "WT2–PTB against WT2–C4"
-    assert agreement.iloc[2, 1:].tolist() == [0.583, 0.124, 0.714, 0.123]
-    assert math.isclose(agreement["mean overlap"].mean(), 0.71, abs_tol=0.005)

@@ -43,8 +43,8 @@ def write_definition(folder: Path, name: str, included: Path | None, file: Path,
         **_NO_SPLITS,
         **settings,
     }
-    written = ({"include": str(included)} if included else {}) | own
-    (folder / f"{name}.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
+    saved = ({"include": str(included)} if included else {}) | own
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(saved), encoding="utf-8")
 
 
 def by_lm_eval_alone(decoder: Decoder, data: Path, folder: Path) -> dict[str, dict]:

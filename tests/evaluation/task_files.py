@@ -23,13 +23,13 @@ DEEDS = ("boils water", "pulls the tide", "drops acorns", "hunts mice", "fills t
 def row(task: str, number: int) -> dict:
     """One document; its answer changes with the number."""
     thing, deed = THINGS[number % len(THINGS)], DEEDS[number % len(DEEDS)]
-    others = [DEEDS[(number + step) % len(DEEDS)] for step in (1, 2, 3)]
-    choices = [*others[: number % 4], f"It {deed}", *others[number % 4 :]]
+    rest = [DEEDS[(number + step) % len(DEEDS)] for step in (1, 2, 3)]
+    choices = [*rest[: number % 4], f"It {deed}", *rest[number % 4 :]]
     lettered = {"text": choices, "label": ["A", "B", "C", "D"]}
     if task == "boolq":
         return {"passage": f"{thing} {deed}.", "question": f"does {thing} do it", "label": number % 2}
     if task == "piqa":
-        return {"goal": f"make {thing} work", "sol1": deed, "sol2": others[0], "label": (number + 1) % 2}
+        return {"goal": f"make {thing} work", "sol1": deed, "sol2": rest[0], "label": (number + 1) % 2}
     if task == "hellaswag":
         context = {"activity_label": "Outside", "ctx_a": f"We see {thing}.", "ctx_b": "then it"}
         return {**context, "endings": [f"[step] {choice}." for choice in choices], "label": str(number % 4)}

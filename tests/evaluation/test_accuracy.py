@@ -46,17 +46,17 @@ def decoder(tmp_path_factory):
 
 
 @pytest.fixture
-def own(tmp_path):
+def task(tmp_path):
     return str(write_rows(tmp_path / "own.jsonl", OWN))
 
 
 def compare_with_lm_eval(decoder, folder):
     data = write_seven(folder / "data")
     settings = EvaluationSettings(task_folder=str(data), batch=4)
-    found = accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
+    actual = accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
     expected = by_lm_eval_alone(decoder, data, folder / "plain")
-    assert list(found) == list(SPLITS)
-    for task, result in found.items():
+    assert list(actual) == list(SPLITS)
+    for task, result in actual.items():
         assert result.acc == expected[task]["acc,none"], task
         assert result.acc_error == expected[task]["acc_stderr,none"], task
         if task in ("boolq", "winogrande"):
@@ -68,7 +68,7 @@ def compare_with_lm_eval(decoder, folder):
             assert result.acc_norm_error == expected[task]["acc_norm_stderr,none"], task
         assert (result.task, result.samples, result.limit) == (task, ROWS, 0)
         assert "lm-eval 0.4" in result.version and len(result.data) == 64
-    assert found["piqa"].chance == 0.5 and found["hellaswag"].chance == 0.25 == found["openbookqa"].chance
+    assert actual["piqa"].chance == 0.5 and actual["hellaswag"].chance == 0.25 == actual["openbookqa"].chance
 
 
 def test_seven_tasks_equal_lm_eval_alone(decoder, tmp_path):
@@ -80,36 +80,40 @@ def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared, tmp_path):
     compare_with_lm_eval(load(str(shared / "models" / "textllama-6m"), device="cpu"), tmp_path)
 
 
-def naive_choice(decoder, row):
-    """Index of the highest log-likelihood, and of the highest divided by the choice's characters."""
-    likelihoods = []
+def likelihoods(decoder, row):
+    """Log-likelihoods by plain transformers, one choice at a time."""
+    values = []
     for choice in row["choices"]:
         context = decoder.tokenizer.encode(row["question"]) or [decoder.tokenizer.bos_token_id]
-        whole = decoder.tokenizer.encode(f"{row['question']} {choice}")
-        ids = whole if row["question"] else context + whole
+        sequence = decoder.tokenizer.encode(f"{row['question']} {choice}")
+        ids = sequence if row["question"] else context + sequence
         with torch.no_grad():
             logits = decoder.model(torch.tensor([ids[:-1]])).logits[0].float().log_softmax(dim=-1)
-        places = range(len(context), len(ids))
-        likelihoods.append(sum(float(logits[place - 1, ids[place]]) for place in places))
-    lengths = [len(choice) for choice in row["choices"]]
-    return int(np.argmax(likelihoods)), int(np.argmax(np.divide(likelihoods, lengths)))
+        values.append(sum(float(logits[position - 1, ids[position]]) for position in range(len(context), len(ids))))
+    return values
+
+
+def naive_choice(decoder, row):
+    """Index of the highest log-likelihood, and of the highest divided by the choice's characters."""
+    values, lengths = likelihoods(decoder, row), [len(choice) for choice in row["choices"]]
+    return int(np.argmax(values)), int(np.argmax(np.divide(values, lengths)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_own_task_equals_a_loop(decoder, own, dtype):
+def test_own_task_equals_a_loop(decoder, task, dtype):
     converted = Decoder.from_model(
         AutoModelForCausalLM.from_config(decoder.model.config).to(dtype).eval(), decoder.tokenizer
     )
     converted.model.load_state_dict(decoder.model.state_dict())
     right = [0, 1, 3, 1]
     chosen = [naive_choice(converted, row) for row in OWN]
-    found = accuracy(converted.model, converted.tokenizer, (own,), EvaluationSettings(batch=1))[own]
+    actual = accuracy(converted.model, converted.tokenizer, (task,), EvaluationSettings(batch=1))[task]
     hits = np.array(
         [[plain == answer, normed == answer] for (plain, normed), answer in zip(chosen, right, strict=True)]
     )
-    assert (found.acc, found.acc_norm) == tuple(hits.mean(axis=0))
-    assert found.acc_error == pytest.approx(hits[:, 0].std(ddof=1) / 2, rel=1e-12)
-    assert found.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
+    assert (actual.acc, actual.acc_norm) == tuple(hits.mean(axis=0))
+    assert actual.acc_error == pytest.approx(hits[:, 0].std(ddof=1) / 2, rel=1e-12)
+    assert actual.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
 
 
 def test_limit_takes_the_first_documents(decoder, tmp_path):
@@ -124,106 +128,89 @@ def test_limit_takes_the_first_documents(decoder, tmp_path):
         assert (short[task].samples, short[task].limit) == (2, 0)
 
 
-def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder, own):
+def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder, task):
     decoder.model.train()
     padding = decoder.tokenizer.pad_token
-    one = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=1))[own]
-    many = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=64))[own]
-    assert (one.acc, one.acc_norm) == (many.acc, many.acc_norm)
+    unbatched = accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(batch=1))[task]
+    many = accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(batch=64))[task]
+    assert (unbatched.acc, unbatched.acc_norm) == (many.acc, many.acc_norm)
     assert decoder.model.training
     assert decoder.tokenizer.pad_token == padding is None
     decoder.model.eval()
 
 
-def test_progress_counts_every_choice(decoder, own):
-    seen: list[tuple[int, int, str]] = []
-    accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2), lambda *step: seen.append(step))
-    answering = [(done, total) for done, total, message in seen if message.endswith("answering")]
+def test_progress_counts_every_choice(decoder, task):
+    reports: list[tuple[int, int, str]] = []
+    accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(batch=2), lambda *step: reports.append(step))
+    answering = [(done, total) for done, total, message in reports if message.endswith("answering")]
     choices = sum(len(row["choices"]) for row in OWN)
     assert answering[-1] == (choices, choices)
     assert answering == sorted(answering) and len(answering) == -(-choices // 2)
-    assert all(message.startswith("tasks: ") for *_, message in seen)
+    assert all(message.startswith("tasks: ") for *_, message in reports)
 
 
-def test_cancelling_ends_it_and_its_bars_stay_off_the_terminal(decoder, own, capsys):
+def test_cancelling_ends_it_and_its_bars_stay_off_the_terminal(decoder, task, capsys):
     def stop(done, total, message):
         if message.endswith("answering"):
             raise Cancelled("stopped")
 
     with pytest.raises(Cancelled, match="stopped"):
-        accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(), stop)
+        accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(), stop)
     assert capsys.readouterr().err == ""
     with pytest.raises(Cancelled, match="stopped"):
-        accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(), stop)
+        accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(), stop)
 
 
-def test_what_cannot_be_measured_is_refused_and_no_tasks_give_nothing(decoder, own, tmp_path):
+def test_what_cannot_be_measured_is_refused_and_no_tasks_give_nothing(decoder, task, tmp_path):
     broken = cut(decoder, PruningMasks("dense", np.ones((2, 27), bool), np.ones((2, 2), bool), 1.0, 1.0))
     with torch.no_grad():
         broken.model.layers[0].mlp.down_proj.weight.fill_(math.nan)
     with pytest.raises(NumericsError, match="log-likelihood of the choice ' [a-z ]+' is NaN.*bfloat16"):
-        accuracy(broken, decoder.tokenizer, (own,), EvaluationSettings())
+        accuracy(broken, decoder.tokenizer, (task,), EvaluationSettings())
     rows = [{"question": "Say", "choices": ["yes", "z" * 200], "answer": 0}]
     task = str(write_rows(tmp_path / "long.jsonl", rows))
     with pytest.raises(CorpusError, match="the choice ' z.* has 201 tokens and the model reads at most 64"):
         accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())
     with pytest.raises(CorpusError, match="needs a tokenizer"):
-        accuracy(decoder.model, None, (own,), EvaluationSettings())
+        accuracy(decoder.model, None, (task,), EvaluationSettings())
     assert accuracy(torch.nn.Linear(1, 1), None, (), EvaluationSettings()) == {}
 
 
-def likelihoods(decoder, question, choices):
-    """By plain transformers, one choice at a time."""
-    import torch
-
-    found = []
-    for choice in choices:
-        context = decoder.tokenizer.encode(question) or [decoder.tokenizer.bos_token_id]
-        whole = decoder.tokenizer.encode(f"{question} {choice}")
-        ids = whole if question else context + whole
-        with torch.no_grad():
-            logits = decoder.model(torch.tensor([ids[:-1]])).logits[0].float().log_softmax(dim=-1)
-        found.append(sum(float(logits[place - 1, ids[place]]) for place in range(len(context), len(ids))))
-    return found
-
-
-def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, tmp_path):
-    own = str(write_rows(tmp_path / "own.jsonl", OWN))
-    found = answered(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2))[own]
-    expected = [value for one in OWN for value in likelihoods(decoder, one["question"], one["choices"])]
-    np.testing.assert_allclose(found.answers.likelihoods, expected, rtol=2e-5)
-    assert found.answers.right.tolist() == [0, 1, 3, 1] and found.answers.counts.tolist() == [3, 2, 4, 2]
-    assert found.answers.lengths.tolist() == [len(choice) for one in OWN for choice in one["choices"]]
-    assert found.questions.asked(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
+def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, task):
+    actual = answered(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(batch=2))[task]
+    expected = [value for row in OWN for value in likelihoods(decoder, row)]
+    np.testing.assert_allclose(actual.answers.likelihoods, expected, rtol=2e-5)
+    assert actual.answers.right.tolist() == [0, 1, 3, 1] and actual.answers.counts.tolist() == [3, 2, 4, 2]
+    assert actual.answers.lengths.tolist() == [len(choice) for question in OWN for choice in question["choices"]]
+    assert actual.questions.asked(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
 
 
 def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_path):
     settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")), batch=4)
-    found = answered(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
-    for task, one in found.items():
-        assert changed_answers.choices(one.answers, changed_answers.ACC).hit.mean() == one.accuracy.acc, task
-        if one.accuracy.acc_norm == one.accuracy.acc_norm:
-            assert changed_answers.choices(one.answers, changed_answers.ACC_NORM).hit.mean() == one.accuracy.acc_norm, (
-                task
-            )
-        assert one.answers.documents == len(one.answers.counts) == len(one.questions.counts)
+    by_task = answered(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
+    for task, measured in by_task.items():
+        answers, shares = measured.answers, measured.accuracy
+        assert changed_answers.choices(answers, changed_answers.ACC).hit.mean() == shares.acc, task
+        if shares.acc_norm == shares.acc_norm:
+            assert changed_answers.choices(answers, changed_answers.ACC_NORM).hit.mean() == shares.acc_norm, task
+        assert answers.documents == len(answers.counts) == len(measured.questions.counts)
         # the same without a model
         alone = questions(task, settings)
-        assert [alone.asked(n) for n in range(6)] == [one.questions.asked(n) for n in range(6)]
-    text, options = found["winogrande"].questions.asked(1)
+        assert [alone.asked(n) for n in range(6)] == [measured.questions.asked(n) for n in range(6)]
+    text, options = by_task["winogrande"].questions.asked(1)
     gap = row("winogrande", 1)
     ending = gap["sentence"].partition("_")
-    assert text == "" and options == [f"{ending[0]}{gap[one]}{ending[2]}" for one in ("option1", "option2")]
-    assert found["boolq"].questions.asked(0)[0].endswith("does a kettle do it?\nAnswer:")
+    assert text == "" and options == [f"{ending[0]}{gap[name]}{ending[2]}" for name in ("option1", "option2")]
+    assert by_task["boolq"].questions.asked(0)[0].endswith("does a kettle do it?\nAnswer:")
 
 
 @pytest.mark.slow
-def test_a_model_is_not_asked_again_unless_a_person_wants_it(tmp_path, monkeypatch):
+def test_a_model_is_asked_again_only_where_its_answers_are_missing(tmp_path, monkeypatch):
     values = tiny_study.made(tmp_path)
     values["evaluation"] |= {"tasks": [str(write_rows(tmp_path / "own.jsonl", OWN))]}
     study, store = from_dict(values | {"methods": ["dense", "flap"]}), Store(tmp_path / "cache")
     calls, ask = [], measuring.answered
-    monkeypatch.setattr(measuring, "answered", lambda *given: calls.append(1) or ask(*given))
+    monkeypatch.setattr(measuring, "answered", lambda *arguments: calls.append(1) or ask(*arguments))
     pipeline.run(study, store, lambda *_: None, "perplexity")
     results: Results = pipeline.opened(study, store)
     task = study.evaluation.tasks[0]
@@ -235,21 +222,19 @@ def test_a_model_is_not_asked_again_unless_a_person_wants_it(tmp_path, monkeypat
     for stage in (stages.answers(graph, "dense", task), stages.answers(graph, "flap", task)):
         store.discard(stage.kind, stage.key)
     store.discard("questions", stages.questions(graph, task).key)
-    # as in the runs of versions that kept none
-    pipeline.run(replace(study, name="another name"), store, lambda *_: None, "perplexity")
-    assert len(calls) == 2 and not results.has(stages.answers, "flap", task)
-    pipeline.run(study, store, lambda *_: None, "answers")
-    assert len(calls) == 4 and stages.accuracy(graph, "flap", task).key == before
+    # a run computes what is missing, and nothing twice
+    for name in ("another name", study.name):
+        pipeline.run(replace(study, name=name), store, lambda *_: None, "perplexity")
+        assert len(calls) == 4 and stages.accuracy(graph, "flap", task).key == before
     np.testing.assert_array_equal(results.get(stages.answers, "flap", task).likelihoods, first)
     assert results.has(stages.questions, task)
     with pytest.raises(SettingsError, match="at least one task for a run until answers"):
         pipeline.run(study.with_settings({"evaluation.tasks": []}), store, lambda *_: None, "answers")
 
 
-def test_no_more_is_kept_than_is_said(decoder, tmp_path, monkeypatch):
+def test_no_more_is_kept_than_is_said(decoder, task, monkeypatch):
     monkeypatch.setattr(reading, "MOST_QUESTIONS", 3)
     monkeypatch.setattr(reading, "MOST_OPTIONS", 6)
-    own = str(write_rows(tmp_path / "own.jsonl", OWN))
-    found = answered(decoder.model, decoder.tokenizer, (own,), EvaluationSettings())[own]
-    assert found.answers.documents == 4 and found.answers.counts.tolist() == [3, 2]
-    assert found.questions.counts.tolist() == [3, 2]
+    measured = answered(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())[task]
+    assert measured.answers.documents == 4 and measured.answers.counts.tolist() == [3, 2]
+    assert measured.questions.counts.tolist() == [3, 2]

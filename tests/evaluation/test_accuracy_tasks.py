@@ -23,15 +23,15 @@ def read(task, settings):
     return read_documents(resolve(task, settings))
 
 
-@pytest.mark.parametrize("place", ["{}.jsonl", "{}.parquet", "{}/{}.jsonl", "{}/{}.parquet"])
+@pytest.mark.parametrize("source", ["{}.jsonl", "{}.parquet", "{}/{}.jsonl", "{}/{}.parquet"])
 @pytest.mark.parametrize("task", SPLITS)
-def test_every_place_and_form_gives_the_same_documents(task, place, tmp_path):
+def test_every_place_and_form_gives_the_same_documents(task, source, tmp_path):
     rows = [row(task, number) for number in range(3)]
-    write_rows(tmp_path / place.format(task, SPLITS[task]), [{**line, "ind": 1} for line in rows])
+    write_rows(tmp_path / source.format(task, SPLITS[task]), [{**line, "ind": 1} for line in rows])
     plain = write_seven(tmp_path / "plain", rows=3)
     assert read(task, in_folder(tmp_path)) == read(task, in_folder(plain)) == rows
-    found, expected = (resolve(task, in_folder(folder)) for folder in (tmp_path, plain))
-    assert fingerprint(found) == fingerprint(expected)
+    actual, expected = (resolve(task, in_folder(folder)) for folder in (tmp_path, plain))
+    assert fingerprint(actual) == fingerprint(expected)
 
 
 @pytest.mark.parametrize(("task", "column"), [(task, column) for task in SPLITS for column in row(task, 0)])
@@ -41,9 +41,9 @@ def test_missing_column_is_named_with_task_file_and_line(task, column, tmp_path)
     file = write_rows(tmp_path / f"{task}.jsonl", rows)
     with pytest.raises(CorpusError) as caught:
         read(task, in_folder(tmp_path))
-    found = str(caught.value)
-    assert f"the task '{task}': line 2 of '{file}' lacks the column '{column}'; it has " in found
-    assert all(other in found for other in rows[1])
+    message = str(caught.value)
+    assert f"the task '{task}': line 2 of '{file}' lacks the column '{column}'; it has " in message
+    assert all(other in message for other in rows[1])
 
 
 @pytest.mark.parametrize(

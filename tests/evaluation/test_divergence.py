@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from gprune.evaluation.divergence import token_divergences, window_divergences
+from gprune.evaluation.perplexity import token_divergences, window_divergences
 from gprune.models.tiny import tiny_decoder
 from gprune.system.errors import NumericsError
 
@@ -14,37 +14,37 @@ WINDOWS = np.random.default_rng(0).integers(0, 64, (7, 9)).astype(np.int32)
 
 def expected(dense, pruned, windows):
     """Mean over positions of sum p log(p / q), position by position, in float64."""
-    found = []
+    divergences = []
     for ids in torch.as_tensor(windows.astype(np.int64)):
         with torch.no_grad():
-            p, q = (one(ids[None]).logits[0, :-1].double().softmax(-1) for one in (dense, pruned))
-        found.append(float((p * (p.log() - q.log())).sum(-1).mean()))
-    return found
+            p, q = (model(ids[None]).logits[0, :-1].double().softmax(-1) for model in (dense, pruned))
+        divergences.append(float((p * (p.log() - q.log())).sum(-1).mean()))
+    return divergences
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])
 def test_it_equals_the_definition_whatever_the_batch_and_the_blocks(batch, monkeypatch):
     dense, pruned = tiny_decoder().model, tiny_decoder(seed=1, neurons=5).model
     monkeypatch.setattr("gprune.evaluation.perplexity._BLOCK_LOGITS", 64 * batch)
-    found = window_divergences(dense, pruned, WINDOWS, batch)
-    np.testing.assert_allclose(found, expected(dense, pruned, WINDOWS), rtol=1e-4)
-    assert (found > 0).all()
+    actual = window_divergences(dense, pruned, WINDOWS, batch)
+    np.testing.assert_allclose(actual, expected(dense, pruned, WINDOWS), rtol=1e-4)
+    assert (actual > 0).all()
 
 
 def test_a_model_does_not_diverge_from_itself_and_the_direction_matters():
     dense, pruned = tiny_decoder().model, tiny_decoder(seed=1).model
     np.testing.assert_allclose(window_divergences(dense, dense, WINDOWS, 4), 0, atol=1e-7)
-    there, back = (window_divergences(*pair, WINDOWS, 4) for pair in ((dense, pruned), (pruned, dense)))
-    assert not np.allclose(there, back)
+    forward, backward = (window_divergences(*pair, WINDOWS, 4) for pair in ((dense, pruned), (pruned, dense)))
+    assert not np.allclose(forward, backward)
 
 
 def test_another_family_runs_its_own_forward_pass():
     torch.manual_seed(0)
     models = [GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=8, n_layer=1, n_head=2)) for _ in "ab"]
     dense, pruned = (model.eval() for model in models)
-    found = token_divergences(dense, pruned, torch.as_tensor(WINDOWS.astype(np.int64)))
-    assert found.shape == (7, 8)
-    np.testing.assert_allclose(found.mean(1), expected(dense, pruned, WINDOWS), rtol=1e-4)
+    actual = token_divergences(dense, pruned, torch.as_tensor(WINDOWS.astype(np.int64)))
+    assert actual.shape == (7, 8)
+    np.testing.assert_allclose(actual.mean(1), expected(dense, pruned, WINDOWS), rtol=1e-4)
 
 
 def test_scores_that_are_no_numbers_are_refused():

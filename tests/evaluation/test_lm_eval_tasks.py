@@ -69,15 +69,15 @@ def measure(decoder, task, on_progress=lambda *_: None, **settings):
 
 
 def test_examples_stand_before_each_question_and_are_other_questions(demo, data):
-    plain, shown = (measure(demo, "boolq", task_folder=str(data), few_shot=count) for count in (None, 2))
+    plain, visible = (measure(demo, "boolq", task_folder=str(data), few_shot=count) for count in (None, 2))
     for number in range(6):
-        alone, text = plain.questions.asked(number)[0], shown.questions.asked(number)[0]
+        alone, text = plain.questions.asked(number)[0], visible.questions.asked(number)[0]
         assert text.endswith(alone) and text.count("\nAnswer:") == 3 and text.count(alone) == 1
-    assert (plain.accuracy.few_shot, shown.accuracy.few_shot) == (0, 2)
-    assert "2-shot" in of_accuracy(shown.accuracy, {}).line and "zero-shot" in of_accuracy(plain.accuracy, {}).line
-    assert shown.accuracy.data != plain.accuracy.data and shown.accuracy.samples == 6
+    assert (plain.accuracy.few_shot, visible.accuracy.few_shot) == (0, 2)
+    assert "2-shot" in of_accuracy(visible.accuracy, {}).line and "zero-shot" in of_accuracy(plain.accuracy, {}).line
+    assert visible.accuracy.data != plain.accuracy.data and visible.accuracy.samples == 6
     again = questions("boolq", EvaluationSettings(task_folder=str(data), few_shot=2))
-    assert [again.asked(n) for n in range(6)] == [shown.questions.asked(n) for n in range(6)]
+    assert [again.asked(n) for n in range(6)] == [visible.questions.asked(n) for n in range(6)]
 
 
 def test_examples_come_from_the_rows_of_train_where_they_are_there(demo, tmp_path):
@@ -154,10 +154,10 @@ def test_text_likelihoods_are_measured_and_nan_is_refused(demo):
         ids = torch.tensor([[model.prefix_token_id, *demo.tokenizer.encode(text)]])
         with torch.no_grad():
             logits = demo.model(ids[:, :-1]).logits[0].float().log_softmax(-1)
-        expected = sum(float(logits[place, token]) for place, token in enumerate(ids[0, 1:]))
+        expected = sum(float(logits[location, token]) for location, token in enumerate(ids[0, 1:]))
         assert likelihood == pytest.approx(expected, rel=1e-5)
     weight = demo.model.get_input_embeddings().weight
-    kept = weight.detach().clone()
+    retained = weight.detach().clone()
     with torch.no_grad():
         weight.fill_(math.nan)
     try:
@@ -165,7 +165,7 @@ def test_text_likelihoods_are_measured_and_nan_is_refused(demo):
             model.loglikelihood_rolling(requests)
     finally:
         with torch.no_grad():
-            weight.copy_(kept)
+            weight.copy_(retained)
 
 
 @pytest.mark.slow
@@ -190,8 +190,8 @@ def test_a_study_takes_any_name_and_a_run_without_its_data_is_refused_before_it_
     words = [f"{values['primary']}", f"{values['auxiliary']}"]
     command = ["study", "--model", values["model"], "--primary", words[0], "--auxiliary", words[1]]
     assert main([*command, "--tasks", "gsm8k", "--few-shot", "3", "--limit", "20"]) == 0
-    written = capsys.readouterr().out
-    study = from_dict(json.loads(written))
+    saved = capsys.readouterr().out
+    study = from_dict(json.loads(saved))
     assert (study.evaluation.tasks, study.evaluation.few_shot, study.evaluation.limit) == (("gsm8k",), 3, 20)
     assert run_name(study) != run_name(study.with_settings({"evaluation.few_shot": None}))
     assert main([*command, "--tasks", "gsm8"]) != 0
@@ -199,7 +199,7 @@ def test_a_study_takes_any_name_and_a_run_without_its_data_is_refused_before_it_
     assert main([*command, "--tasks", "humaneval"]) != 0
     assert "executes code that the model writes" in capsys.readouterr().err
     file, cache = tmp_path / "study.json", tmp_path / "cache"
-    file.write_text(written)
+    file.write_text(saved)
     for more in ([], ["--dry-run"]):
         assert main(["run", str(file), "--cache", str(cache), *more]) != 0
         error = capsys.readouterr().err
@@ -270,8 +270,8 @@ def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_pat
 @pytest.mark.long
 @pytest.mark.process
 def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
-    place = tmp_path / "site"
-    install = f"-m pip install --quiet --no-deps --target {place} lm_eval=={OLDER}".split()
+    folder = tmp_path / "site"
+    install = f"-m pip install --quiet --no-deps --target {folder} lm_eval=={OLDER}".split()
     installed = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"no package index, or it lacks lm_eval {OLDER}: {installed.stderr[-200:]}")
@@ -280,10 +280,10 @@ def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
     options = ["-m", "not long", *"-p no:xdist -p no:cacheprovider".split()]
     command = [sys.executable, "-m", "pytest", *files, *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(place), "HF_HUB_OFFLINE": "1"}
+    environment |= {"PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
     check = [sys.executable, "-c", "import lm_eval; print(lm_eval.__version__)"]
-    told = subprocess.run(check, env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == OLDER
+    completed = subprocess.run(check, env=environment, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == OLDER
     process = subprocess.run(
         [*command, f"--basetemp={tmp_path / 'base'}"],
         cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False,

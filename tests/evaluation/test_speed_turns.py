@@ -42,12 +42,12 @@ def test_ratios_are_to_the_first_beside_it_and_the_first_shows_all_it_has_made()
 
 
 def test_never_more_than_two_models_are_alive():
-    alive, most = weakref.WeakSet(), []
+    alive, maximum = weakref.WeakSet(), []
 
     def made(seed):
         def load():
             # whatever went before must have gone by now
-            most.append(("before", len(alive)))
+            maximum.append(("before", len(alive)))
             model = pruned(seed=seed)
             alive.add(model)
             return model
@@ -55,11 +55,11 @@ def test_never_more_than_two_models_are_alive():
         return load
 
     def heard(*_):
-        most.append(("while", len(alive)))
+        maximum.append(("while", len(alive)))
 
     rows = measure({name: made(seed) for seed, name in enumerate("ABCD")}, SETTINGS, heard)
-    assert [number for when, number in most if when == "before"] == [0, 1, 1, 1]
-    assert max(number for _, number in most) == 2 and len(alive) == 0
+    assert [number for when, number in maximum if when == "before"] == [0, 1, 1, 1]
+    assert max(number for _, number in maximum) == 2 and len(alive) == 0
     assert [row.model for row in rows[::3]] == list("ABCD")
 
 

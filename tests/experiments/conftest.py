@@ -7,7 +7,14 @@ from pathlib import Path
 import leftovers
 import pytest
 
+from gprune.store import Store
+
 TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ from faults.verdict import FINDINGS
 
 # scenario, tries, tries of the short form
 PLAN = (
-    (scenarios.kills_at_random, 50, 4),
-    (scenarios.kills_at_operations, 56, 8),
+    (scenarios.kills_at_operations, 100, 12),
+    (scenarios.kills_at_events, 1, 1),
+    (scenarios.full_at_events, 1, 1),
     (scenarios.full_disks, 12, 4),
     (scenarios.damaged_results, 24, 4),
 )

@@ -34,6 +34,8 @@ class Arena:
     """what the undisturbed run took"""
     operations: dict[str, int]
     """how many file operations of each kind it did"""
+    events: list[str]
+    """names of what takes its final name in it: kinds of results, and other files with their suffix"""
 
     @classmethod
     def built(cls, home: Path) -> Arena:
@@ -48,14 +50,19 @@ class Arena:
         study, cache, counts = home / "study.json", home / "undisturbed", home / "operations.json"
         # three times through the texts: what the dense model has said of them is kept, and has to come back
         learned = {"epochs": 3, "batch": 8}
-        study.write_text(json.dumps(tiny_study.settings(model, texts, sparsity=learned)))
-        warm = victims.run(study, home / "warm")
+        study.write_text(
+            json.dumps(
+                tiny_study.settings(model, texts, sparsity=learned, methods=["dense", "gprune", "flap", "gates"])
+            )
+        )
+        warm = victims.run(study, home / "warm", victims.recording(home / "warm", home / "events.json"))
         if warm.code != 0:
             raise RuntimeError(f"the undisturbed run failed: {warm.said}")
         shutil.rmtree(home / "warm")
         began = time.monotonic()
         victims.run(study, cache, victims.counting(cache, counts))
-        return cls(home, study, cache, time.monotonic() - began, json.loads(counts.read_text()))
+        seconds, events = time.monotonic() - began, json.loads((home / "events.json").read_text())
+        return cls(home, study, cache, seconds, json.loads(counts.read_text()), events)
 
     @property
     def name(self) -> str:
@@ -64,9 +71,9 @@ class Arena:
 
     def cache(self, name: str) -> Path:
         """An empty place for a cache."""
-        place = self.home / name
-        shutil.rmtree(place, ignore_errors=True)
-        return place
+        folder = self.home / name
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
 
 
 Contents = dict[str, dict[str, str]]
@@ -80,14 +87,14 @@ def manifests(cache: Path) -> list[Path]:
 
 def contents(cache: Path) -> Contents:
     """What a cache holds, whichever process made it."""
-    found: Contents = {}
+    result: Contents = {}
     for manifest in manifests(cache):
         folder = manifest.parent
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        found[str(folder.relative_to(cache))] = {
+        result[str(folder.relative_to(cache))] = {
             str(path.relative_to(folder)): _digest(path, manifest) for path in files
         }
-    return found
+    return result
 
 
 def _digest(path: Path, manifest: Path) -> str:
@@ -110,8 +117,8 @@ def _digest(path: Path, manifest: Path) -> str:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _timeless(one) for key, one in value.items() if not any(t in key for t in _TIMES)}
-    return [_timeless(one) for one in value] if isinstance(value, list) else value
+        return {key: _timeless(item) for key, item in value.items() if not any(t in key for t in _TIMES)}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
 def different(ours: Contents, theirs: Contents) -> list[str]:

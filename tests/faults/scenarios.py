@@ -1,11 +1,12 @@
-"""Faults of one process, killed at any instant and operation or out of disk, and damaged results."""
+"""Faults of one process, killed at any file operation or out of disk, and damaged results."""
 
 import contextlib
 import os
 import random
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import damage
@@ -16,33 +17,54 @@ from faults.verdict import UNTRUE, WRONG, Verdict, judge_broken, judge_mended, s
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def kills_at_random(arena: Arena, tries: int, seed: int) -> Verdict:
-    """A run is killed at a random instant, and run again."""
-    verdict, chance = Verdict("killed at random instants"), random.Random(seed)
-    for number in range(tries):
-        cache, instant = arena.cache("killed"), chance.uniform(0.0, 1.1 * arena.seconds)
-        victims.run(arena.study, cache, kill_after=instant)
-        _recover(verdict, arena, cache, f"{number}: after {instant:.2f} s")
-    return verdict
-
-
 def kills_at_operations(arena: Arena, tries: int, seed: int) -> Verdict:
     """A run is killed right before an operation on files, of each kind in turn, and run again."""
     verdict, chance = Verdict("killed at file operations"), random.Random(seed)
     kinds = sorted(arena.operations)
     for number in range(tries):
         kind = kinds[number % len(kinds)]
-        place, cache = chance.randint(1, arena.operations[kind]), arena.cache("killed")
-        victims.run(arena.study, cache, victims.killed_at(kind, place, cache))
-        _recover(verdict, arena, cache, f"{kind} number {place}")
+        location, cache = chance.randint(1, arena.operations[kind]), arena.cache("killed")
+        victims.run(arena.study, cache, victims.killed_at(kind, location, cache))
+        _recover(verdict, arena, cache, f"{kind} number {location}")
+    return verdict
+
+
+def kills_at_events(arena: Arena, tries: int, seed: int) -> Verdict:
+    """A run is killed right before the first result or file of each kind appears, and run again."""
+    del tries, seed
+    killed = -signal.SIGKILL
+    return _at_events(arena, "killed before each kind of file", victims.kill_itself, lambda _, end: end.code == killed)
+
+
+def full_at_events(arena: Arena, tries: int, seed: int) -> Verdict:
+    """The disk is full when a result or file of each kind is written; then there is room, and it runs again."""
+    del tries, seed
+
+    def is_right(event: str, ended: victims.Outcome) -> bool:
+        # a state of a learning that cannot be written costs no result
+        return ended.code == 0 if event.endswith(".state") else _says_full(ended)
+
+    return _at_events(arena, "disk full at each kind of file", victims.fill_disk, is_right)
+
+
+def _at_events(
+    arena: Arena, title: str, disturb: Callable[[], None], is_right: Callable[[str, victims.Outcome], bool]
+) -> Verdict:
+    verdict = Verdict(title)
+    for event in arena.events:
+        cache = arena.cache("disturbed")
+        ended = victims.run(arena.study, cache, victims.disturbed_at(event, cache, disturb))
+        if not is_right(event, ended):
+            verdict.add(UNTRUE, f"{event}: exit {ended.code}, saying {ended.said[-300:]!r}")
+        _recover(verdict, arena, cache, event)
     return verdict
 
 
 def _recover(verdict: Verdict, arena: Arena, cache: Path, what: str) -> None:
     verdict.tries += 1
     finished = shown_state(cache, arena.name) == "done" and not different(contents(cache), contents(arena.undisturbed))
-    there = {} if finished else judge_broken(verdict, arena, cache, what)
-    judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
+    present = {} if finished else judge_broken(verdict, arena, cache, what)
+    judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
 
 
 def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
@@ -59,11 +81,11 @@ def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
             verdict.tries += 1
             cache, what = disk / "cache", f"{size} of {needed} bytes"
             full = victims.run(arena.study, cache)
-            there = judge_broken(verdict, arena, cache, what) if full.code else {}
+            present = judge_broken(verdict, arena, cache, what) if full.code else {}
             if full.code and not _says_full(full):
                 verdict.add(UNTRUE, f"{what}: exit {full.code}, saying {full.said[-300:]!r}")
             subprocess.run(["mount", "-o", f"remount,size={20 * needed}", str(disk)], check=True)
-            judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
+            judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
     return verdict
 
 
@@ -78,15 +100,15 @@ def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
         for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
             damage.MANIFESTS[way](manifest.parent, chance)
         verdict.tries += 1
-        there, what = whole(cache), f"{number}: {', '.join(ways)}"
-        if len(there) != len(manifests(arena.undisturbed)) - len(ways):
-            verdict.add(WRONG, f"{what}: {len(there)} results are called whole")
-        judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
+        present, what = whole(cache), f"{number}: {', '.join(ways)}"
+        if len(present) != len(manifests(arena.undisturbed)) - len(ways):
+            verdict.add(WRONG, f"{what}: {len(present)} results are called whole")
+        judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
     return verdict
 
 
 def _says_full(outcome: victims.Outcome) -> bool:
-    named = "is full" in outcome.said or "free some space" in outcome.said
+    named = any(words in outcome.said for words in ("is full", "free some space", "No space left on device"))
     return outcome.code == 2 and named and "Traceback" not in outcome.said
 
 

@@ -39,20 +39,20 @@ class Verdict:
     @property
     def row(self) -> str:
         """One line of the table."""
-        found = "".join(f"{self.counts[kind]:>16}" for kind in FINDINGS)
-        return f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
+        result = "".join(f"{self.counts[kind]:>16}" for kind in FINDINGS)
+        return f"{self.scenario:<34}{self.tries:>6}{result}{'  skipped: ' + self.skipped if self.skipped else ''}"
 
 
 def whole(cache: Path) -> dict[str, int]:
     """The results that a cache calls whole, with the inode of each manifest."""
     store = Store(cache)
-    found = {}
+    results = {}
     for manifest in manifests(cache):
         stage, key = manifest.parent.parent.name, manifest.parent.name
         with contextlib.suppress(GpruneError):
             store.check(stage, key, KINDS[stage].record)
-            found[f"{stage}/{key}"] = manifest.stat().st_ino
-    return found
+            results[f"{stage}/{key}"] = manifest.stat().st_ino
+    return results
 
 
 def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict[str, int]:
@@ -61,15 +61,15 @@ def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict
     Returns:
         The results that are whole, which nothing may lose from now on.
     """
-    there = whole(cache)
-    ours, expected = contents(cache), contents(arena.undisturbed)
-    for name in there:
-        if ours.get(name) != expected.get(name):
+    present = whole(cache)
+    actual, expected = contents(cache), contents(arena.undisturbed)
+    for name in present:
+        if actual.get(name) != expected.get(name):
             verdict.add(WRONG, f"{what}: {name} is called whole and differs")
     state = shown_state(cache, arena.name)
     if state in ("running", "done"):
         verdict.add(UNTRUE, f"{what}: the run reads {state!r}")
-    return there
+    return present
 
 
 def judge_mended(verdict: Verdict, arena: Arena, cache: Path, what: str, code: int, there: dict[str, int]) -> None:
@@ -77,12 +77,12 @@ def judge_mended(verdict: Verdict, arena: Arena, cache: Path, what: str, code: i
     if code != 0:
         verdict.add(FAILED, f"{what}: run again, it ended with {code}")
         return
-    now = whole(cache)
+    current = whole(cache)
     for name, inode in there.items():
-        if now.get(name) != inode:
+        if current.get(name) != inode:
             verdict.add(LOST, f"{what}: {name} was whole and was made again")
-    ours: Contents = contents(cache)
-    for name in different(ours, contents(arena.undisturbed)):
+    actual: Contents = contents(cache)
+    for name in different(actual, contents(arena.undisturbed)):
         verdict.add(WRONG, f"{what}: {name} differs from the undisturbed run's")
     for left in cache.glob("*/*.state"):
         if left.parent.name != DAMAGED:
@@ -94,4 +94,4 @@ def judge_mended(verdict: Verdict, arena: Arena, cache: Path, what: str, code: i
 def shown_state(cache: Path, run: str) -> str:
     """What the app says of a run; empty where there is none."""
     record = runs.read(Store(cache), run)
-    return "" if record is None else runs.standing(record)
+    return "" if record is None else runs.current_state(cache, record)

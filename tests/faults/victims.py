@@ -4,6 +4,7 @@ A forked child runs a study as the command line does, so that one victim costs a
 of them a few minutes. Nothing of it shares state with the next one but the cache.
 """
 
+import errno
 import json
 import os
 import signal
@@ -60,6 +61,7 @@ def start(study: Path, cache: Path, prepare: Prepare, log: Path) -> int:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
         # as a process of its own would begin
         damage.fresh_process()
         finish = prepare()
@@ -71,31 +73,27 @@ def start(study: Path, cache: Path, prepare: Prepare, log: Path) -> int:
         os._exit(code)
 
 
-def wait(pid: int, signal_after: float | None = None, number: int = signal.SIGKILL) -> int:
-    """Waits for a child, and sends it a signal after so many seconds if it is still there.
+def wait(pid: int) -> int:
+    """Waits for a child.
 
     Returns:
         Its exit code; minus the signal's number if a signal ended it.
     """
-    began, sent = time.monotonic(), False
+    began = time.monotonic()
     while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        result, status = os.waitpid(pid, os.WNOHANG)
+        if result:
             return os.waitstatus_to_exitcode(status)
-        seconds = time.monotonic() - began
-        if signal_after is not None and not sent and seconds >= signal_after:
-            os.kill(pid, number)
-            sent = True
-        if seconds > LONGEST_SECONDS:
+        if time.monotonic() - began > LONGEST_SECONDS:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
 
 
-def run(study: Path, cache: Path, prepare: Prepare = undisturbed, kill_after: float | None = None) -> Outcome:
+def run(study: Path, cache: Path, prepare: Prepare = undisturbed) -> Outcome:
     """Runs a study in a child to its end, whichever that is."""
     log = cache.with_name(f"{cache.name}.log")
     log.unlink(missing_ok=True)
-    code = wait(start(study, cache, prepare, log), kill_after)
+    code = wait(start(study, cache, prepare, log))
     return Outcome(code, log.read_text(encoding="utf-8", errors="replace"))
 
 
@@ -103,9 +101,9 @@ def counting(root: Path, into: Path) -> Prepare:
     """Writes down how many operations of each kind a victim does below a folder."""
 
     def prepare() -> Callable[[], None]:
-        seen: Counter[str] = Counter()
-        _watch(str(root), lambda name: seen.update([name]))
-        return lambda: into.write_text(json.dumps(seen)) and None
+        observed: Counter[str] = Counter()
+        _watch(str(root), lambda name: observed.update([name]))
+        return lambda: into.write_text(json.dumps(observed)) and None
 
     return prepare
 
@@ -132,6 +130,46 @@ def killed_at(operation: str, number: int, root: Path) -> Prepare:
         return lambda: None
 
     return prepare
+
+
+def recording(root: Path, into: Path) -> Prepare:
+    """Write down the names of the victim's events: the first file or folder of each kind that takes its final name."""
+
+    def prepare() -> Callable[[], None]:
+        events: dict[str, None] = {}
+        _watch_renames(root, lambda event: events.setdefault(event))
+        return lambda: into.write_text(json.dumps([*events])) and None
+
+    return prepare
+
+
+def disturbed_at(event: str, root: Path, disturb: Callable[[], None]) -> Prepare:
+    """Disturb the victim right before an event of `recording`."""
+
+    def prepare() -> Callable[[], None]:
+        _watch_renames(root, lambda actual: disturb() if actual == event else None)
+        return lambda: None
+
+    return prepare
+
+
+def _watch_renames(root: Path, report: Callable[[str], None]) -> None:
+    def hook(operation: str, arguments: tuple[Any, ...]) -> None:
+        if operation == "os.rename" and str(arguments[1]).startswith(f"{root}{os.sep}"):
+            final = Path(arguments[1]).relative_to(root)
+            report(f"{final.parts[0]}{final.suffix}")
+
+    sys.addaudithook(hook)
+
+
+def kill_itself() -> None:
+    """End this process at once, as a killed one ends."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill_disk() -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _watch(root: str, tell: Callable[[str], None]) -> None:

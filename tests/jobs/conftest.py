@@ -18,27 +18,15 @@ from gprune.study import Study
 WORKER = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from gprune.system.errors import CorpusError
 from gprune.jobs import JobReporter
 
-folder, behaviour, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+folder, behaviour = Path(sys.argv[1]), sys.argv[2]
 print("worker", behaviour, flush=True)
-if behaviour == "exit":
-    sys.exit("no such option: --what")
 with JobReporter(folder) as report:
     if behaviour == "finish":
         for step in range(3):
             report("calibrate", step + 1, 3, f"batch {step + 1}")
         report("score", 1, 1, "flap")
-        report.finish({"retention": 0.5}, "run-7")
-    elif behaviour == "turn":
-        with open(rest[0], "a") as book:
-            print("begin", folder.name, file=book, flush=True)
-            time.sleep(0.05)
-            print("end", folder.name, file=book, flush=True)
-    elif behaviour == "raise":
-        report("calibrate", 0, 3, "")
-        raise CorpusError("the text 'x' is empty: choose another")
     elif behaviour == "hold":
         while not (folder / "go").exists():
             report("calibrate", 1, 3, "holding")

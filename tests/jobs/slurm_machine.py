@@ -68,12 +68,12 @@ def running() -> Iterator[dict[str, str]]:
     started: list[subprocess.Popen[bytes]] = []
     try:
         _prepare(folder)
-        everything = {**os.environ, **environment}
-        started.append(_munge(folder, everything))
+        all_values = {**os.environ, **environment}
+        started.append(_munge(folder, all_values))
         wait_for((folder / "munge.socket").exists)
         for command in (["slurmctld", "-D"], ["slurmd", "-D"]):
-            started.append(_start(command, everything))
-        wait_for(lambda: "idle" in _nodes(everything), 60)
+            started.append(_start(command, all_values))
+        wait_for(lambda: "idle" in _nodes(all_values), 60)
         yield environment
     finally:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -94,10 +94,10 @@ def _prepare(folder: Path) -> None:
     folder.chmod(0o755)
     for name in ("controller", "node", "munge"):
         (folder / name).mkdir()
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
+    with socket.socket() as item, socket.socket() as other:
+        item.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))
-        first, second = one.getsockname()[1], other.getsockname()[1]
+        first, second = item.getsockname()[1], other.getsockname()[1]
     host = socket.gethostname().split(".")[0]
     text = CONFIGURATION.format(host=host, first=first, second=second, folder=folder)
     (folder / "slurm.conf").write_text(text)
@@ -106,8 +106,8 @@ def _prepare(folder: Path) -> None:
 def _munge(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     own, key = folder / "munge", folder / "munge" / "key"
     subprocess.run(["mungekey", "-c", "-k", str(key)], check=True, env=environment)
-    for place in (own, key):
-        shutil.chown(place, "munge", "munge")
+    for location in (own, key):
+        shutil.chown(location, "munge", "munge")
     own.chmod(0o700)
     # the socket lies where its user may make it, and everybody may reach it
     shutil.chown(folder, "munge", "munge")
@@ -126,21 +126,21 @@ def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[
 
 
 def _nodes(environment: dict[str, str]) -> str:
-    found = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
-    return found.stdout
+    completed = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
+    return completed.stdout
 
 
 def _left(environment: dict[str, str]) -> str:
     """Jobs that run or are being ended."""
     states = "--states=RUNNING,COMPLETING"
-    found = subprocess.run(
+    completed = subprocess.run(
         ["squeue", "-h", states],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=20,
     )
-    return found.stdout
+    return completed.stdout
 
 
 def _stop_steps(folder: Path) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from waiting import limit, wait_for
+from waiting import wait_for
 
-from gprune.jobs import cancel, get, jobs, local, log_tail, progress, queue, reconcile, resume, submit
-from gprune.system import installation, machine
+from gprune.jobs import cancel, get, log_tail, progress, queue, reconcile, resume, submit
+from gprune.system import installation, machine, processes
 
 from .conftest import fake_command, make_study
 
@@ -35,7 +35,7 @@ def running(cache, job):
 
 
 def gone(pid):
-    return lambda: local.process_start(pid) is None
+    return lambda: processes.process_start(pid) is None
 
 
 def other_process(cache, script):
@@ -58,11 +58,11 @@ def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     first, second = other_process(cache, script)
     wait_for(lambda: get(cache, second).state == "done")
     for job in (get(cache, first), get(cache, second)):
-        assert (job.state, job.run_id, job.summary, job.error) == ("done", "run-7", {"retention": 0.5}, "")
-        shown = progress(cache, job.id)
-        assert [(row.stage, row.state) for row in shown.stages] == [("calibrate", "done"), ("score", "done")]
-        assert (shown.stage, shown.fraction, shown.eta) == ("score", 1.0, None)
-        assert 0 <= sum(row.seconds for row in shown.stages) <= job.elapsed
+        assert (job.state, job.error) == ("done", "")
+        visible = progress(cache, job.id)
+        assert [(row.stage, row.state) for row in visible.stages] == [("calibrate", "done"), ("score", "done")]
+        assert (visible.stage, visible.fraction, visible.eta) == ("score", 1.0, None)
+        assert 0 <= sum(row.seconds for row in visible.stages) <= job.elapsed
         assert log_tail(cache, job.id, 5) == ["worker finish"]
     assert get(cache, second).started >= get(cache, first).ended
 
@@ -76,9 +76,9 @@ def test_a_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
     waiting = get(cache, second.id).pid
     assert cancel(cache, second.id).state == "cancelled"
     assert cancel(cache, first.id).state in ("cancelling", "cancelled")
-    seen = set()
-    wait_for(lambda: seen.add(state_of(cache, first)) or "cancelled" in seen)
-    assert seen <= {"cancelling", "cancelled"} and get(cache, first.id).error == ""
+    observed = set()
+    wait_for(lambda: observed.add(state_of(cache, first)) or "cancelled" in observed)
+    assert observed <= {"cancelling", "cancelled"} and get(cache, first.id).error == ""
     wait_for(gone(pid))
     wait_for(gone(waiting))
     wait_for(lambda: get(cache, third.id).state == "done")
@@ -118,16 +118,6 @@ def test_a_killed_run_frees_its_device_and_fails_with_a_reason(cache):
 
 
 @pytest.mark.process
-def test_failing_runs_say_why_and_the_queue_goes_on(cache):
-    raising, leaving, last = start(cache, 0, "raise"), start(cache, 1, "exit"), start(cache, 2, "finish")
-    wait_for(lambda: get(cache, last.id).state == "done")
-    assert (state_of(cache, raising), state_of(cache, leaving)) == ("failed", "failed")
-    assert get(cache, raising.id).error == "the text 'x' is empty: choose another"
-    assert log_tail(cache, raising.id)[-1] == "gprune.system.errors.CorpusError: the text 'x' is empty: choose another"
-    assert "its log ends with: no such option: --what" in get(cache, leaving.id).error
-
-
-@pytest.mark.process
 @pytest.mark.parametrize("command", [[], ["/no/such/program"]])
 def test_a_command_that_cannot_be_started_fails_the_job(cache, command):
     job = submit(cache, make_study(), build=lambda *_: command)
@@ -139,6 +129,7 @@ def test_a_command_that_cannot_be_started_fails_the_job(cache, command):
 def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_all(cache, monkeypatch):
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
+    monkeypatch.setenv("TMPDIR", str(cache.parent))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     script = (
         "import os, sys, time; from gprune.jobs import JobReporter\n"
@@ -165,30 +156,3 @@ def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_al
     (named.folder / "go").touch()
     wait_for(lambda: sees(last))
     assert (get(cache, last.id).device, sees(last)) == ("cuda:0", "sees 0")
-
-
-@pytest.mark.process
-def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path):
-    path = os.path.dirname(os.path.abspath(__file__))
-    book = tmp_path / "book"
-    code = (
-        f"import sys; sys.path[:0] = [{path!r}, {os.path.dirname(path)!r}]\n"
-        "from pathlib import Path\nfrom gprune.jobs import submit\n"
-        "from conftest import fake_command, make_study\n"
-        "for seed in (0, int(sys.argv[1])):\n"
-        f"    print(submit(Path({str(cache)!r}), make_study(seed), arguments=['turn', {str(book)!r}],"
-        " build=fake_command).id)"
-    )
-    submitters = [
-        subprocess.Popen([sys.executable, "-c", code, str(seed)], cwd=installation.CHILD_FOLDER, stdout=subprocess.PIPE)
-        for seed in (1, 2)
-    ]
-    printed = [process.communicate(timeout=limit(30))[0].decode().split() for process in submitters]
-    wait_for(lambda: not any(job.active for job in jobs(cache)))
-    ids = {job.id for job in jobs(cache)}
-    assert {name for names in printed for name in names} == ids
-    assert {job.state for job in jobs(cache)} == {"done"}
-    turns = book.read_text().split()
-    # one begins only after the one before has ended, and each job has one turn
-    assert turns[0::2] == ["begin", "end"] * len(ids)
-    assert turns[1::4] == turns[3::4] and sorted(turns[1::4]) == sorted(ids)

@@ -13,7 +13,6 @@ from waiting import limit, wait_for
 
 from gprune.__main__ import EXIT_STOPPED
 from gprune.cli import signals
-from gprune.jobs import JobReporter
 from gprune.jobs import folder as files
 from gprune.jobs.local import environment, worker_command
 from gprune.jobs.state import JobState, read_state, write_state
@@ -27,10 +26,10 @@ from gprune.system.errors import Interrupted
 @pytest.fixture(autouse=True)
 def handlers():
     """Leaves the signals of this process as they were."""
-    before = {one: signal.getsignal(one) for one in signals.SIGNALS}
+    before = {item: signal.getsignal(item) for item in signals.SIGNALS}
     yield
-    for one, handler in before.items():
-        signal.signal(one, handler)
+    for item, handler in before.items():
+        signal.signal(item, handler)
 
 
 @pytest.mark.parametrize("number", signals.SIGNALS)
@@ -39,7 +38,7 @@ def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path, numb
         signals.listen(job)
         with pytest.raises(Interrupted):
             os.kill(os.getpid(), number)
-        assert {signal.getsignal(one) for one in signals.SIGNALS} == {signal.SIG_DFL}
+        assert {signal.getsignal(item) for item in signals.SIGNALS} == {signal.SIG_DFL}
 
 
 def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path):
@@ -50,16 +49,6 @@ def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path):
     assert caught.type is KeyboardInterrupt
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGUSR1)
-
-
-@pytest.mark.parametrize(("asked", "state"), [(False, "interrupted"), (True, "cancelled")])
-def test_the_job_says_how_it_ended(tmp_path, asked, state):
-    with pytest.raises(Interrupted), JobReporter(tmp_path) as report:
-        if asked:
-            write_state(report.folder, replace(read_state(report.folder), state="cancelling"))
-        raise Interrupted
-    ended = read_state(tmp_path)
-    assert (ended.state, ended.error, ended.finished) == (state, "", True)
 
 
 class LongStudy:
@@ -86,8 +75,11 @@ class LongStudy:
             assert process.poll() is None, (folder / files.LOG).read_text()
             events = folder / files.EVENTS
             lines = events.read_text().splitlines() if events.exists() else []
-            told = [json.loads(line) for line in lines]
-            return sum(one["stage"] == "learning" and "cross-entropy" in one["message"] for one in told) > 2
+            messages = [json.loads(line) for line in lines]
+            return (
+                sum(message["stage"] == "learning" and "cross-entropy" in message["message"] for message in messages)
+                > 2
+            )
 
         wait_for(begun, 60)
 
@@ -122,7 +114,7 @@ def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path):
         log = (folder / files.LOG).read_text()
         assert read_state(folder).state == state, log
         record = runs.read(store, run_name(long.study)) or {}
-        assert (record["state"], runs.standing(record), record["owner"]) == (state, state, None)
+        assert (record["state"], runs.current_state(long.cache, record), record["owner"]) == (state, state, None)
         assert "Traceback" not in log
         assert (f"goes on at step {step + 1} of 20000" in log) == (turn > 0)
         assert f"stopped after step {long.step()}: its state is saved" in log

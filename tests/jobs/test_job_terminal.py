@@ -4,22 +4,17 @@ import json
 import os
 import subprocess
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pruned_folder import save, small_decoder
 from waiting import limit, wait_for
 
 from gprune import jobs
-from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
+from gprune.__main__ import main
 from gprune.jobs import folder as files
-from gprune.jobs import get, progress, submit
-from gprune.jobs.local import EXPORTS, SPEED, worker_command
+from gprune.jobs import get, submit
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.models.export import padded
-from gprune.system.errors import CheckpointError
 
 from .conftest import fake_command, make_study
 
@@ -37,20 +32,20 @@ def study(tmp_path):
 
 def test_a_study_is_detached_once_listed_cancelled_and_resumed(cache, workers, study, capsys):
     for _ in range(2):
-        assert run(cache, "run", study, "--detach", "--label", "mine", "--until", "masks") == 0
+        assert run(cache, "run", study, "--detach", "--until", "masks") == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == second and first.split()[1:] == ["queued", "place", "1", "mine"]
+    assert first == second and first.split()[1:] == ["queued", "place", "1", "one"]
     assert jobs.jobs(cache)[0].arguments == ("--until", "masks")
     waiting = jobs.submit(cache, make_study(2, name="two"))
     assert run(cache, "jobs", "list") == 0
     lines = capsys.readouterr().out.splitlines()
     # as in a log, the newest stands last
-    assert ["mine" in line for line in lines] == [True, False] and "place 2" in lines[1]
+    assert ["one" in line.split() for line in lines] == [True, False] and "place 2" in lines[1]
     assert run(cache, "jobs", "cancel", "last") == 0
     assert capsys.readouterr().out.split()[:2] == [waiting.id, "cancelled"]
     assert run(cache, "jobs", "list", "--json") == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {job["label"]: job["state"] for job in listed} == {"mine": "queued", "two": "cancelled"}
+    assert {job["label"]: job["state"] for job in listed} == {"one": "queued", "two": "cancelled"}
     assert run(cache, "jobs", "resume", waiting.id[-8:]) == 0
     again = capsys.readouterr().out.split()
     assert again[0] != waiting.id and again[1] == "queued"
@@ -66,12 +61,12 @@ def test_a_detached_study_means_the_files_of_the_folder_in_which_it_was_started(
     monkeypatch.chdir(tmp_path)
     for name in ("README.md", "check.txt"):
         (tmp_path / name).write_text("a text of mine\n")
-    given = make_study(1).with_settings({"primary": "README.md", "choice.check_text": "./check.txt"})
-    (tmp_path / "study.json").write_text(given.to_json())
+    supplied = make_study(1).with_settings({"primary": "README.md", "choice.check_text": "./check.txt"})
+    (tmp_path / "study.json").write_text(supplied.to_json())
     assert run(cache, "run", "study.json", "--detach") == 0
-    kept = jobs.study_of(cache, jobs.jobs(cache)[0].id)
-    assert (kept.primary, kept.choice.check_text) == (str(tmp_path / "README.md"), str(tmp_path / "check.txt"))
-    assert kept.auxiliary == given.auxiliary
+    retained = jobs.study_of(cache, jobs.jobs(cache)[0].id)
+    assert (retained.primary, retained.choice.check_text) == (str(tmp_path / "README.md"), str(tmp_path / "check.txt"))
+    assert retained.auxiliary == supplied.auxiliary
 
 
 def test_last_is_the_newest_job_for_every_command(cache, workers, capsys):
@@ -125,9 +120,9 @@ def test_only_the_newest_that_ended_are_listed_unasked(cache, workers, capsys):
         job = jobs.submit(cache, make_study(seed))
         write_state(job.folder, JobState(state="failed", error="no such text", ended=1.0))
     assert run(cache, "jobs", "list") == 0
-    told = capsys.readouterr()
-    assert len(told.out.splitlines()) == 20 and "no such text" in told.out
-    assert "2 jobs that ended earlier are not listed: --all lists them" in told.err
+    message = capsys.readouterr()
+    assert len(message.out.splitlines()) == 20 and "no such text" in message.out
+    assert "2 jobs that ended earlier are not listed: --all lists them" in message.err
     assert run(cache, "jobs", "list", "--all") == 0
     assert len(capsys.readouterr().out.splitlines()) == 22
 
@@ -166,26 +161,19 @@ def test_a_log_is_followed_to_the_end_of_its_job(cache):
     assert read_state(job.folder).finished
 
 
-@pytest.mark.parametrize("command", (*EXPORTS, SPEED))
-def test_arguments_that_begin_with_an_export_are_its_command(command, tmp_path):
-    arguments = (command, "/a folder/model; rm", "/out")
-    expected = [sys.executable, "-m", "gprune", *arguments, "--job", str(tmp_path)]
-    assert worker_command(tmp_path, arguments) == expected
-
-
 def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_end_reach_the_folder(
     cache, workers, tmp_path, monkeypatch, capsys
 ):
     arguments = ("export", "/in", "/out", "--padded")
     first = submit(cache, make_study(), arguments=arguments)
     assert submit(cache, make_study(), arguments=arguments).id == first.id
-    others = [
+    rest = [
         submit(cache, make_study()),
         submit(cache, make_study(), arguments=("export", "/in", "/else", "--padded")),
         submit(cache, make_study(), arguments=("gguf", "/in", "/out")),
     ]
-    assert len({first.id, *(job.id for job in others)}) == 4
-    assert first.command[3:7] == arguments and others[0].command[3] == "run"
+    assert len({first.id, *(job.id for job in rest)}) == 4
+    assert first.command[3:7] == arguments and rest[0].command[3] == "run"
 
     def fake(source, target, on_progress):
         for step in range(5):
@@ -200,42 +188,3 @@ def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_e
         read_state(tmp_path).state == "done"
         and "every layer padded with zeros to the widest" in capsys.readouterr().out
     )
-
-
-def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
-    def fail(*_):
-        raise CheckpointError("'out' already holds something: choose a new folder or file name")
-
-    monkeypatch.setattr(padded, "save_padded", fail)
-    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_ERROR
-    state = read_state(tmp_path)
-    assert (state.state, state.error[:27]) == ("failed", "'out' already holds somethi")
-
-
-def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
-    reached = []
-
-    def fake(source, target, on_progress):
-        on_progress(0, 4, "reading")
-        write_state(tmp_path, replace(read_state(tmp_path), state="cancelling"))
-        time.sleep(0.6)
-        on_progress(1, 4, "padding")
-        reached.append("further")
-
-    monkeypatch.setattr(padded, "save_padded", fake)
-    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_STOPPED
-    assert read_state(tmp_path).state == "cancelled" and not reached
-
-
-@pytest.mark.long
-@pytest.mark.process
-def test_a_whole_export_runs_as_a_job(cache, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    save(small_decoder(), cache / "in")
-    out = cache / "exports" / "run" / "padded"
-    job = submit(cache, make_study(), arguments=("export", str(cache / "in"), str(out), "--padded"))
-    wait_for(lambda: not get(cache, job.id).active, 60)
-    ended = get(cache, job.id)
-    assert (ended.state, ended.error) == ("done", "")
-    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
-    assert progress(cache, job.id).stages[0].stage == "export" and not list(out.glob("*.py"))

@@ -11,7 +11,7 @@ import pytest
 from waiting import wait_for
 
 from gprune.__main__ import main
-from gprune.experiments.sweep.running import shared_stages
+from gprune.experiments.sweep import shared_stages
 from gprune.jobs import slurm
 from gprune.store import Store
 from gprune.study.demo import demo_study
@@ -83,9 +83,9 @@ def test_shared_stages_are_the_longest_runs_that_nobody_needs_alone(tmp_path):
     base = demo_study()
     # a threshold changes nothing before the adapted scores; another metric changes the statistics' scores
     lines = [base.with_settings({"reliability.drift_quantile": value}) for value in (0.5, 0.7)]
-    others = [study.with_settings({"metric": "wanda_sp" if base.metric != "wanda_sp" else "flap"}) for study in lines]
+    rest = [study.with_settings({"metric": "wanda_sp" if base.metric != "wanda_sp" else "flap"}) for study in lines]
     assert shared_stages(lines, store, "perplexity") == [(0, "drift")]
-    runs = shared_stages([*lines, *others], store, "perplexity")
+    runs = shared_stages([*lines, *rest], store, "perplexity")
     assert [end for _, end in runs] == ["drift", "drift"] and [index for index, _ in runs] == [0, 2]
     assert shared_stages(lines[:1], store, "perplexity") == []
 

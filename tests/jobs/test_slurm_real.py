@@ -71,10 +71,10 @@ def test_a_sweep_of_three_survives_a_requeue_and_computes_shared_stages_once(slu
     assert set(tasks(array).values()) == {"PENDING"}
     # the shared stages come first, then the middle task is put back while it learns
     wait_for(lambda: "RUNNING" in tasks(array).values(), 90)
-    names = list(dict(runs.every(Store(cache))))
+    names = list(dict(runs.read_all(Store(cache))))
     assert len(names) == 1 and stages(cache, names[0])[0] in ("done", "running")
     shared = {entry["key"] for entry in stages(cache, names[0])[1].values()}
-    wait_for(lambda: len(dict(runs.every(Store(cache)))) > 1, 60)
+    wait_for(lambda: len(dict(runs.read_all(Store(cache)))) > 1, 60)
     task = next(task for task, state in tasks(array).items() if state == "RUNNING")
     subprocess.run(["scontrol", "requeue", f"{array}_{task}"], check=True)
     wait_for(lambda: tasks(array).get(task) == "PENDING", 60)
@@ -82,8 +82,8 @@ def test_a_sweep_of_three_survives_a_requeue_and_computes_shared_stages_once(slu
     subprocess.run(["scontrol", "update", f"JobId={array}_{task}", "StartTime=now"], check=True)
     wait_for(lambda: not {"PENDING", "RUNNING", "COMPLETING"} & set(tasks(array).values()), 240)
     assert set(tasks(array).values()) <= {"COMPLETED"}
-    listed = dict(runs.every(Store(cache)))
-    assert len(listed) == 3 and {runs.standing(record) for record in listed.values()} == {"done"}
+    listed = dict(runs.read_all(Store(cache)))
+    assert len(listed) == 3 and {runs.current_state(cache, record) for record in listed.values()} == {"done"}
     assert contents(cache) == contents(local)
     # what the first job computed was computed by no task
     logs = [path.read_text() for path in (cache / "slurm").glob("*/log-*.txt")]

@@ -19,8 +19,8 @@ def changed(folder, tensors=None, **values):
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
     if tensors:
-        known = load_file(folder / "model.safetensors")
-        save_file({name: tensors.get(name, lambda x: x)(one).contiguous() for name, one in known.items()},
+        reference = load_file(folder / "model.safetensors")
+        save_file({name: tensors.get(name, lambda x: x)(item).contiguous() for name, item in reference.items()},
                   folder / "model.safetensors")  # fmt: skip
     return folder
 
@@ -34,30 +34,30 @@ def dense(place, family="llama", **sizes):
 @pytest.mark.parametrize("family", ["llama", "glm", "phi3", "stablelm", "olmo2", "gemma2", "mistral3"])
 def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_path):
     folder, decoder = dense(tmp_path / "dense", family)
-    found = inspection.inspect(str(folder))
-    assert found.neurons == (13, 13, 13) and set(found.groups) == {decoder.shape.kv_heads}
-    assert found.parameters == sum(one.numel() for one in decoder.model.parameters())
-    assert found.family == FAMILIES[family].label and found.prunable == FAMILIES[family].pruned
-    assert found.form.startswith("ordinary") and found.loads == "without code of its own"
+    result = inspection.inspect(str(folder))
+    assert result.neurons == (13, 13, 13) and set(result.groups) == {decoder.shape.kv_heads}
+    assert result.parameters == sum(parameter.numel() for parameter in decoder.model.parameters())
+    assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned
+    assert result.form.startswith("ordinary") and result.loads == "without code of its own"
     groups = [3, 1, 2] if FAMILIES[family].heads else [1, 1, 1]
     live = save(decoder, tmp_path / "out", masks=masks_of(decoder, groups, [2, 13, 6]))
-    found = inspection.inspect(str(tmp_path / "out"))
-    assert (found.neurons, found.groups) == ((2, 13, 6), tuple(groups))
-    assert found.parameters == sum(one.numel() for one in live.parameters())
-    assert (found.dense_neurons, found.dense_groups) == (13, decoder.shape.kv_heads)
-    assert found.form == "pruned here by gprune to 51.00% of the decoder's weights, every layer of its own width"
-    assert "has been pruned already" in found.prunable and "import gprune" in found.loads
+    result = inspection.inspect(str(tmp_path / "out"))
+    assert (result.neurons, result.groups) == ((2, 13, 6), tuple(groups))
+    assert result.parameters == sum(parameter.numel() for parameter in live.parameters())
+    assert (result.dense_neurons, result.dense_groups) == (13, decoder.shape.kv_heads)
+    assert result.form == "pruned here by gprune to 51.00% of the decoder's weights, every layer of its own width"
+    assert "has been pruned already" in result.prunable and "import gprune" in result.loads
 
 
 def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_load(tmp_path):
     folder, _ = dense(tmp_path)
     names = {"gate_proj": lambda x: x[:9], "up_proj": lambda x: x[:9], "down_proj": lambda x: x[:, :9]}
     changed(folder, {f"model.layers.1.mlp.{name}.weight": cut for name, cut in names.items()})
-    found = inspection.inspect(str(folder))
-    assert found.neurons == (13, 9, 13)
+    result = inspection.inspect(str(folder))
+    assert result.neurons == (13, 9, 13)
     words = "layer 1 has 9 neurons, and its configuration says 13"
-    assert found.form == f"pruned elsewhere, without a configuration that says so: {words}"
-    assert f"does not fit its config.json: {words}. Copy both" in found.prunable and found.loads == f"not: {words}"
+    assert result.form == f"pruned elsewhere, without a configuration that says so: {words}"
+    assert f"does not fit its config.json: {words}. Copy both" in result.prunable and result.loads == f"not: {words}"
     with pytest.raises((RuntimeError, ValueError)):
         AutoModelForCausalLM.from_pretrained(folder)
     assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with code of its")
@@ -90,31 +90,31 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
 def test_other_peoples_folders_are_told_by_their_configuration(values, prunable, loads, tmp_path):
     import re
 
-    found = inspection.inspect(str(changed(dense(tmp_path)[0], **values)))
-    assert re.match(prunable, found.prunable) and re.match(loads, found.loads)
-    assert found.neurons == (13, 13, 13)
+    result = inspection.inspect(str(changed(dense(tmp_path)[0], **values)))
+    assert re.match(prunable, result.prunable) and re.match(loads, result.loads)
+    assert result.neurons == (13, 13, 13)
 
 
 def test_a_damaged_folder_of_ours_is_told(tmp_path):
     decoder = small_decoder()
     save(decoder, tmp_path / "out", masks=masks_of(decoder, [3, 1, 2], [2, 13, 6]))
-    found = inspection.inspect(str(changed(tmp_path / "out", ffn_widths=[2, 12, 6])))
+    result = inspection.inspect(str(changed(tmp_path / "out", ffn_widths=[2, 12, 6])))
     words = "layer 1 has 13 neurons, and its configuration says 12"
-    assert (found.form, found.loads) == (f"damaged: {words}", f"not: {words}")
+    assert (result.form, result.loads) == (f"damaged: {words}", f"not: {words}")
 
 
 def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, capsys):
     folder, _ = dense(tmp_path / "dense")
     weights = (folder / "model.safetensors").read_bytes()
     length = len(weights)
-    for spoilt in (
+    for damaged in (
         b"",
         b"\xff" * 8,
         (2**40).to_bytes(8, "little") + b"{}",
         weights[: length // 2],
         b"\x02" + b"\0" * 7 + b"[]",
     ):
-        (folder / "model.safetensors").write_bytes(spoilt)
+        (folder / "model.safetensors").write_bytes(damaged)
         with pytest.raises(ModelError, match="is truncated or damaged .*copy or download it again"):
             inspection.inspect(str(folder))
     (folder / "model.safetensors").unlink()
@@ -136,5 +136,5 @@ def test_the_command_says_it_in_lines_and_as_json(capsys):
     said = capsys.readouterr().out
     assert "5,475,584" in said and "LLaMA (llama)" in said and "704" in said
     assert main(["models", "demo", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["neurons"] == [704] * 6 and told["groups"] == [4] * 6 and told["parameters"] == 5_475_584
+    values = json.loads(capsys.readouterr().out)
+    assert values["neurons"] == [704] * 6 and values["groups"] == [4] * 6 and values["parameters"] == 5_475_584

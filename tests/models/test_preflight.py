@@ -6,14 +6,13 @@ import pytest
 import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import CONFIG_MAPPING
 from transformers.utils import is_flash_attn_2_available
 
 import gprune
 from gprune.__main__ import main
 from gprune.models import identity, inspection, offloading
 from gprune.models.export import measurable
-from gprune.models.families import FAMILIES, require_prunable
+from gprune.models.families import require_prunable
 from gprune.models.loadable import attention_notice, require_loadable
 from gprune.models.loading import load, read_weights
 from gprune.system.errors import GpruneError, ModelError
@@ -23,6 +22,10 @@ def changed(folder, **values):
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
     return folder
+
+
+def generating(folder, **values):
+    (folder / "generation_config.json").write_text(json.dumps(values))
 
 
 def rename(folder, new_name):
@@ -47,9 +50,16 @@ def drop_tie(folder):
     file.write_text(json.dumps(values))
 
 
-def replace_by_adapter(folder):
+def replace_by(folder, *names):
     for file in folder.iterdir():
         file.unlink()
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+
+
+def replace_by_adapter(folder):
+    replace_by(folder)
     add_adapter(folder)
 
 
@@ -64,6 +74,10 @@ def quantize_to_bytes(folder):
     save_file(tensors | {name: tensors[name].to(torch.float8_e4m3fn)}, weights)
 
 
+def labelled(folder, name):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+
+
 REFUSED = {
     "compiled": (
         lambda folder: rename(folder, "_orig_mod.{}".format),
@@ -71,17 +85,9 @@ REFUSED = {
     ),
     "data parallel": (lambda folder: rename(folder, "module.{}".format), r"have the prefix 'module\.'"),
     "peft": (lambda folder: rename(folder, "base_model.model.{}".format), r"have the prefix 'base_model\.model\.'"),
-    "inner wrappers": (
-        lambda folder: rename(folder, lambda name: "module." + name.replace("layers.", "layers._orig_mod.")),
-        r"have the prefix 'module\.' and '_orig_mod\.'",
-    ),
     "unmerged": (
         lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.lora_A.weight", torch.ones(2, 2)),
         "is a PEFT adapter of another model: merge it first",
-    ),
-    "prefix in one layer": (
-        lambda folder: rename(folder, lambda name: name.replace("model.layers.1", "module.model.layers.1")),
-        r"have the prefix 'module\.'",
     ),
     "inside a wrapper": (
         lambda folder: rename(folder, "language_model.{}".format),
@@ -90,22 +96,54 @@ REFUSED = {
     "untied by default": (drop_tie, "has no lm_head; set tie_word_embeddings to true in config.json"),
     "biases denied": (
         lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.bias", torch.ones(16)),
-        "its weights have biases of q_proj, k_proj, v_proj, o_proj, and attention_bias is False",
+        r"its weights have model\.layers\.0\.self_attn\.q_proj\.bias, and attention_bias is False",
+    ),
+    "biases of a family that always has them": (
+        lambda folder: changed(folder, model_type="qwen2"),
+        r"its weights lack model\.layers\.0\.self_attn\.k_proj\.bias, which Qwen2 has",
+    ),
+    "map missing": (
+        lambda folder: drop_tensor(folder, "model.layers.1.self_attn.v_proj.weight"),
+        r"its weights lack model\.layers\.1\.self_attn\.v_proj\.weight, which LLaMA has",
+    ),
+    "value head": (
+        lambda folder: add_tensor(folder, "v_head.summary.weight", torch.ones(1, 16)),
+        r"its weights have v_head\.summary\.weight, which LLaMA does not have",
+    ),
+    "unmerged base layers": (
+        lambda folder: rename(folder, lambda name: name.replace("q_proj", "q_proj.base_layer")),
+        "is a PEFT adapter of another model: merge it first .* or name the merged folder, which has neither",
     ),
     "norm left over": (
         lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_norm.weight", torch.ones(4)),
         r"its weights have model\.layers\.0\.self_attn\.q_norm\.weight, which LLaMA does not have",
     ),
-    "norm missing": (
-        lambda folder: drop_tensor(folder, "model.layers.1.post_attention_layernorm.weight"),
-        r"its weights lack model\.layers\.1\.post_attention_layernorm\.weight, which LLaMA has",
-    ),
     "final norm missing": (
         lambda folder: drop_tensor(folder, "model.norm.weight"),
         r"its weights lack model\.norm\.weight, which LLaMA has",
     ),
-    "key heads": (lambda folder: changed(folder, num_key_value_heads=4), "layer 0 has 2 key/value groups"),
     "pad token of another type": (lambda folder: changed(folder, pad_token_id="2"), "is '2', which is no whole number"),
+    "number type of another spelling": (
+        lambda folder: changed(folder, dtype="bf16"),
+        "dtype of the model .* is 'bf16', which torch lacks: write bfloat16, float16 or float32",
+    ),
+    "experts": (
+        lambda folder: changed(folder, experts_implementation="grouped_mm"),
+        "experts_implementation of the model .* is 'grouped_mm', but it has no experts: take it out",
+    ),
+    "unknown experts": (
+        lambda folder: changed(folder, experts_implementation="sonic"),
+        "experts_implementation of the model .* is 'sonic', but it has no experts: take it out",
+    ),
+    "compilation": (
+        lambda folder: generating(folder, compile_config={"mode": "max-autotune"}),
+        "compile_config in generation_config.json of the model .* cannot be read by transformers: take it out",
+    ),
+    "tokenizer of BERT": (
+        lambda folder: labelled(folder, "BertTokenizerFast"),
+        'cannot be read as BertTokenizerFast, which needs "WordPiece" in .*: set tokenizer_class in tokenizer_conf',
+    ),
+    "tokenizer of Gemma": (lambda folder: labelled(folder, "GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
     "private attention": (
         lambda folder: changed(folder, _attn_implementation="flash_attention_2"),
         "insists on flash_attention_2: call the field attn_implementation",
@@ -114,26 +152,43 @@ REFUSED = {
         lambda folder: changed(folder, tie_word_embeddings=False),
         "has no lm_head; set tie_word_embeddings to true in config.json if the head is tied",
     ),
+    "gguf": (
+        lambda folder: replace_by(folder, "model-Q4_K_M.gguf"),
+        "holds a GGUF file, which is not read: choose the folder of safetensors that model-Q4_K_M.gguf was made from",
+    ),
+    "diffusers": (
+        lambda folder: replace_by(folder, "model_index.json", "unet/config.json"),
+        "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
+    ),
+    "format of Meta": (
+        lambda folder: replace_by(folder, "consolidated.00.pth", "params.json"),
+        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
+    ),
+    "parameters of Meta": (lambda folder: replace_by(folder, "params.json"), "is in the own format of Meta or Mistral"),
+    "checkpoints": (
+        lambda folder: replace_by(folder, "checkpoint-100/adapter_config.json", "checkpoint-50/config.json"),
+        "holds checkpoints of a training: choose one of them, such as checkpoint-100",
+    ),
+    "trainer state": (
+        lambda folder: replace_by(folder, "trainer_state.json", "optimizer.pt"),
+        "is a training state without a model: use save_pretrained",
+    ),
     "adapter": (replace_by_adapter, r"is a PEFT adapter of owner/base: merge it first \(`merge_and_unload`\) or name"),
     "adapter beside a model": (add_adapter, "is a PEFT adapter of owner/base"),
-    "pad token": (lambda folder: changed(folder, pad_token_id=320), "pad_token_id of .* is 320, but it has 320 emb"),
+    "pad token": (lambda folder: changed(folder, pad_token_id=320), "pad_token_id in .* is 320, but it has 320 emb"),
+    "end beyond": (
+        lambda folder: changed(folder, eos_token_id=[1, 400]),
+        "eos_token_id in config.json of the model .* is 400, but it has 320 embeddings: set it to null",
+    ),
     "gptq": (
         lambda folder: changed(folder, quantization_config={"quant_method": "gptq", "bits": 4}),
         r"the weights of the model .* are quantized \(gptq\), which is not supported: use the unquantized checkpoint",
-    ),
-    "awq": (
-        lambda folder: changed(folder, quantization_config={"quant_method": "awq"}),
-        r"are quantized \(awq\)",
-    ),
-    "bitsandbytes": (
-        lambda folder: changed(folder, quantization_config={"load_in_8bit": True}),
-        r"are quantized \(bitsandbytes\)",
     ),
     "compressed-tensors": (
         lambda folder: changed(folder, compression_config={"quant_method": "compressed-tensors"}),
         r"are quantized \(compressed-tensors\)",
     ),
-    "fp8": (lambda folder: changed(folder, quantization_config={"quant_method": "fp8"}), r"are quantized \(fp8\)"),
+    "mlx": (lambda folder: changed(folder, quantization={"bits": 4, "group_size": 64}), r"are quantized \(MLX\)"),
     "bytes": (quantize_to_bytes, r"are quantized \(model\.layers\.1\.mlp\.up_proj\.weight\)"),
     "packed": (
         lambda folder: add_tensor(folder, "model.layers.0.mlp.up_proj.qweight", torch.ones(2, dtype=torch.int32)),
@@ -151,7 +206,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-def test_a_folder_that_cannot_be_loaded_is_refused_before_anything_is_computed(fault, tmp_path, capsys, monkeypatch):
+def test_a_folder_that_cannot_be_loaded_is_refused_in_one_sentence(fault, tmp_path):
+    damage, words = REFUSED[fault]
+    tiny_study.made(tmp_path)
+    damage(tmp_path / "model")
+    with pytest.raises(ModelError, match=words):
+        require_loadable(tmp_path / "model")
+
+
+@pytest.mark.parametrize("fault", ["compiled", "tokenizer of BERT", "gguf", "classifier"])
+def test_every_command_refuses_such_a_folder_before_anything_is_computed(fault, tmp_path, capsys, monkeypatch):
     damage, words = REFUSED[fault]
     values = tiny_study.made(tmp_path)
     folder, cache = tmp_path / "model", tmp_path / "cache"
@@ -159,12 +223,12 @@ def test_a_folder_that_cannot_be_loaded_is_refused_before_anything_is_computed(f
     study = tmp_path / "study.json"
     study.write_text(json.dumps(values))
     monkeypatch.setenv("GPRUNE_CACHE", str(cache))
-    named = ["--model", str(folder), "--primary", values["primary"], "--auxiliary", values["auxiliary"]]
+    options = ["--model", str(folder), "--primary", values["primary"], "--auxiliary", values["auxiliary"]]
     capsys.readouterr()
     sentences = set()
     for arguments in (
-        ["study", *named],
-        ["study", *named, "--dry-run"],
+        ["study", *options],
+        ["study", *options, "--dry-run"],
         ["run", str(study), "--dry-run"],
         ["run", str(study)],
     ):
@@ -184,9 +248,9 @@ def test_a_folder_that_cannot_be_loaded_is_refused_before_anything_is_computed(f
     assert not [file for file in cache.rglob("*") if file.suffix in (".npz", ".safetensors")]
     assert not list(cache.glob("runs/*"))
     try:
-        seen = inspection.inspect(str(folder))
-        assert seen.prunable == f"nothing: {sentence}"
-        assert seen.loads.startswith("not")
+        inspected = inspection.inspect(str(folder))
+        assert inspected.prunable == f"nothing: {sentence}"
+        assert inspected.loads.startswith("not")
     except ModelError as error:
         assert str(error) == sentence
 
@@ -198,6 +262,7 @@ def test_a_folder_that_cannot_be_loaded_is_refused_before_anything_is_computed(f
         {"pad_token_id": 319},
         {"pad_token_id": -1},
         {"eos_token_id": [1, 2]},
+        {"experts_implementation": "batched_mm"},
         {"quantization_config": None},
         {"architectures": None},
     ],
@@ -217,16 +282,6 @@ def test_a_model_saved_without_its_head_has_the_names_of_its_family(tmp_path):
     assert load(str(folder), device="cpu").shape.layers == 2
 
 
-def test_a_missing_head_that_the_configuration_does_not_mention_is_named_when_it_is_loaded(tmp_path):
-    tiny_study.made(tmp_path)
-    file = tmp_path / "model" / "config.json"
-    values = json.loads(file.read_text())
-    del values["tie_word_embeddings"]
-    file.write_text(json.dumps(values))
-    with pytest.raises(ModelError, match="has no lm_head; set tie_word_embeddings to true"):
-        load(str(tmp_path / "model"), device="cpu")
-
-
 @pytest.mark.skipif(is_flash_attn_2_available(), reason="flash-attention is installed")
 def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp_path, capsys):
     values = tiny_study.made(tmp_path)
@@ -236,7 +291,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     ids = torch.arange(8)[None]
     logits = load(str(folder), device="cpu").model(ids).logits
     changed(folder, attn_implementation="flash_attention_2")
-    notice = "config.json asks for flash_attention_2, which is not installed here: the model runs with sdpa"
+    notice = "config.json asks for flash_attention_2, which cannot run here: the model runs with sdpa"
     decoder = load(str(folder), device="cpu")
     assert decoder.model.config._attn_implementation == "sdpa"
     assert torch.equal(decoder.model(ids).logits, logits)
@@ -250,6 +305,23 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     study.write_text(json.dumps(values))
     assert main(["run", str(study), "--cache", str(tmp_path / "cache"), "--until", "positions"]) == 0
     assert notice in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="flex_attention runs on a GPU")
+def test_attention_without_a_backward_pass_on_a_cpu_gives_way_to_sdpa(tmp_path):
+    tiny_study.made(tmp_path)
+    folder = changed(tmp_path / "model", attn_implementation="flex_attention")
+    model = load(str(folder), device="cpu").model.requires_grad_(True)
+    model(torch.arange(8)[None]).logits.sum().backward()
+    assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
+    assert attention_notice(folder).startswith("config.json asks for flex_attention, which cannot run here")
+
+
+def test_a_private_attention_of_the_language_model_alone_gives_way_too(tmp_path):
+    tiny_study.made(tmp_path)
+    changed(tmp_path / "model", text_config={"_attn_implementation": "flash_attention_2"})
+    require_loadable(tmp_path / "model")
+    assert "asks for flash_attention_2, which cannot run here" in attention_notice(tmp_path / "model")
 
 
 def test_eager_attention_stays_as_it_is(tmp_path):
@@ -275,35 +347,17 @@ def test_a_family_is_refused_for_its_true_reason(model_type, reason):
 
 
 def test_an_adapter_that_names_no_base_is_refused_as_one(tmp_path):
-    (tmp_path / "adapter_config.json").write_text("[]")
-    with pytest.raises(ModelError, match="is a PEFT adapter of another model"):
-        identity.configuration(tmp_path)
-
-
-@pytest.mark.parametrize("key", ["quantization_config", "architectures", "attn_implementation", "pad_token_id"])
-@pytest.mark.parametrize("value", ["word", 3, [[1]], {"a": [1]}])
-def test_values_of_another_type_are_no_defect_of_ours(key, value, tmp_path):
-    tiny_study.made(tmp_path)
-    folder = changed(tmp_path / "model", **{key: value})
-    attention_notice(folder)
-    try:
-        require_loadable(folder)
-        load(str(folder), device="cpu")
-    except GpruneError:
-        pass
-
-
-def test_no_family_of_the_library_is_taken_for_a_misspelt_one():
-    for model_type in CONFIG_MAPPING.keys() - FAMILIES.keys():
-        with pytest.raises(ModelError) as error:
-            require_prunable({"model_type": model_type}, "the model")
-        assert "did you mean" not in str(error.value)
+    for content in ("[]", '{"base_model_name_or_path": null}'):
+        (tmp_path / "adapter_config.json").write_text(content)
+        with pytest.raises(ModelError, match="is a PEFT adapter of another model"):
+            identity.configuration(tmp_path)
 
 
 def test_a_text_of_the_model_starts_from_a_token_that_has_an_embedding(tmp_path):
     from gprune.pruning.calibration.sampling import _start
 
     tiny_study.made(tmp_path)
-    decoder = load(str(changed(tmp_path / "model", bos_token_id=320, eos_token_id=[1, 2])), device="cpu")
+    decoder = load(str(changed(tmp_path / "model", eos_token_id=[1, 2])), device="cpu")
+    decoder.config.bos_token_id = 320
     decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
     assert _start(decoder, "self:")[0] == 1

@@ -11,10 +11,11 @@ import tiny_study
 import torch
 
 from gprune import pipeline
-from gprune.app.pages.jobs import launch
-from gprune.app.preview.request import DENSE, Question, Source, resolve
-from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.app.ui import packed
+from gprune.app.pages import launch
+from gprune.app.preview import DENSE, Question, Source
+from gprune.app.preview.requests import resolve
+from gprune.app.preview.worker.masked_model import MaskedModel, measure_losses
+from gprune.app.ui import run_status
 from gprune.cli import reproduce, study
 from gprune.models import identity, loading, shapes, vocabulary
 from gprune.models.export import checkpoint, measurable
@@ -40,10 +41,10 @@ def a_study(folder, model="random:tiny", **changes):
 
 
 def digest(model):
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
-        found.update(name.encode() + value.float().numpy().tobytes())
-    return found.hexdigest()
+        result.update(name.encode() + value.float().numpy().tobytes())
+    return result.hexdigest()
 
 
 def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
@@ -58,7 +59,7 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
     assert decoder.tokenizer("words").input_ids and not weights.requires_grad
     # the type of the published model where `auto` leaves it to the checkpoint, as it does on a GPU
     kinds = {name: loading._random(shapes.FOLDER / "tiny", torch.device("cpu"), name) for name in loading.DTYPES}
-    assert {name: str(one.dtype) for name, one in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
+    assert {name: str(item.dtype) for name, item in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
     with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
         loading.load("random:tiny", "cpu", offload=True)
 
@@ -71,28 +72,10 @@ def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder):
         # it knows nothing: every token is as likely as every other
         assert all(vocabulary / 2 < value < 2 * vocabulary for value in losses.values())
     results = pipeline.opened(study, store)
-    place = results.model_folder(stages.checkpoint(results.graph))
-    pruned = checkpoint.load_verified(place)
-    kept = results.get(stages.masks, "gprune").ffn.sum(axis=1).tolist()
-    assert pruned.config.ffn_widths == kept and sum(kept) < 2 * 27
-
-
-@pytest.mark.long
-def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder):
-    study, other = a_study(folder), a_study(folder, "random:wider")
-    found = []
-    for number in range(2):
-        store = Store(folder / str(number))
-        pipeline.run(study, store, lambda *_: None, "scores")
-        found.append(pipeline.opened(study, store))
-    scores = [one.get(stages.scores, "primary") for one in found]
-    assert np.array_equal(scores[0].ffn, scores[1].ffn) and scores[0].ffn.std() > 0
-    graphs = [found[0].graph, found[1].graph, pipeline.opened(other, Store(folder / "0")).graph]
-    keys = [{one.name: one.key for one in stages.course(graph, "all", lambda _: False)} for graph in graphs]
-    assert keys[0] == keys[1]
-    # the text and its tokens do not ask which weights there are
-    shared = {name for name in keys[0] if keys[0][name] == keys[2].get(name)}
-    assert shared == {name for name in keys[0] if name.startswith(("tokens", "overlap"))}
+    location = results.model_folder(stages.checkpoint(results.graph))
+    pruned = checkpoint.load_verified(location)
+    mask = results.get(stages.masks, "gprune").ffn.sum(axis=1).tolist()
+    assert pruned.config.ffn_widths == mask and sum(mask) < 2 * 27
 
 
 def test_the_preview_measures_it_too(folder):
@@ -101,10 +84,11 @@ def test_the_preview_measures_it_too(folder):
     results, text = pipeline.opened(study, store), study.evaluation.texts[0]
     source = Source(str(folder / "cache"), results.graph)
     masked = MaskedModel(source.model)
-    asked = resolve(source, Question(text, DENSE))
-    sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
-    stored = results.get(stages.perplexity, "dense", text).losses[:2]
-    np.testing.assert_allclose(masked.losses(sent), stored, rtol=1e-4)
+    request = resolve(source, Question(text, DENSE))
+    losses = measure_losses(masked, None, request.arguments["text"]).losses
+    stored, measured = results.get(stages.perplexity, "dense", text).losses, np.isfinite(losses)
+    assert measured.sum() == 2 and request.stored is not None
+    np.testing.assert_allclose(losses[measured], stored[measured], rtol=1e-4)
     masked.require_same()
 
 
@@ -130,27 +114,27 @@ def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
 
 
 def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch):
-    found = [identity.fingerprint(f"random:{name}") for name in shapes.SHAPES]
-    found += [identity.fingerprint(LLAMA, card=card) for card in ("NVIDIA H100", "NVIDIA A10")]
+    results = [identity.fingerprint(f"random:{name}") for name in shapes.SHAPES]
+    results += [identity.fingerprint(LLAMA, card=card) for card in ("NVIDIA H100", "NVIDIA A10")]
     monkeypatch.setattr(shapes, "WEIGHTS", "random weights 2")
-    found.append(identity.fingerprint(LLAMA))
-    assert len(set(found)) == len(shapes.SHAPES) + 3
+    results.append(identity.fingerprint(LLAMA))
+    assert len(set(results)) == len(shapes.SHAPES) + 3
     assert identity.fingerprint("demo", card="NVIDIA H100") == identity.fingerprint("demo")
 
 
 def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch):
-    on_cpu = inputs.read(synthetic_run.a_study(model=LLAMA))
+    on_cpu = inputs.read_inputs(synthetic_run.a_study(model=LLAMA))
     assert (on_cpu.model, on_cpu.precision) == (identity.fingerprint(LLAMA), "float32")
     monkeypatch.setattr(machine, "has_gpu", lambda: True)
     monkeypatch.setattr(machine, "cards", lambda: ("NVIDIA H100", "NVIDIA A10"))
-    on_gpu = inputs.read(synthetic_run.a_study(model=LLAMA, device="auto"))
+    on_gpu = inputs.read_inputs(synthetic_run.a_study(model=LLAMA, device="auto"))
     assert on_gpu.precision == "bfloat16"
     assert on_gpu.model == identity.fingerprint(LLAMA, card="NVIDIA H100")
-    second = inputs.read(synthetic_run.a_study(model=LLAMA, device="cuda:1"))
+    second = inputs.read_inputs(synthetic_run.a_study(model=LLAMA, device="cuda:1"))
     assert second.model == identity.fingerprint(LLAMA, card="NVIDIA A10")
-    assert inputs.read(synthetic_run.a_study(model=LLAMA, device="cpu")) == on_cpu
+    assert inputs.read_inputs(synthetic_run.a_study(model=LLAMA, device="cpu")) == on_cpu
     with pytest.raises(ModelError, match="random:llama2-7b has no files of weights .*: leave offload out"):
-        inputs.read(synthetic_run.a_study(model=LLAMA, offload=True))
+        inputs.read_inputs(synthetic_run.a_study(model=LLAMA, offload=True))
 
 
 @pytest.mark.parametrize(
@@ -168,33 +152,24 @@ def test_other_names_are_refused_alike_wherever_they_are_given(name, message):
     with pytest.raises(ModelError, match=message) as refused:
         identity.locate(name)
     assert len(str(refused.value)) <= 300
-    asked = synthetic_run.a_study(model=name)
+    requested = synthetic_run.a_study(model=name)
     for ask in (
         lambda: call(study, "study", "--model", name),
         lambda: call(reproduce, "reproduce", "main", "--model", name, "--dry-run"),
-        lambda: inputs.read(asked),
-        lambda: packed.require_here("/no/such/cache", asked),
+        lambda: inputs.read_inputs(requested),
+        lambda: run_status.require_inputs("/no/such/cache", requested),
     ):
         with pytest.raises(GpruneError, match=message):
             ask()
-    assert launch.input_problem(asked) == str(refused.value)
-
-
-def test_the_form_takes_a_shape_and_says_what_it_cannot_do_and_the_estimate_is_of_the_shape(capfd):
-    assert launch.input_problem(synthetic_run.a_study(model=LLAMA)) == ""
-    packed.require_here("/no/such/cache", synthetic_run.a_study(model=LLAMA))
-    assert "leave offload out" in launch.input_problem(synthetic_run.a_study(model=LLAMA, offload=True))
-    assert call(study, "study", "--model", LLAMA, "--dtype", "bfloat16", "--dry-run") == 0
-    said = capfd.readouterr().err
-    assert "statistics_primary" in said and "switch offload on" not in said
+    assert launch.input_problem(requested) == str(refused.value)
 
 
 def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monkeypatch):
     decoder = loading.load("random:tiny#layers=5", "cpu", "float32")
     assert decoder.shape.layers == 5 and decoder.shape.neurons == 27
     assert of_model("random:tiny#layers=5") == Dimensions.of(tiny_shape.TINY | {"num_hidden_layers": 5})
-    made = measurable.load_model("random:tiny#layers=3@0.5", "cpu", "float32")
-    assert len(made.config.ffn_widths) == 3 and made.config.ffn_widths[0] < 27
+    created = measurable.load_model("random:tiny#layers=3@0.5", "cpu", "float32")
+    assert len(created.config.ffn_widths) == 3 and created.config.ffn_widths[0] < 27
     names = ["random:tiny", "random:tiny#layers=5", "random:tiny#layers=1", "random:wider#layers=5"]
     assert len({identity.fingerprint(name) for name in names}) == 4
     # its own depth makes no other model, and the key of the shape is what it was

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.timeout(limit(360)),
 ]
 CACHE = "~/.cache/gprune"
-"""as the README and docs/cache.md name it"""
+"""as the README and docs/study.md name it"""
 JOB = """
 import time
 from gprune.jobs import get, reconcile, submit
@@ -73,13 +73,13 @@ def examples(fresh, project):
     copy = shutil.copytree(project / "examples", fresh.folder / "examples")
     constraints = str(project / "requirements.txt")
     fresh.pip("install", "--no-compile", "-c", constraints, str(copy / "plugin"), *NOTEBOOK_NEEDS)
-    told = fresh.said("gprune", "plugins", seconds=30)
-    assert [line.split()[:2] for line in told.splitlines()] == [
+    message = fresh.said("gprune", "plugins", seconds=30)
+    assert [line.split()[:2] for line in message.splitlines()] == [
         ["method", "magnitude_ranking"],
         ["metric", "magnitude"],
     ]
-    drawn = fresh.said("python", "-c", NOTEBOOK, str(copy / "quickstart.ipynb"), seconds=300)
-    assert int(drawn) >= 1
+    rendered = fresh.said("python", "-c", NOTEBOOK, str(copy / "quickstart.ipynb"), seconds=300)
+    assert int(rendered) >= 1
     fresh.pip("uninstall", "--yes", "gprune-magnitude")
 
 
@@ -97,7 +97,7 @@ def shown(fresh, chromium):
         heading = page.get_by_role("heading", level=1).first
         # a setting of .streamlit/config.toml
         assert heading.evaluate("one => getComputedStyle(one).fontSize") == "30.4px"
-        page.goto(f"{server.address}/compare?cp_view=fair")
+        page.goto(f"{server.address}/compare?tab=studies&cp_view=fair")
         page.get_by_role("heading", name="A fair comparison", exact=True).wait_for()
         assert noted == [[], []]
 
@@ -106,10 +106,10 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chr
     assert fresh.said("gprune", "--version", seconds=10) == fresh.said(
         "python", "-m", "gprune", "--version", seconds=10
     )
-    told = fresh.told("run", "demo", seconds=300)
-    assert told["perplexity"]["gprune"]["science-docs"] > told["perplexity"]["dense"]["science-docs"]
+    message = fresh.told("run", "demo", seconds=300)
+    assert message["perplexity"]["gprune"]["science-docs"] > message["perplexity"]["dense"]["science-docs"]
     cache = fresh.home / ".cache" / "gprune"
-    (record,) = [json.loads(one.read_text()) for one in cache.glob("runs/*/run.json")]
+    (record,) = [json.loads(path.read_text()) for path in cache.glob("runs/*/run.json")]
     # the environment lies in no checkout, and is not of the commit of one that it may lie in
     assert re.fullmatch("[0-9a-f]{12}", record["provenance"]["package"])
     assert "commit" not in record["provenance"]
@@ -119,5 +119,5 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chr
 
     fresh.pip("uninstall", "--yes", "gprune-studio")
     assert fresh.left() == ["home/.cache/gprune"]
-    for page in ("README.md", "docs/cache.md"):
+    for page in ("README.md", "docs/study.md"):
         assert CACHE in (project / page).read_text(encoding="utf-8")

@@ -33,10 +33,10 @@ def installed(monkeypatch, tmp_path):
 
 def listed(folder, files):
     """Which state of the code it is where the installer has written down these files."""
-    kept = folder / "gprune_studio-0.1.0.dist-info"
-    kept.mkdir(exist_ok=True)
-    (kept / "METADATA").write_text("Metadata-Version: 2.1\nName: gprune-studio\nVersion: 0.1.0\n")
-    (kept / "RECORD").write_text("\n".join(files))
+    retained = folder / "gprune_studio-0.1.0.dist-info"
+    retained.mkdir(exist_ok=True)
+    (retained / "METADATA").write_text("Metadata-Version: 2.1\nName: gprune-studio\nVersion: 0.1.0\n")
+    (retained / "RECORD").write_text("\n".join(files))
     provenance.code.cache_clear()
     try:
         return provenance.code()
@@ -70,15 +70,15 @@ def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(installe
 
 
 def test_a_package_is_told_by_what_it_is_made_of(installed):
-    made = listed(installed, FILES)
-    assert list(made) == ["package"] and len(str(made["package"])) == 12
+    created = listed(installed, FILES)
+    assert list(created) == ["package"] and len(str(created["package"])) == 12
     elsewhere = [
         *reversed(FILES),
         "gprune/__pycache__/drift.cpython-311.pyc,,",
         "../../../bin/gprune,sha256=C,9",
     ]
-    assert listed(installed, elsewhere) == made
-    assert listed(installed, [FILES[0].replace("AAAA", "AAAB"), *FILES[1:]]) != made
+    assert listed(installed, elsewhere) == created
+    assert listed(installed, [FILES[0].replace("AAAA", "AAAB"), *FILES[1:]]) != created
     assert listed(installed, FILES[2:]) == {}
 
 
@@ -88,16 +88,16 @@ def test_a_package_is_told_by_what_it_is_made_of(installed):
 def test_every_pinned_version_lies_in_the_range_of_the_package(project, pinned, extra):
     metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = metadata["optional-dependencies"][extra] if extra else metadata["dependencies"]
-    ranges = {one.name: one for one in map(Requirement, listed)}
+    ranges = {item.name: item for item in map(Requirement, listed)}
     lines = (project / f"requirements{pinned}.txt").read_text(encoding="utf-8").splitlines()
-    pins = {one.name: one for one in map(Requirement, (line for line in lines if line[:1] not in "#-"))}
+    pins = {item.name: item for item in map(Requirement, (line for line in lines if line[:1] not in "#-"))}
     # the tests of the GGUF files run them; who writes them needs no llama.cpp
     assert set(ranges) == set(pins) - {"llama-cpp-python"}
     for name, allowed in ranges.items():
         (pin,) = pins[name].specifier
         # a constraint of pip has no extras
         assert pin.operator == "==" and pin.version in allowed.specifier and not pins[name].extras
-        assert any(one.operator == "<" for one in allowed.specifier), f"{name} has no upper bound"
+        assert any(item.operator == "<" for item in allowed.specifier), f"{name} has no upper bound"
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
@@ -112,8 +112,8 @@ def test_every_link_between_documents_leads_to_a_file(project):
 
 
 def test_files_that_contributing_follows_are_there_with_what_it_names(project):
-    told = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", told))
+    text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", text))
     assert len(named) > 10 and [name for name in named if not (project / name).exists()] == []
     example = {
         "gprune/pruning/drift.py": "def rank_drift(",
@@ -121,8 +121,8 @@ def test_files_that_contributing_follows_are_there_with_what_it_names(project):
         "gprune/pipeline/stages/graph.py": '"drift": Kind(records.RankDrift)',
         "gprune/pipeline/stages/scoring.py": "def drift(",
         "gprune/analysis/drift.py": "def distributions(",
-        "gprune/app/figures/rank_drift.py": "def plot_survival(",
-        "gprune/app/pages/rank_drift.py": "card_of(figures.drift, run)",
+        "gprune/app/figures/drift.py": "def plot_survival(",
+        "gprune/app/pages/drift.py": "card_of(figures.drift, run)",
     }
     for name, words in example.items():
         assert name in named and words in (project / name).read_text(encoding="utf-8")
@@ -138,5 +138,5 @@ def test_the_citation_is_of_this_version_and_of_the_paper(project, request):
     text = source.read_text(encoding="utf-8")
     head = text[text.index("\\title{") : text.index("\\begin{document}")]
     assert f"\\title{{{paper['title']}}}" in head
-    names = [f"{one['given-names']} {one['family-names']}" for one in paper["authors"]]
+    names = [f"{item['given-names']} {item['family-names']}" for item in paper["authors"]]
     assert names == re.findall(r"^([A-Z]\w+ [A-Z]\w+)\\textsuperscript", head, re.MULTILINE)

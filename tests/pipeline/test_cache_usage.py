@@ -6,10 +6,9 @@ import shutil
 import pytest
 from synthetic_run import a_study, read, write_run
 
-from gprune import jobs
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
-from gprune.jobs import local, queue
+from gprune.jobs import local
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import (
@@ -19,9 +18,9 @@ from gprune.pipeline.cache import (
     reason_to_keep,
     remove_run,
     remove_unneeded,
-    unneeded,
 )
 from gprune.store import Store
+from gprune.system import processes
 from gprune.system.errors import StoreError
 
 
@@ -43,28 +42,30 @@ def of_name(store, run, name):
 def test_a_result_is_needed_by_the_runs_that_name_it(two):
     store, first, second = two
     needed = needed_by(store)
-    assert set(needed) == {(one.kind, one.key) for one in cache_entries(store)}
+    assert set(needed) == {(cache_entry.kind, cache_entry.key) for cache_entry in cache_entries(store)}
     assert needed["drift", of_name(store, first, "drift")] == {first, second}
     assert needed["masks", of_name(store, first, "masks_flap")] == {first}
-    assert unneeded(store) == []
+    assert overview(store).unneeded == []
 
 
 def test_the_room_of_runs_adds_up_to_that_of_the_results(two):
     store, first, second = two
     usage = {run: overview(store).runs[run] for run in (first, second)}
     records = {run: on_disk(store.root / "runs" / run) for run in (first, second)}
-    everything = sum(one.size for one in cache_entries(store))
-    shared = [found.total - found.own for found in usage.values()]
+    all_values = sum(cache_entry.size for cache_entry in cache_entries(store))
+    shared = [result.total - result.own for result in usage.values()]
     assert shared[0] == shared[1] > 0
-    assert sum(usage[run].own - records[run] for run in usage) + shared[0] == everything
-    assert everything == sum(on_disk(store.root / kind) for kind in {one.kind for one in cache_entries(store)})
+    assert sum(usage[run].own - records[run] for run in usage) + shared[0] == all_values
+    assert all_values == sum(
+        on_disk(store.root / kind) for kind in {cache_entry.kind for cache_entry in cache_entries(store)}
+    )
 
 
 def test_a_record_that_cannot_be_read_keeps_its_results(two):
     store, first, _ = two
     path = store.root / "runs" / first / "run.json"
     path.write_text("[" + path.read_text()[:-1])
-    assert unneeded(store) == []
+    assert overview(store).unneeded == []
 
 
 def test_a_run_that_goes_on_keeps_what_it_will_come_to(two):
@@ -72,42 +73,26 @@ def test_a_run_that_goes_on_keeps_what_it_will_come_to(two):
     masks = of_name(store, first, "masks_flap")
     values = read(store.root, first)
     later = ("masks", "perplexity", "learning", "checkpoint")
-    stages = {name: one for name, one in values["stages"].items() if not name.startswith(later)}
-    for state, there in (("running", True), ("done", False)):
+    stages = {name: item for name, item in values["stages"].items() if not name.startswith(later)}
+    for state, present in (("running", True), ("done", False)):
         run_records.save(store, first, values | {"state": state, "stages": stages, "result": None})
-        assert (first in needed_by(store)["masks", masks]) is there
+        assert (first in needed_by(store)["masks", masks]) is present
 
 
-def test_what_a_process_is_at_work_on_stays(two, monkeypatch):
+def test_what_only_a_deleted_run_needed_is_removed(two):
     store, first, _ = two
     masks = of_name(store, first, "masks_flap")
     shutil.rmtree(store.root / "runs" / first)
-    with store.lock("masks", masks):
-        gone = remove_unneeded(store)
-    assert gone and store.has("masks", masks)
-    assert [one.key for one in remove_unneeded(store)] == [masks]
+    assert masks in [entry.key for entry in remove_unneeded(store)] and not store.has("masks", masks)
 
 
 def test_a_run_that_begins_meanwhile_keeps_its_results(two):
     store, first, _ = two
     folder = store.root / "runs" / first
     folder.rename(store.root / "kept")
-    free = unneeded(store)
+    free = overview(store).unneeded
     (store.root / "kept").rename(folder)
     assert free and remove_unneeded(store, free) == []
-
-
-def test_what_is_no_record_is_waited_for_by_nobody_and_keeps_nothing(two):
-    store, first, second = two
-    (store.root / "runs" / "a-folder" / "run.json").mkdir(parents=True)
-    (pipe := store.root / "runs" / "a-pipe").mkdir()
-    os.mkfifo(pipe / "run.json")
-    (long := store.root / "runs" / "long").mkdir()
-    with open(long / "run.json", "wb") as file:
-        # has room for itself on no machine
-        file.truncate(2**42)
-    assert {run for runs in needed_by(store).values() for run in runs} == {first, second}
-    assert remove_run(store, "a-folder") == remove_run(store, "a-pipe") == 0
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +113,7 @@ def a_job(
     study = a_study(seed=seed)
     job = records.create(home, study, "mine", arguments, local.worker_command, number)
     pid = os.getpid()
-    at_work = {"pid": pid, "process_started": local.process_start(pid), "started": 1.0}
+    at_work = {"pid": pid, "process_started": processes.process_start(pid), "started": 1.0}
     values = at_work if state == "running" else {}
     write_state(job.folder, JobState(state=state, **values))
     return job
@@ -146,7 +131,6 @@ def refused(cache, run):
     [
         ("queued", "waits to compute it"),
         ("running", "is at work on it"),
-        ("interrupted", "was interrupted and can be resumed"),
     ],
 )
 def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does):
@@ -159,32 +143,11 @@ def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does):
     assert (tmp_path / "runs" / run).exists()
 
 
-def test_a_run_is_free_once_its_interrupted_job_is_given_up(tmp_path):
+@pytest.mark.parametrize("state", ["interrupted", "failed", "cancelled", "done"])
+def test_a_job_that_has_ended_keeps_nothing(tmp_path, state):
     run = write_run(tmp_path, stages="drift", state="interrupted")
-    job = a_job(tmp_path, "interrupted")
-    assert "can be resumed" in refused(tmp_path, run)
-    assert jobs.cancel(tmp_path, job.id).state == "cancelled"
-    assert remove_run(Store(tmp_path), run) > 0
-
-
-def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path):
-    run = write_run(tmp_path)
-    # of a run that is done nobody goes on with an interrupted job, nor where a later one has failed
-    a_job(tmp_path, "interrupted", 1)
+    a_job(tmp_path, state)
     assert reason_to_keep(Store(tmp_path), run) == ""
-    unfinished = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
-    a_job(tmp_path, "interrupted", 2, seed=1)
-    assert reason_to_keep(Store(tmp_path), unfinished)
-    a_job(tmp_path, "failed", 3, seed=1)
-    assert reason_to_keep(Store(tmp_path), unfinished) == ""
-
-
-def test_asking_for_a_run_reads_no_study(tmp_path, monkeypatch):
-    run = write_run(tmp_path, stages="drift", state="interrupted")
-    job = a_job(tmp_path, "queued")
-    # of 300 jobs their studies took more than a second each time
-    monkeypatch.setattr(queue, "study_of", lambda *_: pytest.fail("a study was read"))
-    assert job.id in reason_to_keep(Store(tmp_path), run)
 
 
 def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path):

@@ -12,7 +12,7 @@ from gprune.__main__ import main
 from gprune.evaluation import speed
 from gprune.pipeline import arrays, runs, stages
 from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time
-from gprune.pipeline.stages import KINDS, course, on_the_way
+from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
 from gprune.study.methods import METHODS, METRICS
@@ -65,9 +65,8 @@ def finished(request, workshop):
     study = study_of(workshop, metric=metric, methods=list(methods), substitute=workshop["texts"][2])
     study = study.with_settings({"evaluation.tasks": [workshop["questions"]], "evaluation.speed": "cpu"})
     store = Store(workshop["folder"] / f"{metric}-{len(methods)}")
-    results = pipeline.opened(study, store)
-    before = course(results.graph, "all", results.holds)
-    return study, store, [stage.name for stage in before], pipeline.run(study, store, silent)
+    planned = [stage.name for stage in execution_plan(pipeline.opened(study, store).graph)]
+    return study, store, planned, pipeline.run(study, store, silent)
 
 
 def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
@@ -76,52 +75,48 @@ def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
     record = runs.read(store, run_name(study))
     assert list(record["stages"]) == planned == list(record["expected"])
     assert result["unavailable"] == {} == record["unavailable"]
-    made = {path.parent.name + "/" + path.name for path in store.root.glob("*/*") if path.is_dir()}
-    kept = {f"{stage.kind}/{stage.key}" for stage in course(pipeline.opened(study, store).graph, "all", held)}
-    assert {name for name in made if name.split("/")[0] in KINDS} == kept
+    created = {path.parent.name + "/" + path.name for path in store.root.glob("*/*") if path.is_dir()}
+    retained = {f"{stage.kind}/{stage.key}" for stage in execution_plan(pipeline.opened(study, store).graph)}
+    assert {name for name in created if name.split("/")[0] in KINDS} == retained
 
 
 def test_statistics_of_two_seeds_take_one_pass_and_where_one_is_there_the_other_is_made_alone(finished, tmp_path):
     study, store, _, result = finished
     first, second = "context_statistics_primary", "context_statistics_primary_other_seed"
-    known = runs.read(store, run_name(study))["stages"]
-    assert known[second]["with"] == first and not known[second]["reused"]
-    assert not known["contexts_primary_other_seed"]["reused"]
+    reference = runs.read(store, run_name(study))["stages"]
+    assert not reference[second]["reused"]
+    assert not reference["contexts_primary_other_seed"]["reused"]
     assert result["passes"][first] == {"forward": 1.0, "backward": 1.0} and second not in result["passes"]
     shutil.copytree(store.root, tmp_path / "cache")
     copy = Store(tmp_path / "cache")
     for name in (second, first):
-        arrays_of = [store.folder("context_statistics", known[name]["key"]), None]
-        arrays_of[1] = copy.folder("context_statistics", known[name]["key"])
+        arrays_of = [store.folder("context_statistics", reference[name]["key"]), None]
+        arrays_of[1] = copy.folder("context_statistics", reference[name]["key"])
         shutil.rmtree(arrays_of[1])
         again = pipeline.run(study, copy, silent, until="agreement")
         assert set(again["keys"]) - set(again["reused"]) == {name}
-        files = [{file.name: file.read_bytes() for file in place.glob("*.npy")} for place in arrays_of]
+        files = [{file.name: file.read_bytes() for file in location.glob("*.npy")} for location in arrays_of]
         assert files[0] == files[1] and len(files[0]) >= 5
-
-
-def held(_):
-    return False
 
 
 def test_exported_arrays_are_documented_and_a_dry_run_prints_what_a_run_did(finished, project, capsys):
     study, store, _, _ = finished
-    found = arrays.collect(pipeline.opened(study, store))
+    outcome = arrays.collect_arrays(pipeline.opened(study, store))
     documented = (project / "docs" / "python.md").read_text(encoding="utf-8")
-    for name in found:
+    for name in outcome:
         plain = name.split("_mask_")[0] + "_mask" if "_mask_" in name else name
         assert f"`{plain}`" in documented or plain in documented, name
-    assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(found)
+    assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(outcome)
     study, store, planned, result = finished
     file = store.root / "study.json"
     file.write_text(study.to_json())
     assert main(["run", str(file), "--dry-run", "--cache", str(store.root)]) == 0
-    told = capsys.readouterr()
-    lines = [line.split() for line in told.out.splitlines()]
+    message = capsys.readouterr()
+    lines = [line.split() for line in message.out.splitlines()]
     assert [line[0] for line in lines] == planned
     assert {line[0]: line[1] for line in lines} == result["keys"]
     assert {line[2] for line in lines} == {"there"} and all(line[4] == "s" for line in lines)
-    assert told.err.strip().endswith(f"{len(planned)} stages, 0 missing")
+    assert message.err.strip().endswith(f"{len(planned)} stages, 0 missing")
 
 
 def test_a_changed_formula_makes_old_results_unknown_to_the_runs_record(workshop, tmp_path, monkeypatch):
@@ -144,38 +139,32 @@ def test_a_changed_formula_makes_old_results_unknown_to_the_runs_record(workshop
 def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop, tmp_path):
     study, store = study_of(workshop), Store(tmp_path)
     results = pipeline.opened(study, store)
-    wanted = course(results.graph, "adapted", results.holds)
-    beside = on_the_way(wanted)
-    assert {stage.kind for stage in beside} == {"positions"}
-    expectation = expected(wanted, results)
+    plan = results.plan("adapted")
+    expectation = expected(plan, results)
     assert not expectation.from_cache and expectation.total is None
-    assert expectation.seconds == {
-        # what is made on the way of another result takes no time of its own
-        stage.name: 0.0 if stage in beside else KINDS[stage.kind].seconds
-        for stage in wanted
-    }
-    assert set(last_time(wanted, results).values()) == {None}
+    assert expectation.seconds == {stage.name: KINDS[stage.kind].seconds for stage in plan}
+    assert set(last_time(plan, results).values()) == {None}
     done = pipeline.run(study, store, silent, until="adapted")
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
-    again = course(other.graph, "adapted", other.holds)
-    known = expected(again, other)
-    assert known.seconds["norms"] == 0.0 and known.seconds["partition"] == done["seconds"]["partition"]
-    assert known.from_cache and known.total == pytest.approx(sum(known.seconds.values()))
+    again = execution_plan(other.graph, "adapted")
+    reference = expected(again, other)
+    assert reference.seconds["norms"] == 0.0 and reference.seconds["partition"] == done["seconds"]["partition"]
+    assert reference.from_cache and reference.total == pytest.approx(sum(reference.seconds.values()))
     assert last_time(again, other)["norms"] == done["seconds"]["norms"]
 
 
 def test_the_outlook_counts_to_the_end_and_its_time_left_falls_steadily():
     plan = {"a": 1.0, "b": 10.0, "c": 0.0, "d": 9.0}
-    seen = []
+    observed = []
     for second in range(20):
         finished = [name for name, end in (("a", 1), ("b", 11), ("c", 11), ("d", 20)) if second >= end]
         stage = next(name for name in ("a", "b", "d") if name not in finished)
         start = {"a": 0, "b": 1, "d": 11}[stage]
-        found = Outlook.of(plan, finished, float(second), stage, (second - start) / plan[stage])
-        assert found.steps == 4 and found.done == len(finished)
-        seen.append(found)
-    assert [one.left for one in seen] == pytest.approx([20.0 - second for second in range(20)])
-    assert [one.share for one in seen] == pytest.approx([second / 20 for second in range(20)])
+        result = Outlook.of(plan, finished, float(second), stage, (second - start) / plan[stage])
+        assert result.steps == 4 and result.done == len(finished)
+        observed.append(result)
+    assert [item.left for item in observed] == pytest.approx([20.0 - second for second in range(20)])
+    assert [item.share for item in observed] == pytest.approx([second / 20 for second in range(20)])
     end = Outlook.of(plan, list(plan), 20.0)
     assert (end.done, end.steps, end.share, end.left) == (4, 4, 1.0, None)
 
@@ -207,17 +196,16 @@ def test_times_are_those_of_the_latest_run_of_the_model_then_of_the_same_kind_th
     older = {
         "statistics_primary": {"seconds": 50.0},
         "learning": {"seconds": 360.0},
-        "positions_primary": {"with": "x"},
     }
     times = StageTimes.of([*other, record_of(latest), record_of(older)], study, "float32")
     graph = stages.Graph(study)
-    known = {stage.name: times.of_stage(stage) for stage in course(graph, "all", lambda _: False)}
-    assert known["statistics_primary"] == known["statistics_auxiliary"] == 22.0 and known["learning"] == 360.0
-    assert known["masks_gprune"] == pytest.approx(KINDS["masks"].seconds * 382 / (2.2 + 36))
-    drift = course(graph, "drift", lambda _: False)
-    assert times.total([drift[-1], *drift]) == pytest.approx(
-        sum(known[stage.name] for stage in drift if stage not in on_the_way(drift))
+    reference = {stage.name: times.of_stage(stage) for stage in execution_plan(graph)}
+    assert (
+        reference["statistics_primary"] == reference["statistics_auxiliary"] == 22.0 and reference["learning"] == 360.0
     )
+    assert reference["masks_gprune"] == pytest.approx(KINDS["masks"].seconds * 382 / (2.2 + 36))
+    drift = execution_plan(graph, "drift")
+    assert times.total([drift[-1], *drift]) == pytest.approx(sum(reference[stage.name] for stage in drift))
 
 
 class Refusing:
@@ -244,20 +232,13 @@ def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_sho
     assert result["unavailable"] == {"fang": "groups_primary does not fit"}
     record = runs.read(store, run_name(study))
     ended = {*record["stages"], *record["unavailable"]}
-    found = Outlook.of(record["expected"], ended, 5.0)
-    assert (found.done, found.left) == (found.steps, None) and found.steps == len(record["expected"])
+    outcome = Outlook.of(record["expected"], ended, 5.0)
+    assert (outcome.done, outcome.left) == (outcome.steps, None) and outcome.steps == len(record["expected"])
     pipeline.run(study, store, silent, until="drift")
     assert runs.read(store, run_name(study))["unavailable"]["masks_fang"]["reason"] == "groups_primary does not fit"
     refusing.names.clear()
     again = pipeline.run(study, store, silent, until="perplexity")
     assert again["unavailable"] == {} == runs.read(store, run_name(study))["unavailable"]
-
-
-def test_where_the_richer_statistics_cannot_be_had_the_plain_ones_are_made(workshop, tmp_path, monkeypatch):
-    study = study_of(workshop, methods=["dense", "fang_score_average", "fang_pooled"])
-    Refusing(monkeypatch, "context_statistics_auxiliary")
-    result = pipeline.run(study, Store(tmp_path), silent, until="perplexity")
-    assert set(result["unavailable"]) == {"fang_pooled"} and "fang_score_average" in result["perplexity"]
 
 
 def test_a_run_that_cannot_have_what_it_is_for_fails_with_the_reason(workshop, tmp_path, monkeypatch):
@@ -279,6 +260,6 @@ def test_speed_without_a_method_is_measured_again_once_the_method_can_run(worksh
     again = pipeline.run(study, store, silent, until="perplexity")
     assert "speed" in again["reused"]
     refusing.names.clear()
-    whole = pipeline.run(study, store, silent, until="perplexity")
-    assert {row["model"] for row in whole["speed"]["rows"]} == {"dense", "flap", "fang"}
-    assert "speed" not in whole["reused"] and whole["keys"]["speed"] == first["keys"]["speed"]
+    full = pipeline.run(study, store, silent, until="perplexity")
+    assert {row["model"] for row in full["speed"]["rows"]} == {"dense", "flap", "fang"}
+    assert "speed" not in full["reused"] and full["keys"]["speed"] != first["keys"]["speed"] == again["keys"]["speed"]

@@ -53,17 +53,14 @@ def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_wh
     endless = folder / "endless.jsonl"
     endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
     study = study_of(workshop, tasks=[str(endless), workshop["questions"]])
-    store, heard = Store(folder / "cache"), list[tuple[str, str]]()
+    store, received = Store(folder / "cache"), list[tuple[str, str]]()
     result = pipeline.run(
-        study,
-        store,
-        lambda name, done, total, message="": heard.append((name, str(message))),
-        until="perplexity",
+        study, store, lambda name, *event: received.append((name, str(event[-1]))), until="perplexity"
     )
     # the answers would take the same pass once more: they go with their accuracy, and nothing is said twice
-    failed = {name for name, message in heard if message.startswith("left out: ")}
+    failed = {name for name, message in received if message.startswith("left out: ")}
     assert failed == {f"accuracy.{name}.0" for name in study.methods}
-    assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in heard)
+    assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in received)
     entries = runs.read(store, result["run"])["unavailable"]
     assert all(
         entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"] for name in study.methods
@@ -87,13 +84,13 @@ def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finis
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("not measured: endless.jsonl: the choice ' zzz") and len(last) < 500
     assert main([*words, "--json"]) == 3
-    told = capsys.readouterr()
-    assert json.loads(told.out)["unavailable_tasks"].keys() == {study.evaluation.tasks[1]}
-    assert told.err.splitlines()[-1] == last
+    message = capsys.readouterr()
+    assert json.loads(message.out)["unavailable_tasks"].keys() == {study.evaluation.tasks[1]}
+    assert message.err.splitlines()[-1] == last
     assert main([*words, "--seeds", "0", "1"]) == 3
     assert capsys.readouterr().err.splitlines()[-1] == last
-    whole = study.with_settings({"evaluation.tasks": [workshop["questions"]]})
-    file.write_text(whole.to_json())
+    full = study.with_settings({"evaluation.tasks": [workshop["questions"]]})
+    file.write_text(full.to_json())
     assert main(words) == 0
     assert "not measured" not in capsys.readouterr().err
 

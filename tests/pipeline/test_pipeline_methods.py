@@ -90,30 +90,31 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
         "contexts_primary": {"forward": 0.25, "backward": 0.0},
         "context_statistics_primary": {"forward": 1.0, "backward": 1.0},
         "context_statistics_auxiliary": {"forward": 1.0, "backward": 1.0},
+        "context_statistics_auxiliary_forward": {"forward": 1.0, "backward": 0.0},
         "scores_llm_pruner_primary": {"forward": round(taylor, 3), "backward": round(taylor, 3)},
     }
 
 
 def test_llm_pruner_reads_a_text_of_its_own_and_nothing_else_does(workshop, finished, tmp_path):
     _, store, result = finished
-    place = tmp_path / "books" / "plain_text" / "train" / "0000.parquet"
-    place.parent.mkdir(parents=True)
+    folder = tmp_path / "books" / "plain_text" / "train" / "0000.parquet"
+    folder.parent.mkdir(parents=True)
     rows = [f"he walked {number} miles along the river" for number in range(40)]
-    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), place)
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), folder)
     baselines = BASELINES | {"taylor_text": str(tmp_path / "books")}
     study = study_of(workshop, baselines=baselines, methods=["dense", "flap", "llm_pruner"])
-    found = pipeline.run(study, store, silent, until="masks")
-    assert set(found["keys"]) - set(found["reused"]) == {
+    outcome = pipeline.run(study, store, silent, until="masks")
+    assert set(outcome["keys"]) - set(outcome["reused"]) == {
         "tokens_gradient",
         "scores_llm_pruner_primary",
         "masks_llm_pruner",
     }
-    drawn = store.get("tokens", found["keys"]["tokens_gradient"], Tokens)
+    tokens = store.get("tokens", outcome["keys"]["tokens_gradient"], Tokens)
     decoder = load(study.model, device="cpu")
     again = draw_windows(baselines["taylor_text"], decoder.tokenizer, 4, 8, study.seed)
-    np.testing.assert_array_equal(drawn.ids, again.ids)
+    np.testing.assert_array_equal(tokens.ids, again.ids)
     expected = taylor_scores(decoder, again, study.baselines)
-    scores = store.get("scores", found["keys"]["scores_llm_pruner_primary"], UnitScores)
+    scores = store.get("scores", outcome["keys"]["scores_llm_pruner_primary"], UnitScores)
     np.testing.assert_array_equal(scores.ffn, expected.ffn)
     before = store.get("scores", result["keys"]["scores_llm_pruner_primary"], UnitScores)
     assert np.abs(scores.ffn - before.ffn).max() > 0
@@ -125,9 +126,9 @@ def test_llm_pruner_alone_is_left_out_where_its_text_has_no_long_documents(works
     short.write_text('{"text": "no"}\n{"text": "yes"}\n')
     baselines = BASELINES | {"taylor_text": str(short)}
     study = study_of(workshop, baselines=baselines, methods=["dense", "flap", "llm_pruner"])
-    found = pipeline.run(study, store, silent, until="perplexity")
-    assert list(found["perplexity"]) == ["dense", "flap"]
-    assert "baselines.taylor_text: the text " in found["unavailable"]["llm_pruner"]
+    result = pipeline.run(study, store, silent, until="perplexity")
+    assert list(result["perplexity"]) == ["dense", "flap"]
+    assert "baselines.taylor_text: the text " in result["unavailable"]["llm_pruner"]
     gone = study.with_settings({"baselines.taylor_text": str(tmp_path / "gone.jsonl")})
     with pytest.raises(CorpusError, match="there is no text '.*gone.jsonl'"):
         pipeline.run(gone, store, silent, until="masks")

@@ -10,14 +10,18 @@ from lm_eval.api.instance import Instance
 
 import gprune
 from gprune import pipeline
+from gprune.__main__ import main
 from gprune.api import measure
 from gprune.data.texts import require_embedded
 from gprune.evaluation.tasks.language_model import InMemoryModel
+from gprune.models.inspection import inspect
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import CorpusError, TaskError
 
 SENTENCE = r"the tokenizer has 322 tokens, the model 320: token <\|im_(start|end)\|> of .* has no embedding\. Remove it"
+
+NOTICE = "the tokenizer has 322 tokens and the model 320 embeddings: a text with one of the others is refused"
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +69,23 @@ def test_an_evaluation_text_is_refused_before_calibration(chat, tmp_path):
     assert not list(tmp_path.glob("statistics/*"))
 
 
-def test_texts_without_these_tokens_run(chat, tmp_path):
-    result = pipeline.run(from_dict(settings_of(chat)), Store(tmp_path), tiny_study.silent)
+def test_texts_without_these_tokens_run_with_a_notice(chat, tmp_path):
+    notices = []
+    result = pipeline.run(from_dict(settings_of(chat)), Store(tmp_path), lambda *event: notices.append(event[3]))
     assert all(value > 1 for value in result["perplexity"]["flap"].values())
+    assert any(NOTICE in notice for notice in notices)
+
+
+def test_the_tokens_without_embeddings_are_counted_before_a_run(chat, tmp_path, capsys):
+    arguments = ["study", "--model", chat["model"], "--primary", chat["texts"][0], "--auxiliary", chat["texts"][1]]
+    assert main(arguments) == 0
+    saved = capsys.readouterr()
+    assert NOTICE in saved.err
+    study = tmp_path / "study.json"
+    study.write_text(saved.out, encoding="utf-8")
+    assert main(["run", str(study), "--dry-run", "--cache", str(tmp_path / "cache")]) == 0
+    assert NOTICE in capsys.readouterr().err
+    assert NOTICE in inspect(chat["model"]).tokenizer
 
 
 def test_the_text_of_llm_pruner_is_refused_by_its_setting(chat, tmp_path):
@@ -80,7 +98,7 @@ def test_the_text_of_llm_pruner_is_refused_by_its_setting(chat, tmp_path):
 def test_a_question_of_a_task_is_refused(chat):
     model = transformers.AutoModelForCausalLM.from_pretrained(chat["model"])
     answering = InMemoryModel(model, chat["tokenizer"], 2, tiny_study.silent)
-    with pytest.raises((CorpusError, TaskError), match=SENTENCE):
+    with pytest.raises((CorpusError, TaskError), match=SENTENCE.replace("of .* has", "of 'q <.*> a' has")):
         answering.loglikelihood([Instance("loglikelihood", {}, ("q <|im_start|>", " a"), 0)])
 
 

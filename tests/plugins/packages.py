@@ -59,9 +59,9 @@ def install(
         project: where its source goes instead, which makes it an editable install.
     """
     for path, source in files.items():
-        place = (project or site) / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(source, encoding="utf-8")
+        folder = (project or site) / path
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text(source, encoding="utf-8")
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

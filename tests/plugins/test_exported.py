@@ -36,15 +36,17 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             assert torch.equal(logits(checkpoint.load_checkpoint(out, "cpu")), logits(run.model(method)))
             plan = pruning_file.read_record(out)
             assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
-            told = {figure.text: figure for figure in model_card.figures_of(out)}
+            message = {figure.text: figure for figure in model_card.figures_of(out)}
             for text in run.study.evaluation.texts:
-                one = told[text.rpartition("/")[2]]
-                assert one.perplexity == pytest.approx(measured[method, text], abs=1e-4)
-                assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
+                item = message[text.rpartition("/")[2]]
+                assert item.perplexity == pytest.approx(measured[method, text], abs=1e-4)
+                assert item.protocol.startswith("perplexity over 6 windows of 16 tokens")
         # what the API gives is the same folder but for the card's own figures of the base
-        held = gprune.save(run.model("fang"), tmp_path / "held")
-        first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("pruning.json",))
-        assert first == second and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
+        stored = gprune.save(run.model("fang"), tmp_path / "held")
+        first, second = (
+            (item / name).read_bytes() for item in (stored, out.parent / "fang") for name in ("pruning.json",)
+        )
+        assert first == second and (stored / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
 
 
 def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, capsys):

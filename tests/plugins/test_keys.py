@@ -12,7 +12,7 @@ from synthetic_run import a_study, read, write_run
 from gprune.analysis.whatif import obstacle
 from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages import Graph, Inputs, course
+from gprune.pipeline.stages import Graph, Inputs, execution_plan
 from gprune.pipeline.stages.inputs import plugins_read
 from gprune.pipeline.stages.plugins import load_code
 from gprune.store import Store
@@ -36,7 +36,7 @@ def keys(study, digest="d"):
             for plugin in methods.plugins_of(study.metric, study.methods)
         },
     )
-    return {stage.name: stage.key for stage in course(Graph(study, inputs), "all", lambda _: False)}
+    return {stage.name: stage.key for stage in execution_plan(Graph(study, inputs))}
 
 
 def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(site, monkeypatch):
@@ -93,8 +93,8 @@ def orphan(site, tmp_path, monkeypatch):
 
 def test_a_run_opens_without_its_plug_in(orphan):
     root, name = orphan
-    with new_process() as now:
-        assert not now.plugins and "even" not in methods.METHODS
+    with new_process() as current:
+        assert not current.plugins and "even" not in methods.METHODS
         with pytest.raises(SettingsError, match="metric must be one of"):
             from_dict(read(root, name)["study"])
         (run,), unreadable = all_runs(str(root))
@@ -138,9 +138,9 @@ def changed_record(root, name, other, **fields):
     values = read(root, name)
     for plugin in values["provenance"]["inputs"]["plugins"].values():
         plugin.update(fields)
-    place = root / "runs" / other / "run.json"
-    place.parent.mkdir()
-    place.write_text(json.dumps(values | {"run": other}))
+    folder = root / "runs" / other / "run.json"
+    folder.parent.mkdir()
+    folder.write_text(json.dumps(values | {"run": other}))
 
 
 def test_the_stages_of_a_run_follow_from_what_its_own_record_says(orphan):
@@ -156,8 +156,8 @@ def test_the_stages_of_a_run_follow_from_what_its_own_record_says(orphan):
 
 
 def digest_now():
-    with new_process() as now:
-        return now.plugins["metric.size"].digest
+    with new_process() as current:
+        return current.plugins["metric.size"].digest
 
 
 def test_an_ordinary_install_is_known_by_its_version(site):
@@ -192,8 +192,8 @@ def test_an_editable_install_is_hashed_from_its_files(site, tmp_path, monkeypatc
 
 def test_code_of_another_version_than_that_of_the_run_is_not_run(site):
     install(site)
-    with new_process() as now:
-        plugin = now.plugins["metric.size"]
+    with new_process() as current:
+        plugin = current.plugins["metric.size"]
         assert load_code(plugin).label == "weight size"
         with pytest.raises(PluginError, match="the metric size of bring 1.0 is not installed here in the version of"):
             load_code(replace(plugin, digest="bring 0.9"))

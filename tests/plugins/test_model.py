@@ -4,14 +4,11 @@ import shutil
 
 import pytest
 import tiny_study
-from app_driver import charts, numbers, on, opened
+from app_driver import on, opened
 from plugins.packages import BOTH, METRIC, install, new_process
-from synthetic_run import a_study, write_run
 
 from gprune import pipeline
 from gprune.__main__ import main
-from gprune.app.pages.jobs.launch import input_problem
-from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import MethodError
@@ -47,10 +44,8 @@ def with_methods(site):
 
 @pytest.mark.slow
 def test_a_method_with_the_model_is_measured_and_its_passes_are_counted(with_methods, tmp_path):
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    model = tiny_study.write_model(tmp_path / "model", texts)
     with new_process():
-        study = from_dict(tiny_study.settings(model, texts, methods=["good", "dense", "flap"], retention=0.6))
+        study = from_dict(tiny_study.made(tmp_path, methods=["good", "dense", "flap"], retention=0.6))
         result = pipeline.run(study, Store(tmp_path / "with"), lambda *_: None, "perplexity")
         assert set(result["perplexity"]) == {"good", "dense", "flap"}
         # it ran 4 of 16 sequences, and nothing went back
@@ -64,23 +59,18 @@ NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.
 @pytest.mark.slow
 def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(site, tmp_path):
     install(site, files={**BOTH, "bring/metric.py": NAN})
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    model = tiny_study.write_model(tmp_path / "model", texts)
     store, reason = (
         Store(tmp_path / "cache"),
         "the metric size of bring 1.0: the scores of neurons in layer 0",
     )
     with new_process():
-        values = tiny_study.settings(model, texts, methods=["dense", "flap", "size", "even"])
-        found = pipeline.run(from_dict(values), store, lambda *_: None, "perplexity")
-        (said,) = found["unavailable"].values()
+        values = tiny_study.made(tmp_path, methods=["dense", "flap", "size", "even"])
+        results = pipeline.run(from_dict(values), store, lambda *_: None, "perplexity")
+        (said,) = results["unavailable"].values()
         assert said.startswith(f"{reason} must be finite: 27 of 27 are not")
-        assert set(found["perplexity"]) == {"dense", "flap", "even"}
+        assert set(results["perplexity"]) == {"dense", "flap", "even"}
         with pytest.raises(MethodError, match=reason):
             pipeline.run(from_dict({**values, "metric": "size"}), store, lambda *_: None, "drift")
-
-
-METHODS = ("dense", "gprune", "flap", "size", "even")
 
 
 @pytest.fixture
@@ -106,26 +96,6 @@ def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache):
         app.multiselect(key="launch_methods").set_value(["flap", "even"]).run()
         assert "--metric size" in "\n".join(code.value for code in app.code)
         assert "--methods flap even" in "\n".join(code.value for code in app.code)
-
-
-@pytest.mark.slow
-def test_compare_shows_a_run_whose_plug_in_is_gone(site, cache):
-    install(site)
-    with new_process():
-        study = a_study(metric="size", methods=METHODS)
-        write_run(cache, study=study)
-    shutil.rmtree(site)
-    with new_process():
-        for page in ("overview", "rank_drift", "pruning_decisions", "reliability", "speed_export"):
-            on(opened(), page)
-        app = on(opened(), "comparison")
-        assert set(numbers(app)["method"]) == {"Dense", "GPrune", "FLAP", "Weight size", "Even cut"}
-        marks = {trace.get("name") for chart in charts(app) for trace in chart["data"]}
-        assert marks
-        form = on(opened(), "jobs")
-        assert "Even cut" not in form.multiselect(key="launch_methods").options
-        assert all_runs(str(cache))[0][0].study == study
-        assert "bring 1.0 is not installed here: install bring" in input_problem(study)
 
 
 # ---- the command line --------------------------------------------------------------------------------------

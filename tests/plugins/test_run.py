@@ -67,12 +67,10 @@ def place(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--no-build-isolation", "-e", str(folder / "project")], check=True)
     install(site, "broken", {"broken.py": BROKEN}, {}, {"broken": "broken:broken"})
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(model, texts, metric="magnitude", methods=METHODS, retention=0.6)
+    values = tiny_study.made(folder, metric="magnitude", methods=METHODS, retention=0.6)
     (folder / "study.json").write_text(json.dumps(values))
     variables = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    return Place(python, folder / "project", folder / "study.json", folder / "cache", Path(model), variables)
+    return Place(python, folder / "project", folder / "study.json", folder / "cache", Path(values["model"]), variables)
 
 
 @pytest.mark.long
@@ -92,11 +90,11 @@ def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_go
     assert "No module named 'no_such_library'" in listed.stderr
     refused = place.gprune("study", "--model", "demo", "--methods", "flap", "broken")
     assert refused.returncode == 2 and "methods names 'broken', but the method broken" in refused.stderr
-    asked = place.gprune("study", "--help").stdout
-    assert "{flap,wanda_sp,twflap,magnitude}" in asked and "magnitude_ranking" in " ".join(asked.split())
+    requested = place.gprune("study", "--help").stdout
+    assert "{flap,wanda_sp,twflap,magnitude}" in requested and "magnitude_ranking" in " ".join(requested.split())
     first = place.run()
     assert set(first["perplexity"]) == set(METHODS) and not first["unavailable"]
-    assert all(np.isfinite(list(found.values())).all() for found in first["perplexity"].values())
+    assert all(np.isfinite(list(result.values())).all() for result in first["perplexity"].values())
 
     _require_magnitudes(place, first["keys"])
     _require_recomputed(place, first)
@@ -122,13 +120,13 @@ def _require_recomputed(place, first):
     changed = {name for name in names if first["keys"][name] != second["keys"][name]}
     kinds = {name.partition(".")[0].split("_")[0] for name in changed}
     assert kinds == OF_THE_PLUGIN | {"perplexity", "checkpoint"}
-    kept = names - changed
-    assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= kept
-    assert {"perplexity.flap.0", "perplexity.flap.1"} <= kept
+    retained = names - changed
+    assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= retained
+    assert {"perplexity.flap.0", "perplexity.flap.1"} <= retained
     assert {"masks_magnitude", "masks_magnitude_ranking", "perplexity.gprune.0"} <= changed
     record = json.loads(next((place.cache / "runs").glob("*/run.json")).read_text())
     reused = {name for name, entry in record["stages"].items() if entry.get("reused")}
-    assert kept & set(record["stages"]) <= reused and not changed & reused
+    assert retained & set(record["stages"]) <= reused and not changed & reused
 
 
 def _require_openable(place, capsys):

@@ -26,26 +26,26 @@ def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         RuntimeError: CUDA would refuse it.
         CaptureError: it waits for the device while a graph is captured.
     """
-    given = list(leaves((args, kwargs)))
-    tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
-    ours = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
-    device = next((leaf for leaf in given if isinstance(leaf, torch.device)), None)
+    supplied = list(leaves((args, kwargs)))
+    tensors = [leaf for leaf in supplied if isinstance(leaf, torch.Tensor)]
+    actual = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
+    device = next((leaf for leaf in supplied if isinstance(leaf, torch.device)), None)
     meant = None if device is None else device.type
-    if not ours and meant != NAME:
+    if not actual and meant != NAME:
         return _on_host(operation, args, kwargs)
     if composed(operation):
         # in inference mode nobody else takes it apart
         with Dispatch():
             return operation.decompose(*args, **kwargs)
     refusals.check(operation, args, kwargs, tensors)
-    waits.note(operation, args, kwargs, ours)
+    waits.note(operation, args, kwargs, actual)
     plain = _on_cpu(kwargs) if meant == NAME else kwargs
     inner = unwrapped(args), unwrapped(plain)
     result = operation(*inner[0], **inner[1])
     if meant not in (None, NAME):
         return result
     graphs.record(operation, inner, result)
-    index = (device.index or 0) if device is not None else ours[0].device.index
+    index = (device.index or 0) if device is not None else actual[0].device.index
     return _answer(operation, args, kwargs, result, index)
 
 
@@ -77,9 +77,9 @@ def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any, in
         if isinstance(tensor, PretendTensor) and tensor.inner.shape != tensor.shape:
             raise NotImplementedError(f"the pretend device cannot change the shape of a tensor ({operation})")
     returns = operation._schema.returns
-    if changed and all(one.alias_info is not None and one.alias_info.is_write for one in returns):
+    if changed and all(item.alias_info is not None and item.alias_info.is_write for item in returns):
         return None if not returns else changed[0] if len(returns) == 1 else tuple(changed)
     # what looks at a tensor from outside inference mode is as that tensor is
-    looks = any(one.alias_info is not None for one in returns)
+    looks = any(item.alias_info is not None for item in returns)
     with torch.inference_mode(False) if looks and not args[0].is_inference() else nullcontext():
         return wrapped(result, index)

@@ -52,9 +52,9 @@ def record(operation: Any, given: tuple[tuple, dict[str, Any]], result: Any) -> 
     """Notes an operation on CPU tensors for the graph that is being captured, if one is."""
     if not _capturing:
         return
-    known = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+    reference = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
     results = _tensors(result)
-    looks = all(tensor.untyped_storage()._cdata in known for tensor in results)
+    looks = all(tensor.untyped_storage()._cdata in reference for tensor in results)
     views = looks and not operation._schema.is_mutable
     _capturing[-1].steps.append((operation, given, results, views))
 

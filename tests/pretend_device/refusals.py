@@ -6,18 +6,13 @@ A CPU tensor of no dimensions may take part in most operations, as a number does
 from typing import Any
 
 import torch
+from pretend_device import waits
 from pretend_device.tensors import NAME, PretendTensor
 
 aten = torch.ops.aten
 
 # copies go between devices
 _BETWEEN = {aten.copy_.default, aten._to_copy.default}
-_BY_INDEX = {
-    aten.index.Tensor,
-    aten.index_put.default,
-    aten.index_put_.default,
-    aten._index_put_impl_.default,
-}
 # kernels of their own, which do not even take a number from the host
 _STRICT = {
     "index_select",
@@ -68,9 +63,9 @@ def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[tor
         )
     hosts = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]
     hosts = [tensor for tensor in hosts if tensor.device.type == "cpu"]
-    strict = name in _STRICT or (hosts and any(one is hosts[0] for one in written(operation, args, kwargs)))
+    strict = name in _STRICT or (hosts and any(host is hosts[0] for host in written(operation, args, kwargs)))
     bad = hosts if strict else [tensor for tensor in hosts if tensor.dim() > 0]
-    if operation in _BY_INDEX:
+    if operation in waits.BY_INDEX:
         bad = _bad_of_index(args, bad)
     if bad:
         raise RuntimeError(
@@ -84,12 +79,12 @@ def written(operation: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.T
     schema = operation._schema
     if not schema.is_mutable:
         return []
-    found = []
-    for place, argument in enumerate(schema.arguments):
+    tensors = []
+    for index, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            found += [value] if isinstance(value, torch.Tensor) else list(value or [])
-    return found
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            tensors += [value] if isinstance(value, torch.Tensor) else list(value or [])
+    return tensors
 
 
 def _bad_of_index(args: tuple, bad: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -100,8 +95,8 @@ def _bad_of_index(args: tuple, bad: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _check_generator(args: tuple, kwargs: dict[str, Any]) -> None:
-    place = kwargs.get("device")
-    kind = torch.device(place).type if place is not None else NAME
+    device = kwargs.get("device")
+    kind = torch.device(device).type if device is not None else NAME
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Generator) and value.device.type != kind:
             raise RuntimeError(f"Expected a '{kind}' device type for generator but found '{value.device.type}'")

@@ -19,7 +19,7 @@ from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.calibration.sampling import sample
-from gprune.pruning.calibration.sequential import walk
+from gprune.pruning.calibration.sequential import prune_upwards
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.modules.refinement import refine
 from gprune.pruning.sparsity.learner import Setting
@@ -54,8 +54,8 @@ def tokens(samples: int, seed: int = 0) -> Tokens:
 
 
 def decoder(size: Size, device: torch.device) -> Decoder:
-    made = tiny_decoder(layers=size.layers, neurons=NEURONS, kv_heads=2, vocabulary=VOCABULARY)
-    return Decoder.from_model(made.model.to(device))
+    created = tiny_decoder(layers=size.layers, neurons=NEURONS, kv_heads=2, vocabulary=VOCABULARY)
+    return Decoder.from_model(created.model.to(device))
 
 
 def masks(size: Size) -> PruningMasks:
@@ -70,10 +70,10 @@ def statistics(model: Decoder, size: Size) -> None:
 
 
 def statistics_with_positions(model: Decoder, size: Size) -> None:
-    drawn = tokens(size.samples)
-    strongest = strongest_of(model, drawn, 3)
-    collect(model, drawn, CalibrationSettings(size.samples, LENGTH, 2, 4), strongest=strongest)
-    strongest.result(drawn)
+    rendered = tokens(size.samples)
+    strongest = strongest_of(model, rendered, 3)
+    collect(model, rendered, CalibrationSettings(size.samples, LENGTH, 2, 4), strongest=strongest)
+    strongest.result(rendered)
 
 
 def strongest_positions(model: Decoder, size: Size) -> Any:
@@ -86,14 +86,14 @@ def context_clusters(model: Decoder, size: Size) -> Any:
 
 
 def context_gradients(model: Decoder, size: Size) -> None:
-    found = context_clusters(model, Size(1, size.layers))
+    result = context_clusters(model, Size(1, size.layers))
     waits.forget()
-    collect_contexts(model, tokens(size.samples), [found], 2, 4, True)
+    collect_contexts(model, tokens(size.samples), [result], 2, 4, True)
 
 
 def one_layer_after_the_other(model: Decoder, size: Size) -> None:
     ffn, heads = masks(size).ffn, masks(size).heads
-    walk(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
+    prune_upwards(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
 
 
 def gradients_of_weights(model: Decoder, size: Size) -> None:
@@ -116,8 +116,8 @@ def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
     scores, heads = generator.random((size.layers, NEURONS)), generator.random((size.layers, 2))
     partition = random_partition(model.shape, 4, generator)
     texts = tokens(size.samples // 2), tokens(size.samples // 2, seed=1)
-    known = SparsitySettings(epochs=size.steps, batch=4, **settings)
-    learn(Setting(model, texts, known, 0, silent), scores, heads, partition, 0.5)
+    reference = SparsitySettings(epochs=size.steps, batch=4, **settings)
+    learn(Setting(model, texts, reference, 0, silent), scores, heads, partition, 0.5)
 
 
 def measured_perplexity(model: Decoder, size: Size) -> None:
@@ -132,9 +132,9 @@ def surgery(model: Decoder, size: Size) -> None:
 def decoding(model: Decoder, size: Size) -> None:
     prompt = torch.from_numpy(tokens(4).ids.astype(np.int64)).to(model.device)
     with torch.inference_mode():
-        written = EagerDecoding(model.model, prompt, 1 + size.steps)
-        written.prefill()
-        written.decode()
+        saved = EagerDecoding(model.model, prompt, 1 + size.steps)
+        saved.prefill()
+        saved.decode()
 
 
 class _Signs:
@@ -159,6 +159,6 @@ def sampling(model: Decoder, size: Size) -> None:
 def waits_of(stage: Callable[[Decoder, Size], Any], device: torch.device, size: Size) -> waits.Waits:
     """How often the host waits while a stage runs."""
     model = decoder(size, device)
-    with waits.counted() as found:
+    with waits.counted() as result:
         stage(model, size)
-    return found
+    return result

@@ -117,29 +117,29 @@ def differences(ran: Ran, tolerance: float, kinds: Container[str] | None = None)
             masks and choices have to be equal.
         kinds: kinds of results that are compared; all by default.
     """
-    known, found = stages.named(ran.cpu.graph), []
+    reference, result = stages.named(ran.cpu.graph), []
     for name in ran.keys:
-        stage = known[name]
+        stage = reference[name]
         if stage.kind in _UNLIKE or (kinds is not None and stage.kind not in kinds):
             continue
-        ours, theirs = ran.cpu.record(stage), ran.device.record(stage)
+        actual, expected = ran.cpu.record(stage), ran.device.record(stage)
         if stage.kind == "positions":
-            found += _unlike_positions(ran, stage, tolerance)
+            result += _unlike_positions(ran, stage, tolerance)
             continue
         if stage.kind == "checkpoint":
-            ours, theirs = (_weights(one.model_folder(stage)) for one in (ran.cpu, ran.device))
-        found += _unlike(name, ours, theirs, tolerance)
-    return found
+            actual, expected = (_weights(item.model_folder(stage)) for item in (ran.cpu, ran.device))
+        result += _unlike(name, actual, expected, tolerance)
+    return result
 
 
 def _unlike_positions(ran: Ran, stage: Stage, tolerance: float) -> list[str]:
     """Positions of both devices against the activations that they name on the CPU."""
     study, text = ran.cpu.graph.study, stage.id.texts[0]
-    drawn = ran.cpu.get(stages.tokens, text)
+    tokens = ran.cpu.get(stages.tokens, text)
     model = load(study.model, "cpu", study.dtype)
-    activations = strongest.recorded(model, drawn.ids, study.calibration.batch)
-    pair = (one.record(stage) for one in (ran.cpu, ran.device))
-    return [f"{stage.name}: {words}" for one in pair for words in strongest.faults(one, activations, tolerance)]
+    activations = strongest.recorded(model, tokens.ids, study.calibration.batch)
+    pair = (item.record(stage) for item in (ran.cpu, ran.device))
+    return [f"{stage.name}: {words}" for item in pair for words in strongest.faults(item, activations, tolerance)]
 
 
 def _weights(folder: Path) -> dict[str, Any]:
@@ -149,24 +149,24 @@ def _weights(folder: Path) -> dict[str, Any]:
 
 def kept_alike(ran: Ran) -> dict[str, float]:
     """The share of neurons and groups that are kept, or removed, on both devices, by masks."""
-    known, found = stages.named(ran.cpu.graph), {}
-    for stage in (known[name] for name in ran.keys if known[name].kind == "masks"):
-        masks = [one.record(stage) for one in (ran.cpu, ran.device)]
-        units = [np.concatenate([one.ffn.ravel(), one.heads.ravel()]) for one in masks]
-        found[stage.name] = float(np.mean(units[0] == units[1]))
-    return found
+    reference, result = stages.named(ran.cpu.graph), {}
+    for stage in (reference[name] for name in ran.keys if reference[name].kind == "masks"):
+        masks = [mask.record(stage) for mask in (ran.cpu, ran.device)]
+        units = [np.concatenate([mask.ffn.ravel(), mask.heads.ravel()]) for mask in masks]
+        result[stage.name] = float(np.mean(units[0] == units[1]))
+    return result
 
 
 def _unlike(name: str, ours: Any, theirs: Any, tolerance: float) -> list[str]:
     if is_dataclass(ours):
-        ours, theirs = ({f.name: getattr(one, f.name) for f in fields(one)} for one in (ours, theirs))
+        ours, theirs = ({f.name: getattr(item, f.name) for f in fields(item)} for item in (ours, theirs))
     if isinstance(ours, dict):
         pairs = [(f"{name}.{key}", ours[key], theirs[key]) for key in ours]
     elif isinstance(ours, list | tuple):
-        pairs = [(f"{name}[{place}]", *pair) for place, pair in enumerate(zip(ours, theirs, strict=True))]
+        pairs = [(f"{name}[{location}]", *pair) for location, pair in enumerate(zip(ours, theirs, strict=True))]
     else:
         return _unlike_values(name, np.asarray(ours), np.asarray(theirs), tolerance)
-    return [line for one in pairs for line in _unlike(*one, tolerance)]
+    return [line for item in pairs for line in _unlike(*item, tolerance)]
 
 
 def _unlike_values(name: str, ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> list[str]:

@@ -27,7 +27,7 @@ class PretendTensor(torch.Tensor):
         if requires_grad is not None:
             # accelerate makes a parameter by calling the class of the one that it replaces
             return torch.nn.Parameter(inner, requires_grad)  # type: ignore[return-value]
-        made = torch.Tensor._make_wrapper_subclass(
+        created = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -37,9 +37,9 @@ class PretendTensor(torch.Tensor):
             device=torch.device(NAME, index),
             requires_grad=False,
         )
-        made.inner = inner
-        made.hold = memory.Hold(inner)
-        return made
+        created.inner = inner
+        created.hold = memory.Hold(inner)
+        return created
 
     # functions of torch go straight to the dispatcher, as for a tensor of its own
     __torch_function__ = torch._C._disabled_torch_function_impl

@@ -47,10 +47,10 @@ def test_the_graph_of_a_step_waits_for_nothing_and_what_waits_cannot_be_captured
         decoding = StaticDecoding(model, prompt(device), 9, capture=True)
         decoding.prefill()
         decoding.decode()
-        with waits.counted() as found:
+        with waits.counted() as result:
             decoding.prefill()
             decoding.decode()
-        assert not found.kinds
+        assert not result.kinds
         model.lm_head.register_forward_hook(lambda _, __, scores: scores if scores.isfinite().all() else None)
         with pytest.raises(SettingsError, match="cannot be captured as a CUDA graph .*is capturing.*eager"):
             written(StaticDecoding(model, prompt(device), 9, capture=True))
@@ -81,24 +81,24 @@ def measured(model, notices, settings=SETTINGS):
         if isinstance(message, Notice):
             notices.append(str(message))
 
-    memory.BYTES.peak = held = memory.BYTES.now
-    found = collect(model, steps.tokens(16), settings, listen)
-    assert memory.BYTES.now == held
-    return found, memory.BYTES.peak - held
+    memory.BYTES.peak = stored = memory.BYTES.now
+    result = collect(model, steps.tokens(16), settings, listen)
+    assert memory.BYTES.now == stored
+    return result, memory.BYTES.peak - stored
 
 
 def test_statistics_halve_their_batch_where_the_device_is_full(device):
     model, notices = steps.decoder(Size(), device), []
-    whole, needed = measured(model, notices)
+    full, needed = measured(model, notices)
     assert not notices and needed > 0
     with backend.active(memory.BYTES.now + needed // 2):
         halved, less = measured(model, notices)
     assert "with 16 sequences of 6 tokens" in notices[0] and "calibration.batch" in notices[0]
     assert less <= needed // 2
-    for field in fields(whole):
-        ours, theirs = getattr(whole, field.name), getattr(halved, field.name)
-        if isinstance(ours, np.ndarray):
-            assert np.abs(theirs - ours).max() <= 1e-6 * np.abs(ours).max()
+    for field in fields(full):
+        actual, expected = getattr(full, field.name), getattr(halved, field.name)
+        if isinstance(actual, np.ndarray):
+            assert np.abs(expected - actual).max() <= 1e-6 * np.abs(actual).max()
 
 
 def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(device):
@@ -113,10 +113,10 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
 def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_it(device, tmp_path, monkeypatch):
     # wide, so that weights are more than activations
     neurons, hidden = 600, 96
-    made = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)
-    model = Decoder.from_model(made.model.to(device))
-    kept = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
-    masks = PruningMasks("gprune", kept, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
+    created = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)
+    model = Decoder.from_model(created.model.to(device))
+    retained = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
+    masks = PruningMasks("gprune", retained, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
     small, compared, compare = cut(model, masks), [], same_model.require_same_logits
     size = sum(parameter.nbytes for parameter in small.parameters())
 

@@ -51,31 +51,31 @@ def quick(monkeypatch):
 def require_same(ran, dtype):
     """In float32 everything; in halves what no decision stands before, and most decisions."""
     if dtype == "float32":
-        found = differences(ran, TOLERANCES[dtype])
-        assert not found, "\n".join(found)
+        results = differences(ran, TOLERANCES[dtype])
+        assert not results, "\n".join(results)
         return
     study = ran.cpu.graph.study
     # scores by context follow from clusters, which a rounded number can move
-    found = differences(ran, TOLERANCES[dtype], STEADY - ({"scores"} if study.metric == "twflap" else set()))
-    found = [line for line in found if not line.startswith(WRITTEN)]
-    assert not found, "\n".join(found)
-    alike = kept_alike(ran)
-    assert min(alike.values()) > 0.8 and np.mean(list(alike.values())) > 0.9, alike
+    results = differences(ran, TOLERANCES[dtype], STEADY - ({"scores"} if study.metric == "twflap" else set()))
+    results = [line for line in results if not line.startswith(WRITTEN)]
+    assert not results, "\n".join(results)
+    equal = kept_alike(ran)
+    assert min(equal.values()) > 0.8 and np.mean(list(equal.values())) > 0.9, equal
     text = next(text for text in study.evaluation.texts if text != OTHER)
     for method in study.methods:
-        ours, theirs = (one.get(stages.perplexity, method, text).perplexity for one in (ran.cpu, ran.device))
-        assert np.log(theirs) == pytest.approx(np.log(ours), abs=0.02 if method == "dense" else 0.5), method
+        actual, expected = (item.get(stages.perplexity, method, text).perplexity for item in (ran.cpu, ran.device))
+        assert np.log(expected) == pytest.approx(np.log(actual), abs=0.02 if method == "dense" else 0.5), method
 
 
 def require_same_words(ran):
     """What is read from the results of a run: its diagnosis and the cards of its texts."""
-    ours, theirs = (ablation_effect.diagnose(one) for one in (ran.cpu, ran.device))
-    assert ours == theirs
-    ours, theirs = (measuring.measure(one, "a run") for one in (ran.cpu, ran.device))
-    assert list(ours) == list(theirs)
-    for letter, card in ours.items():
-        assert card.undecided == theirs[letter].undecided
-        np.testing.assert_allclose(card.resampled.drift, theirs[letter].resampled.drift, rtol=1e-5)
+    actual, expected = (ablation_effect.diagnose(item) for item in (ran.cpu, ran.device))
+    assert actual == expected
+    actual, expected = (measuring.measure(item, "a run") for item in (ran.cpu, ran.device))
+    assert list(actual) == list(expected)
+    for letter, card in actual.items():
+        assert card.undecided == expected[letter].undecided
+        np.testing.assert_allclose(card.resampled.drift, expected[letter].resampled.drift, rtol=1e-5)
 
 
 @pytest.mark.long
@@ -127,8 +127,8 @@ def read_through_the_host(monkeypatch):
 def test_layers_that_stay_in_their_files(gpu, workshop, read_through_the_host):
     changes = {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2]}
     ran = run(workshop, "offloaded", until="agreement", on_device={"offload": True}, **changes)
-    found = differences(ran, TOLERANCES["float32"])
-    assert not found, "\n".join(found)
+    result = differences(ran, TOLERANCES["float32"])
+    assert not result, "\n".join(result)
     assert {"statistics_primary", "drift", "partition", "adapted", "agreement_ab_ac"} <= set(ran.keys)
     # four batches of three texts bring the nine weights of both layers anew
     assert ran.waits.uploads > 4 * 3 * 9 * 2
@@ -139,8 +139,8 @@ PARTS = {"model.embed_tokens": 0, "model.rotary_emb": 0, "model.layers.0": 0, "m
 
 def map_parts(monkeypatch, **places):
     """Load models for the pretend device with their parts on these places; a number is that of a device."""
-    parts = {name.replace("__", "."): place for name, place in places.items()}
-    parts = {name: f"{NAME}:{place}" if isinstance(place, int) else place for name, place in parts.items()}
+    parts = {name.replace("__", "."): location for name, location in places.items()}
+    parts = {name: f"{NAME}:{location}" if isinstance(location, int) else location for name, location in parts.items()}
     read = loading.read_weights
 
     def read_mapped(folder, target, *settings):

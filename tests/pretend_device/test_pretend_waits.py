@@ -53,8 +53,8 @@ EXPECTED = {
 @pytest.mark.parametrize("stage", EXPECTED, ids=lambda stage: stage.__name__)
 def test_the_waits_of_a_stage(device, stage):
     for size in SIZES:
-        found = waits_of(stage, device, size)
-        assert (found.count, found.uploads) == EXPECTED[stage](size), (size, found.places)
+        result = waits_of(stage, device, size)
+        assert (result.count, result.uploads) == EXPECTED[stage](size), (size, result.places)
 
 
 def test_the_strongest_positions_of_a_device_are_those_of_the_machine(device):
@@ -65,29 +65,29 @@ def test_the_strongest_positions_of_a_device_are_those_of_the_machine(device):
 
 @pytest.mark.parametrize("layers", [1, 4])
 def test_clustering_waits_for_its_steps_and_for_no_neuron(device, monkeypatch, layers):
-    taken, original = [], Search.step
-    monkeypatch.setattr(Search, "step", lambda *known: taken.append(original(*known)))
-    found = waits_of(steps.clustering, device, Size(layers=layers))
+    used, original = [], Search.step
+    monkeypatch.setattr(Search, "step", lambda *known: used.append(original(*known)))
+    result = waits_of(steps.clustering, device, Size(layers=layers))
     counts, starts, largest = 2, 2, 4
     # two for each next centroid, the sizes and the score of each start, the score of each count,
     # and the labels; then the sizes and the movers of each step
     of_a_layer = 2 * (largest - 1) + 2 * counts * starts + counts + 1
-    assert len(taken) > layers and found.count == of_a_layer * layers + 2 * len(taken), found.places
+    assert len(used) > layers and result.count == of_a_layer * layers + 2 * len(used), result.places
 
 
 def test_an_empty_module_is_filled_with_few_answers_of_the_device(device):
     similarity = torch.rand(500, 6, generator=torch.Generator().manual_seed(0))
     similarity[:, 3:] = -1
-    with waits.counted() as found:
+    with waits.counted() as result:
         labels = fill_empty(similarity.to(device))
     assert torch.equal(labels.cpu(), fill_empty(similarity)) and len(labels.cpu().unique()) == 6
-    assert found.count == 3
+    assert result.count == 3
 
 
 def test_a_pass_waits_once_and_no_layer_does(device):
     for layers in (1, 5):
         model = steps.decoder(Size(layers=layers), device)
         ids = torch.zeros(2, 6, dtype=torch.long, device=device)
-        with waits.counted() as found:
+        with waits.counted() as result:
             model.hidden_states(ids)
-        assert (found.kinds, found.uploads) == ({"number": 1}, 0)
+        assert (result.kinds, result.uploads) == ({"number": 1}, 0)

@@ -35,7 +35,7 @@ BY_OPERATION = {
     aten._linalg_solve_ex.default: "linear algebra",
 }
 COPIES = {aten._to_copy.default, aten.copy_.default}
-_BY_INDEX = {
+BY_INDEX = {
     aten.index.Tensor,
     aten.index_put.default,
     aten.index_put_.default,
@@ -66,11 +66,6 @@ class Waits:
         """Blocking copies to the device."""
         return self.kinds[UPLOAD]
 
-    def at(self, file: str) -> int:
-        """Waits, and no uploads, in files of the project whose path starts so."""
-        found = self.places.items()
-        return sum(number for place, number in found if place.startswith(file) and UPLOAD not in place)
-
 
 _open: list[Waits] = []
 _capturing: list[bool] = []
@@ -80,19 +75,19 @@ _pinned: set[int] = set()
 @contextmanager
 def counted() -> Iterator[Waits]:
     """Counts the waits while the context is open."""
-    found = Waits()
-    _open.append(found)
+    waits = Waits()
+    _open.append(waits)
     try:
-        yield found
+        yield waits
     finally:
-        _open.remove(found)
+        _open.remove(waits)
 
 
 def forget() -> None:
     """Forgets what was counted so far: what was prepared for a measurement is not meant."""
-    for found in _open:
-        found.kinds.clear()
-        found.places.clear()
+    for waits in _open:
+        waits.kinds.clear()
+        waits.places.clear()
 
 
 @contextmanager
@@ -115,21 +110,21 @@ def noted(kind: str) -> None:
         raise CaptureError(f"operation not permitted when stream is capturing ({kind})")
     if not _open:
         return
-    place = f"{_place()} {kind}"
-    for found in _open:
-        found.kinds[kind] += 1
-        found.places[place] += 1
+    source = f"{_place()} {kind}"
+    for waits in _open:
+        waits.kinds[kind] += 1
+        waits.places[source] += 1
 
 
-def note(operation: Any, args: tuple, kwargs: dict[str, Any], ours: list[torch.Tensor]) -> None:
+def note(operation: Any, args: tuple, kwargs: dict[str, Any], pretended: list[torch.Tensor]) -> None:
     """Counts the waits of one operation on tensors of the device, or to it."""
     kind = BY_OPERATION.get(operation)
     if kind:
         noted(kind)
     elif operation in COPIES:
-        _note_copy(operation, args, kwargs, ours)
-    elif operation in _BY_INDEX:
-        _note_index(operation, args, ours)
+        _note_copy(operation, args, kwargs, pretended)
+    elif operation in BY_INDEX:
+        _note_index(operation, args, pretended)
 
 
 def pinned(tensor: torch.Tensor) -> bool:
@@ -140,23 +135,23 @@ def pinned(tensor: torch.Tensor) -> bool:
 def pin(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of a CPU tensor that the device can fetch by itself."""
     copied = tensor.clone()
-    place = copied.untyped_storage()._cdata
-    _pinned.add(place)
-    weakref.finalize(copied, _pinned.discard, place)
+    address = copied.untyped_storage()._cdata
+    _pinned.add(address)
+    weakref.finalize(copied, _pinned.discard, address)
     return copied
 
 
-def _note_copy(operation: Any, args: tuple, kwargs: dict[str, Any], ours: list[torch.Tensor]) -> None:
+def _note_copy(operation: Any, args: tuple, kwargs: dict[str, Any], pretended: list[torch.Tensor]) -> None:
     """Copies between host and device; those that nobody waits for need pinned memory on the host."""
     if operation is aten.copy_.default:
         to, source = args[0], args[1]
-        on_device, hosts = any(to is one for one in ours), to
+        on_device, hosts = any(to is tensor for tensor in pretended), to
         late = len(args) > 2 and bool(args[2])
     else:
         source, hosts = args[0], None
         on_device = torch.device(kwargs.get("device") or source.device).type != "cpu"
         late = bool(kwargs.get("non_blocking"))
-    from_device = any(source is one for one in ours)
+    from_device = any(source is tensor for tensor in pretended)
     if on_device == from_device or not source.numel():
         return
     host = source if on_device else hosts
@@ -165,14 +160,14 @@ def _note_copy(operation: Any, args: tuple, kwargs: dict[str, Any], ours: list[t
     noted(UPLOAD if on_device else "copy to host")
 
 
-def _note_index(operation: Any, args: tuple, ours: list[torch.Tensor]) -> None:
+def _note_index(operation: Any, args: tuple, pretended: list[torch.Tensor]) -> None:
     """Masks are turned into places, which the host must count; a single value needs no places."""
     indices = [index for index in args[1] if index is not None]
     masks = [index for index in indices if index.dtype in (torch.bool, torch.uint8)]
     filled = operation is not aten.index.Tensor and args[2].numel() == 1
-    if not filled and any(mask is one for mask in masks for one in ours):
+    if not filled and any(mask is tensor for mask in masks for tensor in pretended):
         noted("mask as index")
-    if not all(any(index is one for one in ours) for index in indices):
+    if not all(any(index is tensor for tensor in pretended) for index in indices):
         noted(UPLOAD)
 
 

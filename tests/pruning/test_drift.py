@@ -81,8 +81,8 @@ def test_where_nothing_drifts():
     for values in (drift.magnitude, drift.signed, drift.scaled, drift.half, drift.resample_primary):
         np.testing.assert_array_equal(values, 0)
     np.testing.assert_allclose(drift.correlation, 1, rtol=1e-12)
-    one = unit_scores(0, neurons=1)
-    drift = rank_drift(one, one, (one, one), (one, one))
+    single = unit_scores(0, neurons=1)
+    drift = rank_drift(single, single, (single, single), (single, single))
     np.testing.assert_array_equal(drift.magnitude, 0)
     np.testing.assert_array_equal(drift.scaled, 0)
     assert np.isnan(drift.correlation).all()

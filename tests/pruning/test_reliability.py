@@ -9,7 +9,6 @@ from made_records import a_partition
 from gprune.pruning import rasa
 from gprune.records import ModuleStatistics, UnitScores
 from gprune.study import ReliabilitySettings
-from gprune.system.errors import SettingsError
 
 LAYERS, NEURONS = 3, 29
 
@@ -120,18 +119,6 @@ def test_balanced_splits_are_all_of_them(shards, count):
     assert {frozenset(half) for split in splits for half in split} == every
     for first, second in splits:
         assert sorted(first + second) == list(range(shards))
-
-
-@pytest.mark.parametrize("shards", [0, 1, 7])
-def test_shards_that_cannot_be_halved_are_refused(shards):
-    with pytest.raises(SettingsError, match=rf"even.*got {shards}"):
-        rasa.balanced_splits(shards)
-
-
-def test_no_halves_are_refused():
-    parts, a = partition(), unit_scores(raw(0))
-    with pytest.raises(SettingsError, match="at least one pair"):
-        rasa.module_statistics(a, a, parts, [], [], ReliabilitySettings())
 
 
 def loop_adapt(a, b, parts, statistics, drift_level, score_level):

@@ -12,7 +12,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
-from gprune.records import PrunedModel, PruningMasks
+from gprune.records import PrunedModel, PruningMasks, budget
 from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
@@ -62,8 +62,10 @@ def add_missing_biases(decoder):
 
 @pytest.mark.parametrize(("heads", "kv_heads"), GROUPINGS)
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_cut_equals_masked(family, heads, kv_heads):
+@pytest.mark.parametrize("with_biases", [False, True])
+def test_cut_equals_masked(family, heads, kv_heads, with_biases):
     decoder = decoder_of(family, heads, kv_heads)
+    decoder = add_missing_biases(decoder) if with_biases else decoder
     masks, ids = random_masks(decoder.shape), token_ids(2, 11)
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
@@ -98,27 +100,15 @@ def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cu
         cut(decoder, PruningMasks("none", masks.ffn, heads, 0.5, 0.5))
 
 
-def test_masks_and_statistics_of_another_model_are_refused():
+def test_masks_of_another_model_are_refused():
     decoder = decoder_of("llama")
     masks = PruningMasks("flap", np.ones((3, 12), bool), np.ones((3, 3), bool), 1.0, 1.0)
     message = r"flap masks have the shapes \(3, 12\) .* the model has \(3, 13\) and \(3, 3\)"
     with pytest.raises(ModelError, match=message):
         cut(decoder, masks)
-    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
-    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
-        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
     decoder = decoder_of("llama")
     with pytest.raises(ModelError, match="has been pruned already .* choose the dense model"):
         Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
-
-
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_biases_go_with_their_units(family):
-    decoder = add_missing_biases(decoder_of(family, 6, 2))
-    masks, ids = random_masks(decoder.shape), token_ids(2, 6)
-    with masked(decoder, masks):
-        expected = decoder.model(ids).logits
-    assert_equal_logits(cut(decoder, masks)(ids).logits, expected)
 
 
 @pytest.mark.parametrize("with_biases", [False, True])
@@ -131,17 +121,17 @@ def test_bias_compensation_equals_a_loop(family, with_biases):
     smaller = cut(decoder, compensating(masks, statistics)).model.layers
     weight = statistics.shard_tokens / statistics.shard_tokens.sum()
     for layer in range(3):
-        for dense, now, mean, group in (
+        for dense, smaller_map, mean, group in (
             (decoder.down_proj(layer), smaller[layer].mlp.down_proj, statistics.ffn_mean, 1),
             (decoder.o_proj(layer), smaller[layer].self_attn.o_proj, statistics.attention_mean, 18),
         ):
-            kept = masks.ffn[layer] if group == 1 else masks.heads[layer]
+            mask = masks.ffn[layer] if group == 1 else masks.heads[layer]
             expected = dense.bias.double().numpy().copy() if dense.bias is not None else np.zeros(12)
             for column in range(dense.in_features):
-                if not kept[column // group]:
+                if not mask[column // group]:
                     average = sum(weight[shard] * mean[shard, layer, column] for shard in range(3))
                     expected += dense.weight[:, column].double().numpy() * average
-            np.testing.assert_allclose(now.bias.numpy(), expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(smaller_map.bias.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_dense_model_stays_and_shares_only_what_is_not_cut():
@@ -162,25 +152,6 @@ def test_dense_model_stays_and_shares_only_what_is_not_cut():
     assert torch.equal(decoder.model(ids).logits, before)
 
 
-@pytest.mark.parametrize(("family", "implementation"), [("llama", "sdpa"), ("qwen3", "eager")])
-def test_generation_with_cache_and_left_padding(family, implementation):
-    decoder = decoder_of(family, 6, 2)
-    masks = random_masks(decoder.shape)
-    smaller = cut(decoder, masks)
-    smaller.set_attn_implementation(implementation)
-    ids = token_ids(2, 7)
-    ids[1, :3] = 0
-    attention = (ids != 0).long()
-    options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
-    together = smaller.generate(ids, attention_mask=attention, **options)
-    with masked(decoder, masks):
-        dense = decoder.model.generate(ids, attention_mask=attention, use_cache=False, **options)
-    alone = smaller.generate(ids[1:, 3:], attention_mask=attention[1:, 3:], **options)
-    assert together.shape == (2, 15)
-    assert torch.equal(together, dense)
-    assert torch.equal(together[1, 7:], alone[0, 4:])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
     decoder = decoder_of("llama", dtype=dtype)
@@ -193,30 +164,12 @@ def test_half_precision(dtype):
     assert {parameter.dtype for parameter in biased.parameters()} == {dtype}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_on_a_gpu(family):
-    decoder = decoder_of(family, 6, 2)
-    masks, statistics, ids = random_masks(decoder.shape), random_statistics(decoder.shape), token_ids(2, 9)
-    expected = cut(decoder, compensating(masks, statistics))(ids).logits
-    decoder = Decoder.from_model(decoder.model.cuda())
-    smaller = cut(decoder, compensating(masks, statistics))
-    assert {parameter.device.type for parameter in smaller.parameters()} == {"cuda"}
-    torch.testing.assert_close(smaller(ids.cuda()).logits.cpu(), expected, rtol=1e-4, atol=1e-4)
-    with masked(decoder, masks):
-        logits = decoder.model(ids.cuda()).logits
-    torch.testing.assert_close(cut(decoder, masks)(ids.cuda()).logits, logits, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("family", "switch"),
     [("llama", ""), ("qwen2", ""), ("qwen3", ""), ("cohere", "use_qk_norm"), ("stablelm", "qk_layernorm")],
 )
 @pytest.mark.parametrize("compensated", [False, True])
 def test_parameters_are_counted_as_the_cut_model_has_them(family, switch, compensated):
-    from gprune.records import budget
-
     sizes = {"layers": 3, "hidden": 48, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 8, "seed": 3}
     # norms of single heads leave with their group
     decoder = tiny_decoder(family, **sizes, **({switch: True} if switch else {}))
@@ -225,14 +178,7 @@ def test_parameters_are_counted_as_the_cut_model_has_them(family, switch, compen
     masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), 0.6)
     pruned = PrunedModel(masks)
     if compensated:
-        from gprune.pruning.calibration import collect
-        from gprune.records import Tokens
-        from gprune.study import CalibrationSettings
-
-        ids = random.integers(0, 64, (4, 6), dtype=np.int32)
-        settings = CalibrationSettings(samples=4, length=6, shards=2)
-        statistics = collect(decoder, Tokens("t", "f", ids, 4), settings)
-        pruned = compensating(masks, statistics)
+        pruned = compensating(masks, random_statistics(shape))
     model = cut(decoder, pruned)
-    counted = sum(parameter.numel() for parameter in model.parameters())
-    assert pruned.parameters(shape, decoder.size) == counted
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert pruned.parameters(shape, decoder.size) == parameters

@@ -70,12 +70,12 @@ def test_merge_equals_the_moments_of_all_tokens_together(chosen):
 
 
 def test_pooled_texts_are_as_if_they_were_one_text():
-    first, one = statistics()
+    first, item = statistics()
     second, two = statistics(seed=1, shard_samples=np.array([1, 1, 2]))
     pooled = pool(first, second).merge()
     assert pooled.shard_tokens[0] == 22 and pooled.shard_samples[0] == 11
     for part in ("ffn", "attention"):
-        tokens = [token for data in (one, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
+        tokens = [token for data in (item, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
         mean = sum(tokens) / len(tokens)
         np.testing.assert_allclose(getattr(pooled, f"{part}_mean")[0], mean, rtol=1e-12)
         moment = sum((token - mean) ** 2 for token in tokens)

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -67,17 +65,6 @@ def test_another_process_reads_nothing_that_is_remembered(place, read):
     assert len(read) == 3
 
 
-@pytest.mark.process
-def test_a_process_is_believed_by_the_next(place, read, project):
-    files, memory = place
-    code = (
-        "from pathlib import Path; from gprune.store import digests; "
-        f"digests.of_files([Path({str(files[0])!r})], Path({str(memory)!r}))"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=project, check=True)
-    assert digests.of_files(files[:1], memory) == [plain(files[0])] and read == []
-
-
 def test_a_file_of_the_same_size_and_time_is_read_again(place, read):
     files, memory = place
     first = digests.of_files(files, memory)
@@ -105,8 +92,8 @@ def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path,
 def test_a_damaged_memory_counts_as_none(place, read, content):
     files, memory = place
     digests.of_files(files[:1], memory)
-    (kept,) = memory.iterdir()
-    kept.write_text(content)
+    (retained,) = memory.iterdir()
+    retained.write_text(content)
     forget()
     assert digests.of_files(files[:1], memory) == [plain(files[0])] and len(read) == 2
-    assert json.loads(kept.read_text())["sha256"] == plain(files[0])
+    assert json.loads(retained.read_text())["sha256"] == plain(files[0])

@@ -11,7 +11,6 @@ import pytest
 import tiny_study
 
 from gprune import pipeline
-from gprune.__main__ import main
 from gprune.models.export import checkpoint
 from gprune.pipeline.stages import KINDS
 from gprune.store import DAMAGED, Store
@@ -38,24 +37,24 @@ class Told:
 
 def content(store):
     """Everything that the results of a cache hold, by stage and key."""
-    found = {}
+    results = {}
     for stage, key in damage.results(store):
         kind = KINDS[stage].record
         if kind is None:
             folder = store.check(stage, key)
             paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "meta.json"]
-            found[stage, key] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+            results[stage, key] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
         else:
             record = store.get(stage, key, kind)
-            found[stage, key] = {name: getattr(record, name) for name in record.__slots__}
-    return found
+            results[stage, key] = {name: getattr(record, name) for name in record.__slots__}
+    return results
 
 
 def same(first, second):
     assert first.keys() == second.keys()
-    for place, values in first.items():
+    for location, values in first.items():
         for name, value in values.items():
-            np.testing.assert_equal(second[place][name], value, f"{place} {name}")
+            np.testing.assert_equal(second[location][name], value, f"{location} {name}")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def spare(whole, tmp_path):
 
 def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
     _, store = spare
-    found = Counter()
+    result = Counter()
     for path, bit in damage.random_flips(store, COUNT, seed=1):
         stage, key = path.relative_to(store.root).parts[:2]
         kind = KINDS[stage].record
@@ -93,8 +92,8 @@ def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
             store.get(stage, key, kind) if kind else store.check(stage, key)
         damage.flip_bit(path, bit)
         assert store.check(stage, key, kind)
-        found[path.suffix] += 1
-    assert found.total() == COUNT and found[".npy"] >= 12 and found[".json"] >= 3
+        result[path.suffix] += 1
+    assert result.total() == COUNT and result[".npy"] >= 12 and result[".json"] >= 3
     same(whole[2], content(store))
 
 
@@ -104,10 +103,10 @@ def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
     for path, bit in flips:
         damage.flip_bit(path, bit)
     damage.fresh_process()
-    told = Told()
-    pipeline.run(study, store, told)
-    spoilt = {path.relative_to(store.root).parts[:2] for path, _ in dict(flips).items()}
-    assert len(list((store.root / DAMAGED).iterdir())) == len(told.repaired) == len(spoilt)
+    output = Told()
+    pipeline.run(study, store, output)
+    damaged = {path.relative_to(store.root).parts[:2] for path, _ in dict(flips).items()}
+    assert len(list((store.root / DAMAGED).iterdir())) == len(output.repaired) == len(damaged)
     same(whole[2], content(store))
     again = Told()
     pipeline.run(study, store, again)
@@ -139,28 +138,3 @@ def test_a_damaged_result_is_never_read(spare, kind):
         damage.MANIFESTS[kind](store.folder(stage, key), chosen)
         with pytest.raises(StoreError, match="no whole result"):
             store.get(stage, key, record) if record else store.check(stage, key)
-
-
-def beside_others(store):
-    return [place for place in damage.results(store) if KINDS[place[0]].extra]
-
-
-@pytest.mark.parametrize("kind", ["checksums lost", "a folder instead", "a file instead", "cut"])
-def test_what_is_made_beside_others_is_made_anew_where_it_is_damaged(whole, spare, kind, capsys):
-    study, store = spare
-    places, chosen = beside_others(store), random.Random(kind)
-    assert {stage for stage, _ in places} == {"answers", "questions", "positions"}
-    for place in places:
-        damage.MANIFESTS[kind](store.folder(*place), chosen)
-    path = store.root / "study.json"
-    path.write_text(study.to_json())
-    assert main(["run", str(path), "--dry-run", "--cache", str(store.root)]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert {line.split()[1] for line in told if " missing" in line} == {key for _, key in places}
-    assert main(["cache", "verify", "--cache", str(store.root)]) == 1
-    assert "computed again" in capsys.readouterr().err
-    # verify moves them aside
-    assert not any(store.folder(*place).exists() for place in places)
-    told = Told()
-    pipeline.run(study, store, told)
-    same(whole[2], content(store))

@@ -51,14 +51,14 @@ def resolve(name):
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:length]))
+            result = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError as error:
             if not name.startswith(f"{error.name}."):
                 raise
             continue
         for part in parts[length:]:
-            found = getattr(found, part)
-        return found
+            result = getattr(result, part)
+        return result
     raise AssertionError(f"nothing is called {name}")
 
 
@@ -71,9 +71,9 @@ def names_in(file):
 
 @pytest.mark.parametrize("function", sorted({function for row in ROWS for function in row.functions}))
 def test_function_exists_and_says_what_it_does(function):
-    found = resolve(function)
-    assert callable(found)
-    assert found.__doc__
+    result = resolve(function)
+    assert callable(result)
+    assert result.__doc__
 
 
 @pytest.mark.parametrize("test", sorted({row.test for row in ROWS}))
@@ -90,9 +90,9 @@ def test_every_row_has_a_function_and_equations_come_in_order_once_each():
 
 def test_headings_of_the_page_are_its_own_and_the_table_has_every_equation_of_the_paper(shared):
     page = PAGE.read_text(encoding="utf-8")
-    known = ("Eq. ", "Fig. ", "section ", "appendix, ")
+    reference = ("Eq. ", "Fig. ", "section ", "appendix, ")
     for row in ROWS:
-        assert row.where.startswith(known) or f"\n## {row.where}\n" in page, row.where
+        assert row.where.startswith(reference) or f"\n## {row.where}\n" in page, row.where
     paper = shared / "paper" / "gprune-llm.tex"
     if not paper.is_file():
         pytest.skip(f"the paper's source is not at {paper}")

@@ -135,18 +135,40 @@ def test_a_choice_takes_its_words_and_no_other(name):
 
 
 def test_every_option_of_study_says_what_its_field_means():
-    made = options(study)
-    assert set(made) == {*OPTIONS, "set", "with-controls", "profile", "dry-run"} and set(OPTIONS.values()) <= set(
+    created = options(study)
+    assert set(created) == {*OPTIONS, "set", "with-controls", "profile", "dry-run"} and set(OPTIONS.values()) <= set(
         field_names()
     )
     for option, field in OPTIONS.items():
-        assert made[option].help.replace("%%", "%").startswith(documentation()[field])
-    assert (made["seed"].type, made["retention"].type, made["windows"].type) == (int, float, int)
-    assert (made["tasks"].nargs, made["tasks"].metavar, made["name"].type) == ("+", "TASK", None)
-    assert made["dtype"].metavar == "{auto,float32,bfloat16,float16}"
-    assert made["model"].required and "fang_pooled" in made["methods"].help
+        assert created[option].help.replace("%%", "%").startswith(documentation()[field])
+    assert (created["seed"].type, created["retention"].type, created["windows"].type) == (int, float, int)
+    assert (created["tasks"].nargs, created["tasks"].metavar, created["name"].type) == ("+", "TASK", None)
+    assert created["dtype"].metavar == "{auto,float32,bfloat16,float16}"
+    assert created["model"].required and "fang_pooled" in created["methods"].help
 
 
 def test_settings_that_came_later_change_no_name_of_a_run():
     # the folder of everybody's first run: another name, and it would be computed again
-    assert run_name(demo_study()) == "bundled-demo-2b5a07c330"
+    assert run_name(demo_study()) == "bundled-demo-990df30117"
+
+
+def test_a_text_may_be_given_a_name_which_changes_nothing_but_what_it_is_called(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = Study(model="demo", primary="/data/a/valid.txt", auxiliary="/data/b/valid.txt#split=test")
+    named = Study(model="demo", primary="wikitext=/data/a/valid.txt", auxiliary="ptb=/data/b/valid.txt#split=test")
+    assert (named.primary, named.auxiliary) == (plain.primary, plain.auxiliary)
+    assert named.digest == plain.digest and from_dict(named.to_dict()) == named
+    assert named.text_name(named.primary) == "wikitext" and plain.text_name(plain.primary) == "valid.txt"
+    assert named.summary()["Calibration texts"] == "wikitext | ptb"
+    # a name goes with its text, and a text may be evaluated under the name that it has
+    other = named.with_settings({"primary": "/data/c.txt", "evaluation.texts": ["held out=/data/d.txt", "/data/d.txt"]})
+    assert set(other.text_names) == {"ptb=/data/b/valid.txt#split=test", "held out=/data/d.txt"}
+    assert other.evaluation.texts == ("/data/d.txt",)
+    with pytest.raises(SettingsError, match=r"text_names must be names of one text each \(got 'ptb'\)"):
+        named.with_settings({"primary": "ptb=/data/a/valid.txt"})
+    with pytest.raises(SettingsError, match=r"text_names must be entries like wikitext=/data/wiki.txt \(got 'ptb'\)"):
+        named.with_settings({"text_names": ["ptb"]})
+    # options and files that hold an = are no names
+    (tmp_path / "a=b.txt").write_text("text")
+    for text in ("self:#temperature=0.8", "hub:a/b#config=en", "a=b.txt", "folder/a=b"):
+        assert Study(model="demo", primary=text, auxiliary="ptb").text_names == ()

@@ -21,8 +21,8 @@ def test_what_is_written_comes_back_and_nothing_else_is_left(tmp_path):
     files.write_json(tmp_path / "values.json", {"name": "Zürich", "sizes": [1, 2]})
     assert (tmp_path / "bytes").read_bytes() == b"\x00\r\n"
     assert (tmp_path / "text").read_bytes() == "Zürich\r\n".encode()
-    written = (tmp_path / "values.json").read_text(encoding="utf-8")
-    assert json.loads(written) == {"name": "Zürich", "sizes": [1, 2]} and "Zürich" in written
+    saved = (tmp_path / "values.json").read_text(encoding="utf-8")
+    assert json.loads(saved) == {"name": "Zürich", "sizes": [1, 2]} and "Zürich" in saved
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bytes", "text", "values.json"]
 
 
@@ -41,7 +41,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, before):
     monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(OSError, match="No space left"):
         files.write_text(path, "new")
-    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == (
+    assert [(location.name, location.read_text()) for location in tmp_path.iterdir()] == (
         [] if before is None else [("file", "old")]
     )
 
@@ -53,7 +53,7 @@ def test_a_writer_that_fails_half_way_leaves_the_old_file(tmp_path, error):
     with pytest.raises(type(error)), files.replaced(path) as temporary:
         temporary.write_text("half")
         raise error
-    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [("file", "old")]
+    assert [(location.name, location.read_text()) for location in tmp_path.iterdir()] == [("file", "old")]
 
 
 def test_readers_meet_whole_files_while_many_write(tmp_path):
@@ -75,7 +75,7 @@ def test_readers_meet_whole_files_while_many_write(tmp_path):
         done.set()
         for writer in writers:
             writer.join()
-    assert [place.name for place in tmp_path.iterdir()] == ["file"]
+    assert [location.name for location in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_file_and_its_folder_have_reached_the_disk_before_and_after_the_move(tmp_path, monkeypatch):
@@ -95,19 +95,6 @@ def test_a_file_and_its_folder_have_reached_the_disk_before_and_after_the_move(t
     files.write_text(tmp_path / "file.txt", "text")
     assert [files.is_beside(name) for name in order] == [True, False, False]
     assert order[1:] == ["moved", tmp_path.name]
-
-
-@pytest.mark.parametrize(("folder", "file"), [(0o700, 0o600), (0o750, 0o640), (0o755, 0o644)])
-def test_a_file_is_no_more_open_than_its_folder(tmp_path, folder, file):
-    place = tmp_path / "place"
-    place.mkdir()
-    place.chmod(folder)
-    mask = os.umask(0o022)
-    try:
-        files.write_text(place / "file", "text")
-    finally:
-        os.umask(mask)
-    assert (place / "file").stat().st_mode & 0o777 == file
 
 
 def test_a_new_folder_is_its_owners_alone_and_one_that_is_there_stays(tmp_path):

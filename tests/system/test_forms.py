@@ -4,13 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import pytest
-from system import form_cases
 
 from gprune.system import forms
-from gprune.system.errors import GpruneError, SettingsError, UnreadableError
-
-DEFAULTED = ("state", "event")
-"""readers that take a default in place of a damaged file"""
+from gprune.system.errors import SettingsError
 
 
 @forms.checked
@@ -73,30 +69,3 @@ def test_python_and_json_are_refused_in_the_same_words(values, words):
 def test_python_mistakes_stay_type_errors():
     with pytest.raises(TypeError):
         Corner(height=1)
-
-
-def test_a_type_without_a_form_names_the_place_and_raises_the_class_of_its_reader():
-    with pytest.raises(UnreadableError, match=r"^files\.a\.width must be a whole number \(got '1'\)$"):
-        forms.validate(dict[str, Corner], {"a": {"width": "1"}}, UnreadableError, "files.")
-
-
-@pytest.mark.parametrize(
-    "name",
-    # studies have more fields than all others together
-    [pytest.param(name, marks=[pytest.mark.long] * (name == "study")) for name in form_cases.READERS],
-)
-def test_odd_files_are_read_or_refused_by_field_and_value(name, tmp_path):
-    sound, read = form_cases.READERS[name]
-    folder = tmp_path / "run-1"
-    folder.mkdir()
-    refused, unnamed = 0, []
-    for place, odd, data in form_cases.cases(sound):
-        try:
-            read(folder, data)
-        except GpruneError as error:
-            refused += 1
-            words, names = str(error), [part for part in place.split(" ")[0].split(".") if not part.isdecimal()]
-            if " must be " in words and not ("(got " in words and any(part in words for part in names)):
-                unnamed.append((place, odd, words))
-    assert not unnamed, unnamed[:10]
-    assert (refused == 0) == (name in DEFAULTED)

@@ -92,6 +92,6 @@ def test_sizes():
 @pytest.mark.process
 def test_the_peak_of_a_child_is_its_own():
     large = bytearray(b"x") * 300 * 2**20
-    asked = "from gprune.system import machine; print(machine.peak_memory())"
-    own = int(subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True).stdout)
+    requested = "from gprune.system import machine; print(machine.peak_memory())"
+    own = int(subprocess.run([sys.executable, "-c", requested], capture_output=True, check=True).stdout)
     assert machine.peak_memory() > len(large) > 2 * own > 2**24

@@ -4,8 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
+from gprune.analysis.formatting import finite_values
 from gprune.analysis.resampling import Law, Resampled
 
 DEFAULT_SHARE = 0.25
@@ -135,10 +134,10 @@ class TextCard:
         needed = self.needed(share, other)
         if not math.isfinite(needed):
             return None
-        whole = max(math.ceil(needed), 1)
+        count = max(math.ceil(needed), 1)
         # an estimate is no more exact
-        step = 10 ** max(len(str(whole)) - 2, 0)
-        return -(-whole // step) * step
+        step = 10 ** max(len(str(count)) - 2, 0)
+        return -(-count // step) * step
 
     def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:
         """Every number as plain JSON values, with the sequences that a share asks for."""
@@ -147,13 +146,4 @@ class TextCard:
             "recommended": {other.letter: self.recommended(share, other) for other in self.others},
         }
         plain["size"]["tokens"] = self.size.tokens
-        return _plain(plain)
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows neither NaN and infinity nor arrays."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(inner) for inner in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return dict(finite_values(plain))

@@ -58,19 +58,19 @@ def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> Non
 
 def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
     """Logarithmic axes that hold all that is drawn."""
-    found = card.resampled
-    ticks = sorted({round(float(size)) for size in found.sequences} | {card.size.sequences} | {round(last)})
+    samples = card.resampled
+    ticks = sorted({round(float(size)) for size in samples.sequences} | {card.size.sequences} | {round(last)})
     figure.update_xaxes(
         type="log",
         tickvals=ticks,
         ticktext=[f"{tick:,}" for tick in ticks],
-        range=[math.log10(found.sequences[0] / 1.15), math.log10(1.25 * last)],
+        range=[math.log10(samples.sequences[0] / 1.15), math.log10(1.25 * last)],
         minor={"ticks": "", "showgrid": False},
     )
     levels = [share * other.drift_beyond for other in card.others]
-    shown = [value for value in (*found.drift.ravel(), card.drift.at(last), *levels) if value > 0]
-    if shown:
-        reach = [math.log10(min(shown) / 1.3), math.log10(max(shown) * 1.6)]
+    visible = [value for value in (*samples.drift.ravel(), card.drift.at(last), *levels) if value > 0]
+    if visible:
+        reach = [math.log10(min(visible) / 1.3), math.log10(max(visible) * 1.6)]
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
 
 
@@ -78,17 +78,17 @@ def level(figure: go.Figure, height: float, words: str, color: str, *, side: str
     """A line across a logarithmic axis, at a height above 0, with words at its left or right end."""
     figure.add_hline(y=height, line={"color": color, "dash": dash, "width": 1.5})
     # an annotation of a logarithmic axis takes the exponent
-    place = {"x": 0 if side == "left" else 1, "xref": "paper", "y": math.log10(height)}
+    position = {"x": 0 if side == "left" else 1, "xref": "paper", "y": math.log10(height)}
     anchors = {"xanchor": side, "yanchor": "bottom"}
-    figure.add_annotation(text=words, showarrow=False, font={"size": 12}, **place, **anchors)
+    figure.add_annotation(text=words, showarrow=False, font={"size": 12}, **position, **anchors)
 
 
 def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
     """The mean over all draws of each size, with their range."""
-    found = card.resampled
-    mean = found.drift.mean(axis=1)
+    samples = card.resampled
+    mean = samples.drift.mean(axis=1)
     figure.add_scatter(
-        x=found.sequences,
+        x=samples.sequences,
         y=mean,
         name=f"two samples of {card.letter}",
         mode="markers",
@@ -96,8 +96,8 @@ def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": found.drift.max(axis=1) - mean,
-            "arrayminus": mean - found.drift.min(axis=1),
+            "array": samples.drift.max(axis=1) - mean,
+            "arrayminus": mean - samples.drift.min(axis=1),
             "thickness": 1,
             "width": 4,
         },
@@ -122,7 +122,7 @@ def _marked(figure: go.Figure, count: float, words: str, side: str, last: float)
     )
 
 
-def overlap(card: TextCard) -> go.Figure:
+def plot_overlap(card: TextCard) -> go.Figure:
     """Jaccard index of the neurons that two texts keep, between chance and what sampling leaves."""
     figure = go.Figure()
     rows = [f"{card.letter} and {other.letter}" for other in card.others]

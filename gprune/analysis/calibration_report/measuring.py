@@ -122,7 +122,7 @@ def _card(
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
-    others = [other for other in texts if other is not card_text]
+    further = [other for other in texts if other is not card_text]
     masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
         letter=card_text.letter,
@@ -133,8 +133,8 @@ def _card(
         resampled=card_text.resampled,
         drift=card_text.drift,
         changed=card_text.changed,
-        others=tuple(_against(study, card_text, other, entries) for other in others),
-        undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if others else float("nan"),
+        others=tuple(_against(study, card_text, other, entries) for other in further),
+        undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if further else float("nan"),
     )
 
 
@@ -164,22 +164,22 @@ def _against(study: Study, text: _Measured, other: _Measured, entries: int | Non
     noises = [side.drift.at(side.sequences) for side in (text, other)]
     drift = resampling.rank_drift(text.ranked, other.ranked)
     changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other)]))
-    overlap = kept_units.overlap(text.masks, other.masks, kept_units.NEURONS)
+    overlap = kept_units.count_shared(text.masks, other.masks, kept_units.NEURONS)
     share = float(text.masks.ffn.mean())
     return Against(
         letter=other.letter,
         name=getattr(study, other.role),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
-        drift_beyond=resampling.beyond(drift, *noises),
-        changed=resampling.changed(text.masks.ffn, other.masks.ffn),
+        drift_beyond=resampling.drift_beyond_sampling(drift, *noises),
+        changed=resampling.share_changed(text.masks.ffn, other.masks.ffn),
         changed_sampling=changed_sampling,
-        groups_changed=resampling.changed(text.masks.heads, other.masks.heads),
+        groups_changed=resampling.share_changed(text.masks.heads, other.masks.heads),
         jaccard=overlap.jaccard,
         jaccard_chance=overlap.chance,
         jaccard_sampling=resampling.jaccard(share, changed_sampling),
-        jaccard_halves=kept_units.overlap(*text.halves, kept_units.NEURONS).jaccard,
-        jaccard_across=kept_units.overlap(text.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
+        jaccard_halves=kept_units.count_shared(*text.halves, kept_units.NEURONS).jaccard,
+        jaccard_across=kept_units.count_shared(text.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
         **_shared(text.tokens, other.tokens, entries),
     )
 

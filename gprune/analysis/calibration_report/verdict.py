@@ -76,14 +76,14 @@ def _extent(far: Against) -> str:
 
 
 def _overlap(card: TextCard) -> tuple[str, bool | None]:
-    others = [other for other in card.others if math.isfinite(other.runs_shared)]
-    if not others:
+    comparable = [other for other in card.others if math.isfinite(other.runs_shared)]
+    if not comparable:
         return "Unknown: there are no tokens to compare.", None
-    most = max(others, key=lambda other: other.runs_shared)
-    near = min(others, key=lambda other: other.token_distance)
+    closest = max(comparable, key=lambda other: other.runs_shared)
+    near = min(comparable, key=lambda other: other.token_distance)
     halves = f" (two halves of it: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
-    shared = f"{percent(most.runs_shared, 2)} verbatim overlap with {most.letter} (runs of {most.run} tokens)"
-    distinct = most.runs_shared <= _MANY_RUNS
+    shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.letter} (runs of {closest.run} tokens)"
+    distinct = closest.runs_shared <= _MANY_RUNS
     return (
         f"{'Yes' if distinct else 'No'}: {shared}. Token frequencies are {near.token_distance:.2f} from "
         f"{near.letter}’s{halves}.",

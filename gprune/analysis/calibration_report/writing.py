@@ -72,15 +72,15 @@ def _count(value: int | None) -> str:
 
 def size(card: TextCard) -> list[tuple[str, str]]:
     """Return the size of the text as words and numbers; a dash where it is not known."""
-    known = card.size
-    vocabulary = f" of {known.entries:,}" if known.entries else ""
-    drawn = f"{known.sequences:,}" + ("" if known.available is None else f" of {known.available:,}")
+    text_size = card.size
+    vocabulary = f" of {text_size.entries:,}" if text_size.entries else ""
+    sequences = f"{text_size.sequences:,}" + ("" if text_size.available is None else f" of {text_size.available:,}")
     return [
-        ("Sequences", drawn),
-        ("Tokens", f"{known.tokens:,}"),
-        ("Characters", _count(known.characters)),
-        ("Distinct tokens", "–" if known.distinct is None else f"{known.distinct:,}{vocabulary}"),
-        ("Ten most frequent", percent(known.frequent, 1) if math.isfinite(known.frequent) else "–"),
+        ("Sequences", sequences),
+        ("Tokens", f"{text_size.tokens:,}"),
+        ("Characters", _count(text_size.characters)),
+        ("Distinct tokens", "–" if text_size.distinct is None else f"{text_size.distinct:,}{vocabulary}"),
+        ("Ten most frequent", percent(text_size.frequent, 1) if math.isfinite(text_size.frequent) else "–"),
     ]
 
 
@@ -90,8 +90,8 @@ def numbers(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     for name, value in {**asdict(card.size), "tokens": card.size.tokens}.items():
         lines.append((f"size: {name}", "", None, value))
     for name in ("drift", "changed"):
-        drawn = getattr(card.resampled, name)
-        for count, row in zip(card.resampled.sequences, drawn, strict=True):
+        samples = getattr(card.resampled, name)
+        for count, row in zip(card.resampled.sequences, samples, strict=True):
             for kind, number in (("mean", row.mean()), ("lowest", row.min()), ("highest", row.max())):
                 lines.append((f"two samples: {name}, {kind}", "", float(count), float(number)))
         law = getattr(card, name)
@@ -125,17 +125,17 @@ p.small, footer { color: #767676; font-size: 0.85rem; } .wide { overflow-x: auto
 
 
 def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
-    """Writes a card in the form that the name of the file asks for.
+    """Write a card in the form that the name of the file asks for.
 
     Raises SettingsError where the name ends otherwise, StoreError where the file cannot be written.
     """
     form = path.suffix.lower()
     if form not in FORMS:
         raise SettingsError(f"a card is written as one of {', '.join(FORMS)} (got {path.name!r})")
-    made = {".html": page, ".json": as_json, ".csv": as_csv}[form](card, share)
+    content = {".html": page, ".json": as_json, ".csv": as_csv}[form](card, share)
     try:
         # a name from elsewhere may hold half a surrogate pair
-        write_bytes(path, made.encode("utf-8", "replace"))
+        write_bytes(path, content.encode("utf-8", "replace"))
     except OSError as error:
         raise StoreError(
             f"{str(path)!r} cannot be written ({error.strerror or error}): choose another place"
@@ -144,7 +144,7 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
 
 def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     """Every number of a card, and its answers."""
-    answers = [{"question": one.question, "answer": one.answer} for one in verdicts(card, share)]
+    answers = [{"question": verdict.question, "answer": verdict.answer} for verdict in verdicts(card, share)]
     values = card.to_dict(share) | {"verdicts": answers, "version": __version__}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -161,17 +161,20 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     parts = [
         f"<h1>{title}</h1>",
         f"<p class='small'>{html.escape(_origin(card))}</p>",
-        *(f"<h2>{html.escape(one.question)}</h2><p>{html.escape(one.answer)}</p>" for one in verdicts(card, share)),
+        *(
+            f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
+            for verdict in verdicts(card, share)
+        ),
         f"<h2>How much of it was read</h2>{read.html()}",
         "<h2>What sampling alone does to ranks</h2>",
         _drawn(figures.noise(card, share)),
     ]
     if card.others:
-        beside = against(card, share)
+        comparison = against(card, share)
         parts += [
             "<h2>The other texts of the run</h2>",
-            _drawn(figures.overlap(card)),
-            f"<div class='wide'>{Table(beside).html()}</div>",
+            _drawn(figures.plot_overlap(card)),
+            f"<div class='wide'>{Table(comparison).html()}</div>",
         ]
     parts.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
     numbers = as_json(card, share).replace("<", "\\u003c")

@@ -9,18 +9,14 @@ from gprune.app.ui.panel import KNOWN, PanelFunction
 def load_figures() -> dict[str, PanelFunction[...]]:
     """Import every module that declares figures, and return the figures by name."""
     import gprune.app.figures.calibration_data
-    import gprune.app.figures.inspector
-    import gprune.app.figures.mask_atlas
-    import gprune.app.figures.module_agreement
-    import gprune.app.figures.neuron_map
+    import gprune.app.figures.comparison
+    import gprune.app.figures.drift
+    import gprune.app.figures.flipped_questions
+    import gprune.app.figures.jobs
+    import gprune.app.figures.masks
+    import gprune.app.figures.neurons
     import gprune.app.figures.overview
-    import gprune.app.figures.pruning_decisions
-    import gprune.app.figures.rank_drift
-    import gprune.app.pages.comparison.panels
-    import gprune.app.pages.decision.panels
-    import gprune.app.pages.flipped_questions.panels
-    import gprune.app.pages.jobs.panels
-    import gprune.app.pages.rasa.panels
-    import gprune.app.pages.speed_export.panels  # noqa: F401
+    import gprune.app.figures.rasa
+    import gprune.app.figures.speed_export  # noqa: F401
 
     return KNOWN

@@ -1,6 +1,7 @@
-"""Figures of the calibration texts: distances between them, and how many sequences are enough."""
+"""Figures of the calibration texts: distances between them, and the evidence of each calibration card."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from gprune.analysis.calibration_report import TextCard, figures, writing
 from gprune.analysis.calibration_report.measuring import scored_by, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.ui import marks
-from gprune.app.ui.chart_style import GREY, PAIR, TEXT_LOOKS, label, style
-from gprune.app.ui.memo import memoized
+from gprune.app.ui.chart_style import label, style
+from gprune.app.ui.derived_cache import RunResults
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import names_in_figure, plain, short
 from gprune.pipeline import stages
@@ -75,27 +76,6 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     )
 
 
-@panel("sequences", "cd_size", "How many sequences are enough?")
-def sequences(run: Run) -> Panel:
-    """Rank correlation between disjoint parts of a text, by the number of their sequences."""
-    roles = [role for role in texts_of(run.study) if run.has(stages.statistics, role)]
-    run.require(roles, stages.statistics)
-    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
-    metric = scored_by(run.study)
-    curves = _size_curves(run.root, metric, keys, run.key(stages.norms))
-    note = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
-    return Panel(
-        plot_sizes(curves, run.study.calibration.samples),
-        "Where a solid line is flat and far above the dashed one, more sequences change little.",
-        title=analysis.sampling_title(curves),
-        table=lambda: analysis.stability_table(curves),
-        how="Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so "
-        "many sequences each, mean and range over the draws; dashed: a part of A against a part of B. |D| is "
-        "what this run draws of each text; the dotted ends are expected there by the formula of Spearman and "
-        f"Brown. Scores: {label(metric)}, no further pass of the model.{note}",
-    )
-
-
 @panel(
     "text_noise",
     "cd_card_noise",
@@ -130,7 +110,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
         changed = percent(lowest.changed, 1)
         title = f"With {lowest.letter} in its place {changed} of the neurons are decided differently"
     return Panel(
-        figures.overlap(card),
+        figures.plot_overlap(card),
         "From what chance leaves in common to what another sample of the same text leaves.",
         title=title,
         how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
@@ -149,13 +129,14 @@ def text_card(run: Run, letter: str) -> TextCard:
     keys = tuple(
         run.key(stage, role) for role in roles for stage in (stages.statistics, stages.tokens) if run.has(stage, role)
     )
-    inputs = (run.study.metric, f"{run.study.retention}", *roles, run.key(stages.norms), *keys)
-    return _measure_cards(run.root, run.name, inputs, run)[letter]
+    inputs = (run.root, run.name, run.study.metric, f"{run.study.retention}", *roles, run.key(stages.norms), *keys)
+    return _measure_cards(RunResults(inputs, run))[letter]
 
 
-@memoized(16)
-def _measure_cards(root: str, name: str, inputs: tuple[str, ...], _run: Run) -> dict[str, TextCard]:
-    return calibration_report.measure(_run.results, name, _run.record.get("texts") or {})
+@lru_cache(16)
+def _measure_cards(inputs: RunResults) -> dict[str, TextCard]:
+    run = inputs.run
+    return calibration_report.measure(run.results, run.name, run.record.get("texts") or {})
 
 
 def has_values(table: pd.DataFrame) -> bool:
@@ -200,18 +181,18 @@ def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
     return analysis.square({pair: values[index] for pair, values in levels.items()})
 
 
-@memoized(256)
+@lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
     return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
 
 
-@memoized(256)
+@lru_cache(256)
 def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
     scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
     return analysis.rank_levels(*scores)
 
 
-@memoized(256)
+@lru_cache(256)
 def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
     score, sizes = part_scorer(root, metric, statistics, norms)
     return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
@@ -227,13 +208,6 @@ def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[an
     moments = store.get("statistics", statistics, records.ActivationStatistics)
     weights = store.get("norms", norms, records.WeightNorms)
     return neuron_scorer(metric, moments, weights), moments.shard_samples
-
-
-@memoized(64)
-def _size_curves(root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str) -> list[analysis.Curve]:
-    scorers = {letter: part_scorer(root, metric, key, norms) for letter, key in statistics}
-    scores = {letter: score for letter, (score, _) in scorers.items()}
-    return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in scorers.items()})
 
 
 def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) -> go.Figure:
@@ -254,52 +228,3 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
     style(figure, "text", "text", 84 + _CELL_PIXELS * len(table))
     figure.update_xaxes(type="category", showgrid=False)
     return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
-
-
-def plot_sizes(curves: list[analysis.Curve], samples: int) -> go.Figure:
-    """Plot the rank correlation of two parts by their size; the run's number of sequences is marked."""
-    figure = go.Figure()
-    for curve in curves:
-        _add_size_curve(figure, curve, samples)
-    sizes = sorted({round(float(size), 2) for curve in curves for size in curve.sequences} | {float(samples)})
-    style(figure, "sequences in each part (log scale)", "Spearman correlation of ranks", 400)
-    figure.update_xaxes(
-        type="log",
-        tickmode="array",
-        tickvals=sizes,
-        ticktext=[f"{size:,.0f}" if size >= 10 else f"{size:.2g}" for size in sizes],
-        minor={"ticks": "", "showgrid": False},
-        range=[np.log10(sizes[0] / 1.12), np.log10(samples * 1.12)],
-    )
-    figure.add_vline(x=samples, line={"color": GREY, "dash": "dot", "width": 1.5})
-    return figure.add_annotation(
-        text=f"|D| = {samples:,}",
-        x=np.log10(samples),
-        y=0,
-        yref="paper",
-        xanchor="right",
-        yanchor="bottom",
-        showarrow=False,
-        xshift=-4,
-    )
-
-
-def _add_size_curve(figure: go.Figure, curve: analysis.Curve, samples: int) -> None:
-    """Add a curve with the range of its draws; that of one text goes on to what is expected at |D|."""
-    color, symbol = (PAIR, "x") if curve.crosses else TEXT_LOOKS[curve.name]
-    name = curve.name if curve.crosses else f"{curve.name} with itself"
-    line = {"color": color, "width": 2, "dash": "dash" if curve.crosses else "solid"}
-    marks.curve(
-        figure, curve.sequences, curve.mean, f"{name}: {curve.mean[-1]:.3f}", line,
-        f"%{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>", symbol=symbol,
-        error_y=marks.around(curve.mean, curve.lowest, curve.highest, 1, width=4),
-    )  # fmt: skip
-    expected = analysis.projected(curve, samples)
-    if curve.crosses or not np.isfinite(expected):
-        return
-    marks.curve(
-        figure, [curve.sequences[-1], samples], [curve.mean[-1], expected], f"{curve.name}, expected",
-        {"color": color, "width": 1.5, "dash": "dot"},
-        f"expected at %{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>",
-        symbol=f"{symbol}-open", size=[0, 9], showlegend=False,
-    )  # fmt: skip

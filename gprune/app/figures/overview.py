@@ -23,9 +23,8 @@ from gprune.app.ui.chart_style import (
     layer_axis,
     style,
 )
-from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import from_figure, plain, short
-from gprune.app.ui.unit import NOTHING, Selection
+from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
+from gprune.app.ui.text import from_figure, plain, short_text
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Array
@@ -51,7 +50,7 @@ def layers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     rows = derived_cache.layer_strip(run)
     table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
     return Panel(
-        plot_layers(rows, selected),
+        plot_quantities(rows, selected),
         "Each row is one quantity between 0 and 1 with a colour scale of its own, each column a layer.",
         action="Click a cell to select its layer.",
         alt="heat map of drift, agreement and retention by layer",
@@ -77,7 +76,8 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
         f"and {count - up} higher on A",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}: left its rank when importance is "
-        f"measured on A = {plain(run.study.primary)}, right on B = {plain(run.study.auxiliary)}. They are "
+        f"measured on A = {plain(run.study.text_name(run.study.primary))}, right on B = "
+        f"{plain(run.study.text_name(run.study.auxiliary))}. They are "
         "the largest moves of the layer and not typical of it; the next figure shows all neurons.",
     )
 
@@ -125,8 +125,8 @@ def cost(run: Run) -> Panel:
     title = f"{best[0]} costs least" if best else ""
     return Panel(
         plot_costs(costs),
-        f"Perplexity on {plain(short(text))} ({plain(holdout.brief)}), "
-        f"whiskers: 95 % interval, paired over windows.{coming}",
+        f"Perplexity on {plain(short_text(run.study, text))} ({plain(holdout.brief)}), "
+        f"whiskers: 95% interval, paired over windows.{coming}",
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
         alt=", ".join(f"{label(item.method)} {signed(item.ratio - 1, '.0%')}" for item in costs),
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
@@ -154,7 +154,7 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
 
 
 def plot_costs(costs: list[Cost]) -> go.Figure:
-    """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95 % intervals."""
+    """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95% intervals."""
     figure, rows = go.Figure(), costs
     if len(costs) > MOST_ROWS:
         # the cheapest, and GPrune in any case
@@ -171,7 +171,7 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
     for value in axis["tickvals"]:
         if not ticks or value >= (high / low) ** _TICK_WIDTH * ticks[-1]:
             ticks.append(value)
-    names = [f"{100 * (value - 1):+,.0f} %" if value != 1 else "dense" for value in ticks]
+    names = [f"{100 * (value - 1):+,.0f}%" if value != 1 else "dense" for value in ticks]
     axis |= {"tickvals": ticks, "tickangle": 0, "ticktext": names}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
     return figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.5 + _HEADROOM])
@@ -180,7 +180,7 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
 def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> None:
     """Add a method's mark with its interval, and its name and change next to it; `axis` are the ends of the axis."""
     name, finite = called(cost.method), np.isfinite(cost.ratio)
-    value = f"{100 * (cost.ratio - 1):+,.0f} %" if finite else "not finite"
+    value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
     text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
     figure.add_annotation(y=row, showarrow=False, font={"size": 11}, **_text_position(cost, text, axis))
     if not finite:
@@ -222,7 +222,7 @@ def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str
     return {"text": text, "x": x, "xanchor": anchor, "yshift": _ABOVE_MARK}
 
 
-def plot_layers(rows: dict[str, Array], selected: Selection = NOTHING) -> go.Figure:
+def plot_quantities(rows: dict[str, Array], selected: Selection = NOTHING) -> go.Figure:
     """Plot one row a quantity, (layers,) by name from top to bottom, each on a colour scale of its own."""
     names = list(rows)
     values = np.stack([rows[name] for name in names])

@@ -1,4 +1,4 @@
-"""Page *Texts*: the calibration texts, their distances, and how many sequences are enough."""
+"""Page *Texts*: the calibration card of each text, and all texts with their distances."""
 
 from functools import partial
 from typing import Any
@@ -11,9 +11,9 @@ from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, writing
 from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.figures import calibration_data as figures
+from gprune.app.ui import address, frame, tables
 from gprune.app.ui import card as cards
-from gprune.app.ui import frame, tables, url_state
-from gprune.app.ui.text import join_numbers, plain, short
+from gprune.app.ui.text import join_numbers, plain, short, short_text
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -26,25 +26,17 @@ _FORMATS = {
 }
 
 
-@frame.page("All texts", "What am I calibrating on, and how stable is it?")
+@frame.declare_page("All texts", "What am I calibrating on, and how stable is it?")
 def show(run: Run) -> None:
     """Draw all texts of the run beside each other."""
     with cards.card("cd_texts", "The calibration texts", run) as card:
         _show_texts(run, card)
-    left, right = st.columns([2, 3])
-    with left, cards.card_of(figures.texts, run) as card:
-        measure = url_state.selectbox("Measure", figures.MEASURES, "cd_measure", figures.RANKS, width=280)
+    with cards.card_of(figures.texts, run) as card:
+        measure = address.selectbox("Measure", figures.MEASURES, "cd_measure", figures.RANKS, width=280)
         if figures.has_values(figures.measure_pairs(run, measure)):
             card.show(figures.texts(run, measure=measure))
         else:
             st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
-    with right:
-        # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
-        curves = st.container(height="stretch")
-    with curves, cards.card_of(figures.sequences, run) as card:
-        with st.spinner("Scoring parts of the texts …"):
-            panel = figures.sequences(run)
-        card.show(panel)
 
 
 def _show_texts(run: Run, card: cards.Card) -> None:
@@ -106,17 +98,17 @@ def _text_table(root: str, keys: tuple[tuple[str, str], ...], vocabulary_size: i
 _vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
 
 
-@frame.page("Calibration card", "Is this text large enough, and would another one give another model?")
+@frame.declare_page("Calibration card", "Is this text large enough, and would another one give another model?")
 def show_card(run: Run) -> None:
     """Draw the card of one text."""
     texts = texts_of(run.study).items()
-    labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short(text)}" for role, text in texts}
-    letter = url_state.segmented("Text", labels, "cd_view", "A", label_visibility="collapsed")
+    labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short_text(run.study, text)}" for role, text in texts}
+    letter = address.segmented("Text", labels, "cd_view", "A", label_visibility="collapsed")
     text_card: TextCard | None = None
     with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
         with st.spinner("Comparing samples of the texts …"):
             text_card = figures.text_card(run, letter)
-        card.title(f"Calibration card of {letter}: {plain(short(text_card.name))}")
+        card.title(f"Calibration card of {letter}: {plain(short_text(run.study, text_card.name))}")
         st.caption(" – ".join(plain(line) for line in (text_card.name, text_card.described) if line))
         share = _choose_share()
         for verdict in calibration_report.verdicts(text_card, share):
@@ -131,7 +123,7 @@ def show_card(run: Run) -> None:
 
 
 def _choose_share() -> float:
-    return url_state.slider(
+    return address.slider(
         "Part of the drift that sampling may be",
         "cd_share",
         calibration_report.DEFAULT_SHARE,
@@ -169,10 +161,10 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
         else:
             st.info("The run has no other text whose statistics are there.", icon=":material/info:")
     if text_card.others:
-        with cards.card("cd_card_beside", f"{letter} beside the other texts", run):
+        with cards.card("cd_card_beside", f"{letter} and the other texts", run):
             tables.show(
                 writing.against(text_card, share),
-                alt="the other texts of the run beside this one",
+                alt="the other texts of the run next to this one",
                 height="content",
                 column_config={"measure": st.column_config.TextColumn(width=360)},
             )

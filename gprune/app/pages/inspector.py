@@ -9,137 +9,108 @@ import pandas as pd
 import streamlit as st
 from tokenizers import Tokenizer
 
-from gprune.analysis import calibration, inspection, prediction, token_loss
+from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.inspection import Activation, LayerRanks
 from gprune.analysis.thresholds import KEPT, OUTCOMES
 from gprune.app import preview
-from gprune.app.figures import inspector as figures
+from gprune.app.figures import neurons as figures
 from gprune.app.preview import (
     DENSE,
     Answer,
-    Counted,
-    Direction,
-    Fired,
-    Firing,
+    Neuron,
+    PassageActivations,
     Piece,
-    Promoted,
+    PromotedTokens,
     Question,
     Source,
-    Spread,
+    TextActivations,
+    TokenAnswer,
+    TokenQuestion,
 )
-from gprune.app.preview.token_answers import Found, What
-from gprune.app.ui import asking, buttons, frame, job_runs, packed, selection, tables, url_state, work
+from gprune.app.ui import address, asking, buttons, frame, run_status, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import TEXT_LOOKS, called
 from gprune.app.ui.commands import command
-from gprune.app.ui.passages import Passage, Token, draw_passages
+from gprune.app.ui.components import ContextPassage, Token, draw_passages
+from gprune.app.ui.panel import Selection, available_part, module_labels
 from gprune.app.ui.text import plain, said, short
-from gprune.app.ui.unit import Selection, module_labels, there
 from gprune.models import vocabulary
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, record
+from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
 from gprune.system.errors import GpruneError, ModelError
 
 _LIVE, _ABLATED = "ins_every_token", "ins_ablated"
 """address keys: whether the model may be asked; layer and number of the neuron that is silenced"""
-_EXAMPLES = "ins_fires"
-"""key of the card of examples"""
 _WINDOW = 16
 """tokens on either side of an example"""
-_MOST_MEMBERS, _MOST_CONTRADICTING, _NEIGHBOURS = 2000, 200, 8
-"""rows of tables"""
+_MOST_MEMBERS = 2000
+"""rows of a table"""
 _UNTIL_POSITIONS = ("--until", "positions")
 _SWITCH_ON = "switch on “Ask the model” above."
-_CONTRADICTING_COLUMNS = {
-    "rank of the quantity": st.column_config.NumberColumn(
-        "rank", format="%.3f", help="Rank of the quantity within its layer"
-    ),
-    "contradiction": st.column_config.NumberColumn(format="%.3f", help="1: decided exactly unlike the quantity says"),
-}
-
-Quantities = tuple[tuple[str, tuple[str, str, str]], ...]
-"""quantities of each neuron by name: kind, key and field of a record"""
 
 
-@frame.page("Inspector", "What is this neuron, module or layer, and what activates it most?")
+@frame.declare_page("Inspector", "What is this neuron, module or layer, and what activates it most?")
 def show(run: Run) -> None:
     """Draw the page."""
     try:
-        selected, pinned = selection.current(run), figures.read_pin(run, url_state.text(figures.PIN))
-        unit = selected if selected or pinned else figures.most_drifting_neuron(run)
-        live = _show_controls(run, unit, pinned)
+        selected = selection.current_selection(run)
+        unit = selected or figures.most_drifting_neuron(run)
+        live = _show_controls(run, unit)
     except GpruneError as error:
         # without the sizes of the model, or with damaged modules, there is no unit
         st.error(said(error), icon=":material/error:")
         return
-    if missing := there(run, selection.asked())[1]:
+    if missing := available_part(run, selection.asked())[1]:
         st.warning(f"This run has no {missing}.", icon=":material/search_off:")
-    if not selected and not pinned:
-        until = f" Until then this is {unit.words}, whose rank differs most between A and B." if unit else ""
+    if not selected:
+        shown_unit = " Showing the one with the highest drift." if unit else ""
         st.info(
-            "Nothing is selected: click a mark or a row on any page, choose one below, or type "
-            f"{inspection.EXAMPLES}.{until}",
+            f"No neuron selected.{shown_unit} Search (L5N688) or click any point to change it.",
             icon=":material/ads_click:",
         )
-    units = list(dict.fromkeys(item for item in (pinned, unit) if item))
-    # the cards of what is pinned have keys of their own
-    suffixes = ["_pinned", ""][-len(units) :]
-    for column, item, suffix in zip(st.columns(len(units) or 1), units, suffixes, strict=False):
-        with column, cards.card("ins_pinned" if suffix else "ins_unit", item.words, run) as card:
-            if suffix:
-                st.caption(":material/keep: pinned")
-            show_unit = _show_group if item.neuron is None else _show_neuron
-            show_unit(run, card, item)
-    for item, suffix in zip(units, suffixes, strict=False):
-        if item.neuron is not None:
-            _explain_neuron(run, item, suffix, live)
-    with cards.card("ins_predicts", "Which quantity predicts that a neuron is kept?", run) as card:
-        _show_predictors(run, card, unit)
+    if unit:
+        with cards.card("ins_unit", unit.words, run) as card:
+            show_unit = _show_group if unit.neuron is None else _show_neuron
+            show_unit(run, card, unit)
+    if unit.neuron is not None:
+        _explain_neuron(run, unit, live)
 
 
-def _explain_neuron(run: Run, unit: Selection, suffix: str, live: bool) -> None:
+def _explain_neuron(run: Run, unit: Selection, live: bool) -> None:
     left, right = st.columns([3, 2])
-    with left, cards.card(f"ins_spread{suffix}", f"How strong is {unit.words} on each text?", run) as card:
+    with left, cards.card("ins_spread", f"How strong is {unit.words} on each text?", run) as card:
         _show_activations(run, card, unit, live)
-    with right, cards.card(f"ins_promoted{suffix}", f"Which tokens does {unit.words} promote?", run) as card:
+    with right, cards.card("ins_promoted", f"Which tokens does {unit.words} promote?", run) as card:
         _show_promoted_tokens(run, card, unit, live)
-    with cards.card(f"ins_ablation{suffix}", f"What does the model lose without {unit.words}?", run) as card:
+    with cards.card("ins_ablation", f"What does the model lose without {unit.words}?", run) as card:
         _show_ablation(run, card, unit)
-    with cards.card(f"{_EXAMPLES}{suffix}", f"Top-activating examples of {unit.words}", run) as card:
+    with cards.card("ins_fires", f"Top-activating examples of {unit.words}", run) as card:
         _show_examples(run, card, unit, live)
-    with cards.card(f"ins_near{suffix}", f"Neurons nearest to {unit.words}", run):
-        _show_neighbours(run, unit, "ins_pinned" if suffix else "ins_unit")
 
 
-# --- the unit and its neighbours
+# --- the unit
 
 
-def _show_controls(run: Run, unit: Selection, pinned: Selection) -> bool:
-    """Draw the search field, the way to neighbours, the pin and the switch; return whether the model is asked."""
+def _show_controls(run: Run, unit: Selection) -> bool:
+    """Draw the search field, the way to the next units and the switch; return True if the model is asked."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
-        for label, step, icon, key in (("Previous", -1, "chevron_left", "P"), ("Next", 1, "chevron_right", "N")):
+        for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
             buttons.act(
                 label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="The one before, or after, in its layer",
             )  # fmt: skip
-        pin = "" if pinned else "-".join("x" if value is None else str(value) for value in _parts(unit))
-        buttons.act(
-            "Unpin" if pinned else "Pin", "ins_pin_button", "keep_off" if pinned else "keep", url_state.put,
-            figures.PIN, pin, disabled=not (unit or pinned),
-            help="Keeps it on the page, beside what is selected next",
-        )  # fmt: skip
-        ask = url_state.toggle(
+        ask = address.toggle(
             "Ask the model",
             _LIVE,
             help="A worker loads the model of the run: it colours every token, counts all activations and "
             "names the tokens that the neuron promotes. Nothing leaves this machine.",
         )
-    return asking.allowed(run, ask)
+    return asking.can_ask(run, ask)
 
 
 def _parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
@@ -158,7 +129,7 @@ def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
         neighbour = Selection(unit.layer + step)
     if min(value for value in _parts(neighbour) if value is not None) < 0:
         return None
-    neighbour, missing = there(run, neighbour)
+    neighbour, missing = available_part(run, neighbour)
     return None if missing else neighbour
 
 
@@ -195,7 +166,7 @@ def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.D
         adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
         numbers["Adapted modules"] = f"{adapted} of {len(modules)}"
     for name, mask in figures.kept_neurons(run, unit.layer or 0).items():
-        numbers[f"{name} keeps"] = f"{100 * float(np.mean(mask[members])):.1f} %"
+        numbers[f"{name} keeps"] = f"{100 * float(np.mean(mask[members])):.1f}%"
     with st.container(horizontal=True):
         for name, value in numbers.items():
             st.metric(name, value, border=True, width="content")
@@ -255,104 +226,12 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
             )
 
 
-def _show_neighbours(run: Run, unit: Selection, key: str) -> None:
-    """Draw the neurons whose ranks on all texts are nearest; `key` is that of the neuron's card."""
-    layer, neuron = unit.layer or 0, unit.neuron or 0
-    labels, scope = module_labels(run, layer), "layer"
-    if labels is not None:
-        scopes = {"module": "Its module", "layer": "Its layer"}
-        scope = url_state.segmented("Nearest neighbours in", scopes, f"{key}_near", "module")
-    texts = figures.layer_ranks(run, layer)
-    profiles = np.stack([ranks.rank for ranks in texts.values()])
-    candidates = np.ones(profiles.shape[1], dtype=bool)
-    if scope == "module" and labels is not None:
-        candidates = labels == labels[neuron]
-    nearest, distance = inspection.neighbours(profiles, neuron, candidates, _NEIGHBOURS)
-    table = pd.DataFrame({"layer": layer, "neuron": nearest, "distance": distance})
-    for letter, ranks in zip(texts, profiles, strict=True):
-        table[f"rank on {letter}"] = ranks[nearest]
-    if labels is not None:
-        table.insert(1, "module", labels[nearest])
-    selection.table(table, f"{key}_near_rows", alt="the neurons nearest to it", height="content")
-    st.caption(f"By the Euclidean distance between ranks on {', '.join(texts)}. Choose a row to inspect it.")
-
-
-# --- which quantity predicts that a neuron is kept
-
-
-def _show_predictors(run: Run, card: cards.Card, unit: Selection) -> None:
-    """Draw the card; MissingResultError where no method has decided yet."""
-    masks = run.require({name: called(name) for name in run.masked}, stages.masks)
-    quantities = _quantities(run)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        method = url_state.selectbox("Method", masks, "ins_method", next(iter(masks)), width=260)
-        key = run.key(stages.masks, method)
-        table = _prediction_table(run.root, key, quantities)
-        names = list(table["quantity"])
-        quantity = url_state.selectbox("Quantity", names, "ins_quantity", names[0], width=260)
-        alone = unit.layer is not None and url_state.toggle(f"Layer {unit.layer} alone", "ins_alone")
-    best = table.iloc[0]
-    word, name = ("more" if best["mean AUC"] >= 0.5 else "less"), str(best["quantity"])
-    card.title(f"{plain(name[:1].upper() + name[1:])} says most: {word} of it is kept, AUC {best['mean AUC']:.3f}")
-    left, right = st.columns([2, 3])
-    with left:
-        card.table(
-            table,
-            alt="how well quantities predict",
-            height="content",
-            caption="0.5 is chance, 1 always right, 0 always wrong; within layers, mean and range over them.",
-            how="How often a kept neuron has more of the quantity than a removed one of its layer; equal "
-            "ones count by half. Layers that keep all or no neurons are left out.",
-        )
-    with right:
-        rows = _contradicting(run.root, key, dict(quantities)[quantity], unit.layer if alone else None)
-        selection.table(
-            rows, "ins_unlike", height=330, column_config=_CONTRADICTING_COLUMNS, alt="neurons that contradict it most"
-        )
-        st.caption(
-            f"The {len(rows)} neurons that {plain(masks[method])} decides most unlike {plain(quantity)} "
-            "says; choose a row to inspect it."
-        )
-
-
-def _quantities(run: Run) -> Quantities:
-    quantities: dict[str, tuple[str, str, str]] = {}
-    for role in texts_of(run.study):
-        if run.has(stages.scores, role):
-            name = f"score on {calibration.ROLES[role]}"
-            quantities[name] = ("scores", run.key(stages.scores, role), "ffn")
-    if run.has(stages.adapted):
-        quantities["adapted score"] = ("adapted", run.key(stages.adapted), "scores")
-    if run.has(stages.drift):
-        key = run.key(stages.drift)
-        quantities["drift A|B"] = ("drift", key, "magnitude")
-        quantities["signed drift"] = ("drift", key, "signed")
-        quantities["drift within A"] = ("drift", key, "resample_primary")
-    return tuple(run.require(quantities, stages.scores, "primary").items())
-
-
-def _load_values(root: str, kind: str, key: str, field: str) -> Array:
-    record_type = stages.KINDS[kind].record
-    values: Array = getattr(record(root, kind, key, record_type.__name__ if record_type else ""), field)
-    return values
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _prediction_table(root: str, masks: str, quantities: Quantities) -> pd.DataFrame:
-    mask = np.asarray(_load_values(root, "masks", masks, "ffn"))
-    return prediction.prediction_table({name: _load_values(root, *field) for name, field in quantities}, mask)
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _contradicting(root: str, masks: str, quantity: tuple[str, str, str], layer: int | None) -> pd.DataFrame:
-    mask = np.asarray(_load_values(root, "masks", masks, "ffn"))
-    return prediction.contradicting(_load_values(root, *quantity), mask, _MOST_CONTRADICTING, layer)
-
-
 # --- what the worker answers
 
 
-def _ask(run: Run, requests: Mapping[str, What], key: str, draw: Callable[[dict[str, Found], bool], None]) -> None:
+def _ask(
+    run: Run, requests: Mapping[str, TokenQuestion], key: str, draw: Callable[[dict[str, TokenAnswer], bool], None]
+) -> None:
     """Ask the worker by name, and draw its answers; `draw` gets them and whether more will come.
 
     `key` is that of the card. Raises StoreError where the run lacks what is asked about.
@@ -368,12 +247,12 @@ def _ask(run: Run, requests: Mapping[str, What], key: str, draw: Callable[[dict[
         arrived = {name: reading for name, reading in readings.items() if reading is not None}
         for problem in dict.fromkeys(reading.problem for reading in arrived.values() if reading.problem):
             st.error(said(problem), icon=":material/error:")
-        answers = {name: reading.found[0] for name, reading in arrived.items()}
+        answers = {name: reading.answers[0] for name, reading in arrived.items()}
         draw({name: answer for name, answer in answers.items() if answer is not None}, refining)
         if refining:
-            asking.standing(run, "The worker is asked.")
+            asking.draw_worker_state(run, "The worker is asked.")
 
-    asking.look(run, lambda: asking.unread(identities.values()), draw_answers)
+    asking.draw_until_complete(lambda: asking.is_reading(identities.values()), draw_answers)
 
 
 def _texts_with_tokens(run: Run) -> dict[str, str]:
@@ -387,16 +266,16 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
     if not live:
         st.caption(f"Here will be the histogram of its activations on {', '.join(roles)}: {_SWITCH_ON}")
         return
-    requests = {letter: Spread(role, unit.layer or 0, unit.neuron or 0) for letter, role in roles.items()}
+    requests = {letter: Neuron(unit.layer or 0, unit.neuron or 0, role) for letter, role in roles.items()}
 
-    def draw(answers: dict[str, Found], refining: bool) -> None:
-        counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, Counted)}
+    def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
+        counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, TextActivations)}
         progress = ", ".join(f"{letter} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
         if refining or len(counts) < len(requests):
             st.caption(f"Sequences read: {progress}" if counts else "No sequence is read yet.")
             return
-        histograms = {letter: item.histogram for letter, item in counts.items()}
-        card.show(figures.activations(run, histograms, f"Sequences read: {progress}"))
+        values = {letter: item.values for letter, item in counts.items()}
+        card.show(figures.activations(run, values, f"Sequences read: {progress}"))
 
     _ask(run, requests, card.key, draw)
 
@@ -405,13 +284,13 @@ def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: boo
     if not live:
         st.caption(f"Here will be the tokens that it promotes and suppresses: {_SWITCH_ON}")
         return
-    request = Direction(unit.layer or 0, unit.neuron or 0)
+    request = Neuron(unit.layer or 0, unit.neuron or 0)
     _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
 
 
-def _draw_promoted_tokens(card: cards.Card, answers: dict[str, Found], refining: bool) -> None:
+def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], refining: bool) -> None:
     answer = answers.get("direction")
-    if not isinstance(answer, Promoted):
+    if not isinstance(answer, PromotedTokens):
         return
     sides = {"promotes": answer.promoted, "suppresses": answer.suppressed}
     firsts = [f"{verb} “{token_loss.visible(side[0][0])}”" for verb, side in sides.items() if side]
@@ -435,15 +314,15 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, Found], refining:
 def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     """Draw the card; MissingResultError where no text was drawn yet."""
     roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
-    is_asked = url_state.text(_ABLATED) == neuron
+    is_asked = address.text(_ABLATED) == neuron
     if not is_asked:
         with st.container(horizontal=True, vertical_alignment="center"):
-            buttons.act("Ablate now", f"{card.key}_now", "content_cut", url_state.put, _ABLATED, neuron)
+            buttons.act("Ablate now", f"{card.key}_now", "content_cut", address.put, _ABLATED, neuron)
             st.caption(
                 f"A worker sets this one neuron to 0 and measures the change of loss on {', '.join(roles)}.",
                 width="stretch",
             )
-    if not asking.allowed(run, is_asked):
+    if not asking.can_ask(run, is_asked):
         return
     source, silenced = Source(run.root, run.graph), (unit.layer or 0, unit.neuron or 0)
     identities = {
@@ -454,7 +333,7 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     }
     names = {letter: f"{letter} {short(getattr(run.study, role))}" for letter, role in roles.items()}
     draw = partial(_draw_ablation, run, card, identities, names)
-    asking.look(run, lambda: asking.coming(identities.values()), draw)
+    asking.draw_until_complete(lambda: asking.is_refining(identities.values()), draw)
 
 
 def _draw_ablation(
@@ -474,13 +353,13 @@ def _draw_ablation(
         lambda: table,
         switch=False,
         caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
-        "windows: the sequences that the run has drawn for calibration. ± is the 95 % interval over them. "
+        "windows: the sequences that the run has drawn for calibration. ± is the 95% interval over them. "
         "Nothing else is changed or refitted.",
         how="Above 0 the model predicts worse without the neuron, below 0 better. A change "
-        "whose 95 % interval holds 0 cannot be told from 0 on these windows.",
+        "whose 95% interval holds 0 is not different from 0 on these windows.",
     )
     if refining:
-        asking.standing(run, "The worker is asked.")
+        asking.draw_worker_state(run, "The worker is asked.")
 
 
 def _show_loss_change(text: str, answer: Answer) -> None:
@@ -500,7 +379,7 @@ def _loss_table(answers: Mapping[str, Answer]) -> pd.DataFrame:
             "text": text,
             "change of loss (nats/token)": change.nats,
             "standard error": change.nats_error,
-            "± (95 % interval)": change.nats_margin,
+            "± (95% interval)": change.nats_margin,
             "windows": answer.done,
             "of": answer.windows,
             "measurable": not change.close,
@@ -516,7 +395,7 @@ def _loss_title(table: pd.DataFrame) -> str:
     if not len(measurable):
         return "Without it the loss changes measurably on no text"
     largest = measurable.loc[measurable["change of loss (nats/token)"].abs().idxmax()]
-    change, margin = signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95 % interval)"]
+    change, margin = signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95% interval)"]
     return f"Without it the loss changes most on {plain(largest['text'])}: {change} ± {margin:.5f} nats/token"
 
 
@@ -542,29 +421,25 @@ def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> N
 
 def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str, str], live: bool) -> None:
     layer, neuron = unit.layer or 0, unit.neuron or 0
-    if card.key == _EXAMPLES:
-        window = int(url_state.slider("Tokens on either side", "ins_window", _WINDOW, 4, 48, 4, width=240))
-    else:
-        # what is pinned follows the field of what is selected
-        window = url_state.whole("ins_window", _WINDOW, 4, 48)
+    window = int(address.slider("Tokens on either side", "ins_window", _WINDOW, 4, 48, 4, width=240))
     positions = {
         letter: inspection.strongest(
             run.load(stages.positions, role), run.load(stages.tokens, role), layer, neuron, window
         )
         for letter, role in roles.items()
     }
-    peaks = {letter: max((abs(item.value) for item in items), default=0.0) for letter, items in positions.items()}
-    top = max(peaks, key=lambda letter: peaks[letter])
-    peak = peaks[top]
-    subject = f"Neuron {neuron} of layer {layer}"
-    card.title(f"{subject} activates most on {top}: {peak:.3g}" if peak else f"{subject} is active nowhere")
+    peaks = {letter: max((item.value for item in items), key=abs, default=0.0) for letter, items in positions.items()}
+    top = max(peaks, key=lambda letter: abs(peaks[letter]))
+    peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
+    value = signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
+    card.title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is active nowhere")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
-    def draw(answers: dict[str, Found], refining: bool) -> None:
+    def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
         for column, (letter, passages) in zip(st.columns(len(roles)), peaks_only.items(), strict=True):
             answer = answers.get(letter)
-            if isinstance(answer, Fired):
+            if isinstance(answer, PassageActivations):
                 passages = color_passages(passages, positions[letter], answer, peak)
             with column:
                 st.markdown(f"**{letter}** {plain(short(getattr(run.study, roles[letter])))}")
@@ -584,7 +459,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
         draw({}, False)
         return
     requests = {
-        letter: Firing(roles[letter], layer, neuron, tuple(map(_token_range, items)))
+        letter: Neuron(layer, neuron, roles[letter], tuple(map(_token_range, items)))
         for letter, items in positions.items()
     }
     _ask(run, requests, card.key, draw)
@@ -604,9 +479,9 @@ def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
         raise ModelError(f"the words cannot be read without the model's tokenizer: {error}") from error
 
 
-def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Passage:
+def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
     before, token, after = vocabulary.around(tokenizer, position.ids, position.at)
-    return Passage(
+    return ContextPassage(
         before=before,
         token=token,
         after=after,
@@ -618,8 +493,8 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Passage
 
 
 def color_passages(
-    passages: Sequence[Passage], positions: Sequence[Activation], answer: Fired, peak: float
-) -> list[Passage]:
+    passages: Sequence[ContextPassage], positions: Sequence[Activation], answer: PassageActivations, peak: float
+) -> list[ContextPassage]:
     """Return passages with all their tokens; `peak` is the activation that has the full colour."""
     return [
         replace(passage, tokens=tuple(color_tokens(*tokens, position.at, peak)))
@@ -648,10 +523,10 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
             icon=":material/info:",
         )
         return
-    if job_runs.is_live(run):
+    if run_status.is_live(run):
         st.info(f"The top-activating examples on {texts} are not there yet.", icon=":material/hourglass_top:")
         return
-    if run.packed and (reason := packed.lacking(run)):
+    if run.packed and (reason := run_status.missing_inputs(run)):
         pack = "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
         st.info(f"{pack} {said(reason)}", icon=":material/inventory_2:")
         return
@@ -662,6 +537,6 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         clicked = buttons.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
-        st.code(command(run.study, told=_UNTIL_POSITIONS), language="bash", wrap_lines=True)
+        st.code(command(run.study, arguments=_UNTIL_POSITIONS), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, _UNTIL_POSITIONS) is not None:
         st.rerun()

@@ -7,12 +7,12 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis.formatting import counted
-from gprune.app.figures import neuron_map as figures
+from gprune.app.figures import neurons as figures
+from gprune.app.ui import address, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
-from gprune.app.ui import derived_cache, frame, offered_job, places, selection, tables, url_state
 from gprune.app.ui.chart_style import label
+from gprune.app.ui.panel import module_labels
 from gprune.app.ui.text import said
-from gprune.app.ui.unit import module_labels
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -40,7 +40,7 @@ class Region:
     neurons: tuple[int, ...]
 
 
-@frame.page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
+@frame.declare_page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
 def show(run: Run) -> None:
     """Draw the page."""
     with cards.card_of(figures.neuron_map, run) as card:
@@ -53,17 +53,17 @@ def _show_map(run: Run, card: cards.Card) -> None:
     layers = run.load(stages.shape).layers
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
-        basis = url_state.segmented("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
-        layout = url_state.segmented("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
+        basis = address.segmented("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
+        layout = address.segmented("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
         default = figures.default_coloring(run)
-        colour = url_state.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
+        colour = address.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
         method = _choose_method(run, colour)
     options = {"layer": layer, "basis": basis, "layout": layout, "colour": colour, "method": method}
     if _is_available(run, layer, basis, layout):
         _draw_map(run, card, options)
         return
     if layout == figures.UMAP and _is_available(run, layer, basis, figures.PCA):
-        st.caption(f"UMAP of layer {layer} is not there yet, and PCA stands in its place: see below the map.")
+        st.caption(f"UMAP of layer {layer} is not computed yet; showing PCA. The card below the map computes it.")
         _draw_map(run, card, options | {"layout": figures.PCA})
     _offer_job(run, layer, basis, layout)
 
@@ -78,14 +78,14 @@ def _choose_method(run: Run, colour: str) -> str:
     if colour not in figures.MASK_COLORINGS or not labels:
         return ""
     heading = "Masks of" if colour == figures.TEXT_MASKS else "GPrune or"
-    return url_state.selectbox(heading, labels, "nm_method", figures.default_masks(run, colour), width=200)
+    return address.selectbox(heading, labels, "nm_method", figures.default_masks(run, colour), width=200)
 
 
 def _draw_map(run: Run, card: cards.Card, options: dict[str, Any]) -> None:
     layer = options["layer"]
     neurons = len(figures.load_plane(run, layer, options["basis"], options["layout"]).points)
     try:
-        panel = figures.neuron_map(run, **options, selected=selection.current(run))
+        panel = figures.neuron_map(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
         st.info(f"{said(error)}. Choose another method, as FLAP.", icon=":material/info:")
         return
@@ -115,7 +115,7 @@ def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
     )
     title = f"Neuron map of layer {layer} by {basis}"
     arguments = ("map", run.name, "--layer", str(layer), "--of", basis, "--cache", run.root)
-    offered_job.draw(run, arguments, title, words="Lay it out", key="nm_start")
+    work.draw_job_form(run, arguments, title, words="Lay it out", key="nm_start")
 
 
 def neuron_of(point: dict[str, Any]) -> int | None:
@@ -141,7 +141,7 @@ def _store_region(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
 
 def _show_region(run: Run, card: cards.Card) -> None:
     """Draw the neurons of the region, else of the selected module, which needs no mouse."""
-    selected = selection.current(run)
+    selected = selection.current_selection(run)
     layer = selected.layer if selected.layer is not None else run.load(stages.shape).layers // 2
     neurons, reason = _region_neurons(run, layer)
     if neurons is None:
@@ -164,12 +164,16 @@ def _show_region(run: Run, card: cards.Card) -> None:
         "important of its layer on that text; drift is how far the rank moves between A and B.",
     )
     if selected.neuron is not None:
-        places.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")
+        address.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")
 
 
 def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
     """The neurons to list and the reason; None where there is nothing to list."""
-    region, module, labels = st.session_state.get(_REGION), selection.current(run).module, module_labels(run, layer)
+    region, module, labels = (
+        st.session_state.get(_REGION),
+        selection.current_selection(run).module,
+        module_labels(run, layer),
+    )
     if isinstance(region, Region) and (region.run, region.layer) == (run.name, layer):
         return np.array(region.neurons, dtype=np.int64), "selected"
     if module is not None and labels is not None:

@@ -13,9 +13,18 @@ from gprune.analysis import token_loss
 from gprune.analysis.formatting import signed
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
-from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
-from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, buttons, frame, tables, tokens, url_state
+from gprune.app.preview import (
+    DENSE,
+    MOST_CHARACTERS,
+    Continuation,
+    Passage,
+    Prompt,
+    Question,
+    Reading,
+    Source,
+    TokenLosses,
+)
+from gprune.app.ui import address, asking, buttons, components, frame, tables
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -43,15 +52,17 @@ class _Models:
     """of the pruned ones"""
 
 
-@frame.page("Text lens", "Which words does a pruned model predict worse than the dense one, and how does it continue?")
+@frame.declare_page(
+    "Text lens", "Which words does a pruned model predict worse than the dense one, and how does it continue?"
+)
 def show(run: Run) -> None:
     """Draw the page."""
     models = _choose_models(run)
     if models is None:
         return
-    live = asking.allowed(run, url_state.toggle("Ask the model", _LIVE, False))
+    live = asking.can_ask(run, address.toggle("Ask the model", _LIVE, False))
     if not live:
-        st.caption("A worker then loads the model of the run and reads; nothing leaves this machine.")
+        st.caption("The model runs locally; nothing leaves this machine.")
     with cards.card("lens_reading", "Where does the pruned model do worse?", run) as card:
         _show_reading(run, card, models, live)
     with cards.card("lens_writing", "How do they continue?", run):
@@ -67,8 +78,8 @@ def _choose_models(run: Run) -> _Models | None:
     names = list(labels)
     second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        left = url_state.selectbox("On the left", labels, "lens_left", names[0], width=280)
-        right = url_state.selectbox("On the right", labels, "lens_right", second, width=280)
+        left = address.selectbox("On the left", labels, "lens_left", names[0], width=280)
+        right = address.selectbox("On the right", labels, "lens_right", second, width=280)
     names = list(dict.fromkeys((left, right)))
     questions = (Question("", DENSE), *(Question("", name) for name in names))
     return _Models(questions, tuple(labels[name] for name in names))
@@ -88,9 +99,9 @@ def _show_answer(
         elif reading is not None:
             draw(reading)
         if refining:
-            st.caption(asking.waits(run, "The worker is asked.", warm="The worker reads."))
+            st.caption(asking.describe_wait(run, "The worker is asked.", warm="The worker reads."))
 
-    asking.look(run, lambda: asking.unread([identity]), draw_answer, _INTERVAL)
+    asking.draw_until_complete(lambda: asking.is_reading([identity]), draw_answer, _INTERVAL)
 
 
 def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
@@ -103,7 +114,7 @@ def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
 
 
 def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> None:
-    source = url_state.segmented("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
+    source = address.segmented("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
     passage = _type_passage() if source == "typed" else _choose_window(run, models)
     if passage is None:
         return
@@ -118,7 +129,7 @@ def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> No
 
 def _type_passage() -> Passage | None:
     text = _text_area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
-    buttons.act("Read", "lens_read", "visibility", url_state.put, _LIVE, True)
+    buttons.act("Read", "lens_read", "visibility", address.put, _LIVE, True)
     if not text.strip():
         st.caption("The text is empty: type or paste some words.")
         return None
@@ -130,12 +141,12 @@ def _type_passage() -> Passage | None:
 def _choose_window(run: Run, models: _Models) -> Passage:
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        text = url_state.selectbox("Text", list(texts), "lens_text", texts[0], width=320)
+        text = address.selectbox("Text", list(texts), "lens_text", texts[0], width=320)
         losses = (_stored_losses(run, method, text) for method in run.study.methods)
         count = next((len(values) for values in losses if len(values)), 0)
         last = (count or _MOST_WINDOWS) - 1
         default, reason = _worst_window(run, models, text)
-        number = url_state.number_field("Window", "lens_window", default, 0, last, 1, width=160)
+        number = address.number_field("Window", "lens_window", default, 0, last, 1, width=160)
         if count:
             st.caption(f"of {count}, numbered from 0: the windows of the run. {reason}")
     return Passage(text, min(number, last))
@@ -164,15 +175,17 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
 
 def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     """Draw the models that have answered; pruned ones follow one after the other."""
-    dense, *pruned = reading.found
+    dense, *pruned = reading.answers
     losses = {
-        label: answer.losses for label, answer in zip(models.labels, pruned, strict=True) if isinstance(answer, Read)
+        label: answer.losses
+        for label, answer in zip(models.labels, pruned, strict=True)
+        if isinstance(answer, TokenLosses)
     }
-    if not isinstance(dense, Read) or not losses:
+    if not isinstance(dense, TokenLosses) or not losses:
         return
     pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
     if reading.progress == "complete":
-        changes = {label: token_loss.change(dense.losses, values) for label, values in losses.items()}
+        changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
         card.title(plain(token_loss.loss_title(changes)))
     if len(pieces) < dense.total:
         reason = "Context length reached" if len(pieces) == dense.places else "The page shows no more"
@@ -182,7 +195,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     for index, (column, label) in enumerate(zip(st.columns(len(models.labels)), models.labels, strict=True)):
         with column:
             if label in losses:
-                tokens.draw(words, dense.losses, losses[label], limit, label, key=f"lens_tokens_{index}")
+                components.draw_losses(words, dense.losses, losses[label], limit, label, key=f"lens_tokens_{index}")
             else:
                 st.caption(f"{plain(label)} is being asked.")
     _show_worst_tokens(card, pieces, dense.losses, losses)
@@ -212,35 +225,33 @@ def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, loss
 def _show_writing(run: Run, models: _Models, live: bool) -> None:
     text = _text_area("Prompt", "lens_prompt", "The first thing to know about", height=80)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        temperature = url_state.number_field(
+        temperature = address.number_field(
             "Temperature", "lens_temperature", 0.8, 0.0, 2.0, 0.1, width=160,
             help="What logits are divided by before a token is drawn; 0 takes the likeliest."
         )  # fmt: skip
-        seed = url_state.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
-        buttons.act("Go on", "lens_write", "edit", url_state.put, _LIVE, True)
+        seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
+        buttons.act("Continue", "lens_write", "edit", address.put, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
         return
     if not live:
-        st.caption(
-            "Here will be how the dense model and the pruned ones go on, side by side: switch on “Ask the model” above."
-        )
+        st.caption("Switch on “Ask the model” above to compare the continuations of the dense and the pruned models.")
         return
     prompt = Prompt(text, temperature=temperature, seed=seed)
     _show_answer(run, prompt, models, "writing", functools.partial(_draw_continuations, models, prompt))
 
 
 def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> None:
-    dense = reading.found[0]
-    if isinstance(dense, Written) and dense.read < dense.total:
+    dense = reading.answers[0]
+    if isinstance(dense, Continuation) and dense.read < dense.total:
         st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
     labels = ("The dense model", *models.labels)
-    for column, label, answer in zip(st.columns(len(labels)), labels, reading.found, strict=True):
+    for column, label, answer in zip(st.columns(len(labels)), labels, reading.answers, strict=True):
         with column:
             st.markdown(f"**{plain(label)}**")
-            if isinstance(answer, Written):
+            if isinstance(answer, Continuation):
                 st.code(token_loss.readable(answer.text) or "(nothing)", language=None, wrap_lines=True)
-                st.caption(f"{len(answer.ids)} tokens" + ("" if answer.ended else " …"))
+                st.caption(f"{len(answer.ids)} tokens" + ("" if answer.complete else " …"))
     sampling = "Always the likeliest token: the same question gives the same answer."
     if prompt.temperature:
         sampling = (

@@ -1,37 +1,30 @@
 """The guard of the server: a request needs a known host, an own origin and the cookie of the token.
 
-Pure ASGI middleware, so that it sees what a WebSocket asks for as well as every HTTP request. It lets through
-what names this server exactly, comes from none but its own pages, and carries the cookie that only the
-server's token gives.
+ASGI middleware, so that it sees requests for a WebSocket as well as every HTTP request. It lets through what names
+this server exactly, comes from no page but its own, and carries the cookie that only the server's token gives.
 """
 
 import hmac
-import json
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote_plus, urlsplit
 
-from gprune.app.server.allowed_hosts import Names
-from gprune.app.server.request import TOKEN, Request, read
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gprune.app.server.endpoint import TOKEN, Keys, Names
 
 WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
 UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
 """what a page that was open meanwhile shows, where long lines are cut; otherwise nobody reads it"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
-"""what these pages may load: nothing but their own style"""
-
-_STYLE = Path(__file__).with_name("door.css").read_text(encoding="utf-8")
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
+"""what the pages of this module may load: nothing but their own style"""
+NO_FRAMES = "frame-ancestors 'none'"
+"""policy on every response, besides its own"""
 HEADERS = {
-    "content-security-policy": "frame-ancestors 'none'",
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -39,19 +32,68 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 """on every response"""
+
+_STYLE = Path(__file__).with_name("door.css").read_text(encoding="utf-8")
 _NO_SESSION = "none"
 """the cookie of whoever came with a wrong token, so that the form can say so"""
-_BYTES = 32
-"""of chance in each secret: 2**256 values are not to be tried out"""
-_STRANGER = "A page of another origin has asked for this; only the app's own pages may."
-_STRANGE_NAME = (
+_FOREIGN = "A page of another origin has asked for this; only the app's own pages may."
+_UNKNOWN_HOST = (
     "This server does not answer under this name: open the address that it printed, or start it with "
     "--public-address and the name and port that you use."
 )
 
 
+class Request(HTTPConnection):
+    """One HTTP request, or one for a WebSocket."""
+
+    def header(self, name: str) -> str | None:
+        """Return a header that may stand there once; None where it is absent, empty where it stands twice."""
+        values = self.headers.getlist(name)
+        return (values[0] if len(values) == 1 else "") if values else None
+
+    @property
+    def reads(self) -> bool:
+        """True if it only asks for something, as GET does, and for no WebSocket."""
+        return self.scope.get("method") in ("GET", "HEAD")
+
+    @property
+    def navigates(self) -> bool:
+        """True if a person opens a page, and no frame, picture or script is requested."""
+        mode, destination = self.header("sec-fetch-mode"), self.header("sec-fetch-dest")
+        if mode is None:
+            # browsers say it only of addresses that they take for safe: https, and this machine
+            return self.reads and "text/html" in (self.header("accept") or "")
+        return self.reads and mode == "navigate" and destination == "document"
+
+    @property
+    def foreign(self) -> bool:
+        """True if the browser says that a page of another origin asks, even on the same machine."""
+        return self.header("sec-fetch-site") not in (None, "none", "same-origin")
+
+    @property
+    def token(self) -> str | None:
+        """The token in the address; None where there is none. A whole address with its token will do."""
+        tokens = self.query_params.getlist(TOKEN) if self.reads else []
+        if not tokens:
+            return None
+        return tokens[-1].strip().rpartition(f"{TOKEN}=")[2].partition("&")[0].partition("#")[0]
+
+    @property
+    def path(self) -> str:
+        """The path, from its first slash: it could otherwise be read as a part of the host before it."""
+        path = quote(self.scope["path"])
+        return path if path.startswith("/") else "/"
+
+    @property
+    def address_without_token(self) -> str:
+        """Path and query without the token, otherwise as they were sent."""
+        query = self.scope.get("query_string", b"").decode("latin-1")
+        parts = [part for part in query.split("&") if part and unquote_plus(part.partition("=")[0]) != TOKEN]
+        return self.path + ("?" + "&".join(parts) if parts else "")
+
+
 def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
-    """Asks for the token and then leads to the page that was wanted."""
+    """Return the page that asks for the token and then leads to the page that was wanted."""
     hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields)
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     return _login_page(
@@ -66,7 +108,7 @@ started, behind <code>token=</code>; the whole address will do as well.</p>{aler
 
 
 def once_more(address: str) -> str:
-    """Opens an address again from this server's own page.
+    """Return a page that opens an address again, from this server's own page.
 
     Browsers leave the cookie out where a page elsewhere led here, and send it where this one does.
     """
@@ -82,95 +124,60 @@ def _login_page(body: str, head: str = "") -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The secrets of one start of the server."""
-
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
-    """opens the door once, from the address"""
-    session: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
-    """what the cookie carries from then on"""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Response to a request that is refused."""
-
-    status: int
-    body: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-
 class Guard:
-    """Stands before an ASGI app."""
+    """Middleware that lets a request through to the app, or answers it."""
 
-    def __init__(self, app: App, names: Names, keys: Keys) -> None:
-        """Puts a guard before an app."""
+    def __init__(self, app: ASGIApp, names: Names, keys: Keys) -> None:
+        """Put a guard before an app."""
         self._app, self._names, self._keys = app, names, keys
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Lets a request through, or answers it here."""
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        answer = self.answer(read(scope))
-        if answer is None:
-            await self._let_in(scope, receive, send)
-        else:
-            await _say(answer, scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here; every response gets the headers."""
 
-    def answer(self, request: Request) -> Answer | None:
-        """What a request is told at the door; None lets it in."""
+        async def send_with_headers(message: Message) -> None:
+            if message["type"].endswith(("http.response.start", "websocket.accept")):
+                headers = MutableHeaders(raw=list(message.get("headers", ())))
+                headers.update(HEADERS)
+                headers.append("content-security-policy", NO_FRAMES)
+                message = {**message, "headers": headers.raw}
+            await send(message)
+
+        refusal = self.refusal(Request(scope)) if scope["type"] in ("http", "websocket") else None
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def refusal(self, request: Request) -> Response | None:
+        """Return the answer to a request that is not let in; None lets it in."""
         host = (request.header("host") or "").lower()
         origin = self._names.origins.get(host)
         if origin is None:
-            return Answer(403, _STRANGE_NAME)
-        if not _from_own_page(request, origin):
-            return Answer(403, _STRANGER)
-        carried = request.cookies(cookie_name(host))
-        known = any(_same(value, self._keys.session) for value in carried)
+            return PlainTextResponse(_UNKNOWN_HOST, 403)
+        if not _is_from_own_page(request, origin):
+            return PlainTextResponse(_FOREIGN, 403)
+        cookie = request.cookies.get(cookie_name(host))
+        is_known = cookie is not None and _is_same(cookie, self._keys.session)
         if request.token is not None:
-            right = known or _same(request.token, self._keys.token)
-            return _turned(request, origin, self._keys.session if right else _NO_SESSION)
-        if known:
+            right = is_known or _is_same(request.token, self._keys.token)
+            return _turn_into_cookie(request, origin, self._keys.session if right else _NO_SESSION)
+        if is_known:
             return None
         if request.navigates:
-            return _form(request, origin, WRONG if carried else "")
+            return _form(request, origin, WRONG if cookie is not None else "")
         # as JSON, because that is what a page of the app reads and shows
-        return Answer(401, json.dumps(UNKNOWN), {"content-type": "application/json"})
-
-    async def _let_in(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Hands a request on; whatever comes back has the headers, a failure of the app too."""
-        started = False
-
-        async def sent(message: Message) -> None:
-            nonlocal started
-            if message["type"].endswith(("http.response.start", "websocket.accept")):
-                started = True
-                message = {**message, "headers": _with_headers(message.get("headers", ()))}
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sent)
-        except Exception:
-            if not started and scope["type"] == "http":
-                await _say(Answer(500, "The app failed; its log says how."), scope, receive, send)
-            raise
+        return JSONResponse(UNKNOWN, 401)
 
 
-def _turned(request: Request, origin: str, session: str) -> Answer:
-    """Turns a token into a cookie, and leads to the address without it."""
-    headers = {"location": origin + request.wanted, "cache-control": "no-store"}
+def _turn_into_cookie(request: Request, origin: str, session: str) -> Response:
+    """Lead to the address without the token."""
+    response = RedirectResponse(origin + request.address_without_token, 303, {"cache-control": "no-store"})
     # a page elsewhere that leads here with a wrong token takes nobody's cookie away
     if session != _NO_SESSION or not request.foreign:
-        safe = "; Secure" if origin.startswith("https:") else ""
-        name = cookie_name(str(request.header("host")))
-        headers["set-cookie"] = f"{name}={session}; Path=/; HttpOnly; SameSite=Strict{safe}"
-    return Answer(303, "The app stands at the address without the token.", headers)
+        name, secure = cookie_name(str(request.header("host"))), origin.startswith("https:")
+        response.set_cookie(name, session, secure=secure, httponly=True, samesite="strict")
+    return response
 
 
 def cookie_name(host: str) -> str:
-    """Name of the cookie: browsers send it to every port of a host, so the port is in its name.
+    """Return the name of the cookie: browsers send it to every port of a host, so the port is in its name.
 
     `host` is the header, so the port that the browser sees, which a tunnel may have changed.
     """
@@ -178,53 +185,22 @@ def cookie_name(host: str) -> str:
     return f"gprune-{port or 'default'}"
 
 
-def _from_own_page(request: Request, origin: str) -> bool:
-    """Whether none but the app's own pages, or a person, can have asked for it."""
+def _is_from_own_page(request: Request, origin: str) -> bool:
+    """Return True if only the app's own pages, or a person, can have sent the request."""
     sent = request.header("origin")
-    if sent is not None and sent != origin:
-        return False
-    if sent is None and (request.socket or not request.reading):
+    if sent != origin and not (sent is None and request.reads):
         return False
     return not request.foreign or request.navigates
 
 
-def _form(request: Request, origin: str, problem: str) -> Answer:
-    """The form, or first a page that asks anew where the browser has left the cookie out."""
-    headers = {
-        "content-type": "text/html; charset=utf-8",
-        "cache-control": "no-store",
-        "content-security-policy": POLICY,
-    }
+def _form(request: Request, origin: str, problem: str) -> Response:
+    """Return the form, or first a page that asks anew where the browser has left the cookie out."""
+    headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:
-        return Answer(200, once_more(origin + request.wanted), headers)
-    fields = [(name, value) for name, value in request.fields if name != TOKEN]
-    return Answer(401, token_form(origin + request.path, fields, problem), headers)
+        return HTMLResponse(once_more(origin + request.address_without_token), 200, headers)
+    fields = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
+    return HTMLResponse(token_form(origin + request.path, fields, problem), 401, headers)
 
 
-def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
-
-
-def _with_headers(headers: Any) -> list[tuple[bytes, bytes]]:
-    """The headers of a response with ours; where both forbid something, both do."""
-    policy = b"content-security-policy"
-    ours = {name.encode(): value.encode() for name, value in HEADERS.items()}
-    kept = [(name, value) for name, value in headers if name.lower() not in ours or name.lower() == policy]
-    return [*kept, *ours.items()]
-
-
-async def _say(answer: Answer, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-    """Sends an answer, to who asks for a WebSocket before that is opened."""
-    kind = "http.response"
-    if scope["type"] == "websocket":
-        await receive()
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        kind = "websocket.http.response"
-    body = (answer.body.rstrip("\n") + "\n").encode()
-    headers = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))} | answer.headers
-    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": f"{kind}.start", "status": answer.status, "headers": _with_headers(pairs)})
-    empty = scope.get("method") == "HEAD"
-    await send({"type": f"{kind}.body", "body": b"" if empty else body})
+def _is_same(value: str, secret: str) -> bool:
+    return hmac.compare_digest(value.encode("utf-8", "surrogatepass"), secret.encode())

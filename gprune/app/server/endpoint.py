@@ -1,22 +1,110 @@
-"""Address and port of the server, and the message that is printed when it starts."""
+"""Address, port, names and secrets of the server, and the message that is printed when it starts."""
 
 import errno
 import getpass
+import re
+import secrets
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from gprune.app.server.allowed_hosts import LOOPBACK, Names, bracketed, names
-from gprune.app.server.auth import Keys
-from gprune.app.server.request import TOKEN
 from gprune.system.errors import SettingsError
 
+TOKEN = "token"
+"""name of the token in an address"""
+_BYTES = 32
+"""of chance in each secret: 2**256 values are not to be tried out"""
+LOOPBACK = ("127.0.0.1", "localhost")
+EVERYWHERE = ("0.0.0.0", "::")
+"""addresses that mean every network of the machine"""
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
 _MOST = 65535
 UNSAFE = (
     "warning: this server listens to a network without TLS, so that whoever reads its traffic has the token: "
     "an SSH tunnel or a proxy with TLS is safer"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The secrets of one start of the server."""
+
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
+    """opens the door once, from the address"""
+    session: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
+    """what the cookie carries from then on"""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Every name of one server."""
+
+    origins: dict[str, str]
+    """origin, as http://localhost:8501, of each value of the header Host that is answered"""
+    opened: str
+    """origin that a browser on this machine opens"""
+    public: tuple[str, ...]
+    """origins that were named besides, as that of a tunnel's other end"""
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names alone, without ports, as Streamlit compares them."""
+        return sorted({str(urlsplit(origin).hostname) for origin in self.origins.values()})
+
+
+def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
+    """Return the names of a server that listens on `address`, an IP address or a name, and a port.
+
+    `public` are further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME where
+    a proxy in front of the server speaks TLS. Raises SettingsError where one of them is no address.
+    """
+    local = address in (*EVERYWHERE, *LOOPBACK, "::1")
+    hosts = [*LOOPBACK] if local else [bracketed(address)]
+    if local and ":" in address:
+        hosts.append("[::1]")
+    if address in EVERYWHERE:
+        hosts.append(socket.gethostname().lower())
+    own_origins = [_join_origin("http", host, port) for host in hosts]
+    public_origins = tuple(_read_origin(text, port) for text in public)
+    origins = {host: origin for origin in (*own_origins, *public_origins) for host in _hosts(origin)}
+    opened = _join_origin("http", "[::1]", port) if address == "::1" else own_origins[0]
+    return Names(origins, opened, public_origins)
+
+
+def bracketed(address: str) -> str:
+    """Return an address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address.lower()
+
+
+def _join_origin(scheme: str, host: str, port: int) -> str:
+    """Return an origin as browsers write it: without the port that its scheme has anyway."""
+    return f"{scheme}://{host}" + ("" if port == _PORTS[scheme] else f":{port}")
+
+
+def _read_origin(public: str, port: int) -> str:
+    """Return the origin of a typed address, at the server's port where it names none and is not https."""
+    problem = SettingsError(
+        f"{public!r} is no address: give NAME, NAME:PORT or https://NAME, as --public-address localhost:9000"
+    )
+    text = public.strip().lower().removesuffix("/")
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        typed_port = parts.port
+    except ValueError as error:
+        raise problem from error
+    host = bracketed(parts.hostname or "")
+    alone = not (parts.path or parts.query or parts.fragment or parts.username)
+    if parts.scheme not in _PORTS or not alone or not _HOST.fullmatch(host):
+        raise problem
+    return _join_origin(parts.scheme, host, typed_port or (443 if parts.scheme == "https" else port))
+
+
+def _hosts(origin: str) -> list[str]:
+    """Return the values of the header Host that name an origin."""
+    scheme, _, host = origin.partition("://")
+    return [host] if urlsplit(origin).port else [host, f"{host}:{_PORTS[scheme]}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +130,11 @@ class Endpoint:
         """True if it listens on this machine only."""
         return self.address in (*LOOPBACK, "::1")
 
-    def told(self) -> str:
+    def start_message(self) -> str:
         """Return the message that is printed once the server listens."""
-        others = [f"{origin}/?{TOKEN}={self.keys.token}" for origin in self.names.public]
-        addresses = "\n".join(f"    {one}" for one in (self.entry, *others))
-        tunnel = "\n".join(f"    {one}" for one in self._tunnels())
+        public_addresses = [f"{origin}/?{TOKEN}={self.keys.token}" for origin in self.names.public]
+        addresses = "\n".join(f"    {address}" for address in (self.entry, *public_addresses))
+        tunnel = "\n".join(f"    {address}" for address in self._tunnels())
         return (
             f"GPrune Studio is open at\n\n{addresses}\n\n"
             "The token is new at every start, and whoever has it can use the app: share it as you would a "
@@ -57,15 +145,15 @@ class Endpoint:
     def _tunnels(self) -> list[str]:
         """The commands that bring the app to another machine, one for each name that a tunnel can have."""
         public = [urlsplit(origin) for origin in self.names.public]
-        ports = [one.port or 80 for one in public if one.hostname in LOOPBACK and one.scheme == "http"]
+        ports = [origin.port or 80 for origin in public if origin.hostname in LOOPBACK and origin.scheme == "http"]
         reached = urlsplit(self.names.opened).hostname in (*LOOPBACK, "::1")
-        there = "localhost" if reached else bracketed(self.address)
+        host = "localhost" if reached else bracketed(self.address)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
-        return [f"ssh -L {port}:{there}:{self.port} {who}" for port in ports or [self.port]]
+        return [f"ssh -L {port}:{host}:{self.port} {who}" for port in ports or [self.port]]
 
 
-def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
-    """A place where a server can listen, with new secrets; port 0 takes a free one.
+def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
+    """Return an endpoint where a server can listen, with new secrets; port 0 takes a free one.
 
     Raises SettingsError where it cannot listen there, or an address is none.
     """
@@ -76,14 +164,14 @@ def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
             probe.listen(1)
-            taken = int(probe.getsockname()[1])
+            free_port = int(probe.getsockname()[1])
     except (OSError, UnicodeError) as error:
-        raise SettingsError(_why(address, port, error)) from error
-    return Endpoint(address, taken, names(address, taken, public), Keys())
+        raise SettingsError(_explain(address, port, error)) from error
+    return Endpoint(address, free_port, names(address, free_port, public), Keys())
 
 
-def _why(address: str, port: int, error: Exception) -> str:
-    """Why one cannot listen there, with the remedy."""
+def _explain(address: str, port: int, error: Exception) -> str:
+    """Return the reason why the server cannot listen there, with the remedy."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return f"port {port} is in use: end what uses it, or choose another with --port (0 takes a free one)"

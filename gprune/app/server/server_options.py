@@ -24,9 +24,9 @@ class ServerOptions:
 _noted: list[ServerOptions] = []
 
 
-def open_with(given: ServerOptions) -> None:
+def open_with(options: ServerOptions) -> None:
     """Notes that this process serves the app behind its door, and on which terms."""
-    _noted[:] = [given]
+    _noted[:] = [options]
 
 
 def current_terms() -> ServerOptions | None:
@@ -36,13 +36,13 @@ def current_terms() -> ServerOptions | None:
 
 def trusts_code() -> bool:
     """Return True if this server may run code of models."""
-    given = current_terms()
-    return given is not None and given.trust_remote_code
+    options = current_terms()
+    return options is not None and options.trust_remote_code
 
 
-def require_trust(asked: bool) -> None:
+def require_trust(wants_trust: bool) -> None:
     """Raises SettingsError where a model's own code is asked for on a server not started for it."""
-    if asked and not trusts_code():
+    if wants_trust and not trusts_code():
         raise SettingsError(
             "trust_remote_code is on, but this server runs no code that comes with a model: start it as "
             f"{COMMAND} {TRUST_OPTION}, or run the study with python -m gprune run"

@@ -20,7 +20,6 @@ from gprune.system import installation
 
 _FRAME = "gprune.app.ui.frame"
 _PAGES = "gprune.app.pages"
-_REPORT = "gprune.app.report.page"
 _log = logging.getLogger(__name__)
 SCRIPT = installation.APP_FOLDER / "app.py"
 _REFUSED = "ASGI callable returned without completing handshake."
@@ -35,7 +34,7 @@ def import_views() -> None:
     pages = importlib.import_module(_PAGES)
     modules = sorted(pkgutil.iter_modules(pages.__path__), key=lambda info: (info.name != "overview", info.name))
     names = [f"{_PAGES}.{info.name}{'.page' if info.ispkg else ''}" for info in modules]
-    for page in (_FRAME, *names, _REPORT):
+    for page in (_FRAME, *names):
         try:
             importlib.import_module(page)
         except Exception:
@@ -62,7 +61,7 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        print(place.told(), flush=True)
+        print(place.start_message(), flush=True)
         if not place.private:
             print(UNSAFE, file=sys.stderr, flush=True)
         threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
@@ -75,21 +74,21 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
 
 
 def _only_own_addresses() -> None:
-    """Lets the very first visitor come by any address, as every later one.
+    """Let the very first visitor come by any address, as every later one.
 
     Streamlit takes the file names of `pages/` for addresses until a script has called `st.navigation` once:
     it would serve `pages/tuning.py` alone at /tuning, and report /tune as missing.
     """
     import streamlit as st
 
-    def nothing() -> None:
+    def empty_page() -> None:
         """Outside of a visit this registers no page."""
 
     # which it would say on the terminal
     logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
     logger.disabled = True
     try:
-        st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
+        st.navigation([st.Page(empty_page, title="GPrune Studio")], position="hidden")
     finally:
         logger.disabled = False
 

@@ -1,1 +1,1 @@
-"""What all pages share: the frame around them, cards, loaded results, live work, and the look of charts."""
+"""Shared parts of the pages: the frame around them, cards, loaded results, live work, and the look of charts."""

@@ -1,112 +1,238 @@
-"""Asking the worker from a page: whether it may be asked, looking until all is there, and what is shown."""
+"""Ask the live worker from a page, draw its answers until they are complete, and describe what they wait for.
+
+Also the value of a repair for masks that are not the run's. Both sides are repaired alike, each by weights that are
+fitted to its own masks; all differences are paired over the same windows.
+"""
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import streamlit as st
 
 from gprune.analysis.formatting import signed
 from gprune.analysis.paired_test import interval_in_percent
 from gprune.app import preview
-from gprune.app.preview import Answer, Source
-from gprune.app.ui import packed, url_state
+from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of, scale_roles
+from gprune.app.ui import address, run_status
 from gprune.app.ui.text import plain, said
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.inputs import SAMPLED
+from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.study import RepairSettings
+from gprune.study.methods import METHODS
 
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
+LABEL, SCALES = "Repair the kept weights", "Learn scales too"
 _WORDS = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
 
 
 def owner(place: str) -> str:
-    """Who asks: this session, for one place of a page, where a new question takes the place of the last."""
+    """Return the name of this session for one place of a page, where a new question replaces the last."""
     return f"{st.session_state.setdefault('preview_owner', uuid.uuid4().hex)}:{place}"
 
 
-def allowed(run: Run, wanted: bool) -> bool:
-    """Whether the worker can be asked where a reader wants it; else says what a packed run lacks."""
-    missing = packed.lacking(run) if wanted else ""
+def can_ask(run: Run, wanted: bool) -> bool:
+    """Return True if a reader wants to ask the worker and can; else say what a packed run lacks."""
+    missing = run_status.missing_inputs(run) if wanted else ""
     if missing:
         st.info(said(missing), icon=":material/inventory_2:")
     return wanted and not missing
 
 
-def coming(asked: Iterable[str]) -> bool:
-    """Whether windows of some answers are still coming."""
-    found = [preview.pool().latest(identity) for identity in asked]
-    return any(one is None or one.progress == "open" for one in found)
+def is_refining(identities: Iterable[str]) -> bool:
+    """Return True if more windows of some answers will come."""
+    answers = [preview.pool().latest(identity) for identity in identities]
+    return any(answer is None or answer.progress == "open" for answer in answers)
 
 
-def unread(asked: Iterable[str]) -> bool:
-    """Whether some readings, token by token, are still to come."""
-    found = [preview.pool().reading(identity) for identity in asked]
-    return any(one is None or one.progress == "open" for one in found)
+def is_reading(identities: Iterable[str]) -> bool:
+    """Return True if more of some readings, token by token, will come."""
+    readings = [preview.pool().reading(identity) for identity in identities]
+    return any(reading is None or reading.progress == "open" for reading in readings)
 
 
-def waits(run: Run, otherwise: str, **words: str) -> str:
-    """Why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
+def describe_wait(run: Run, otherwise: str, **words: str) -> str:
+    """Return why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
     state = preview.pool().state(Source(run.root, run.graph))
     return said(state.reason or (_WORDS | words).get(state.phase, otherwise))
 
 
-def standing(run: Run, otherwise: str) -> None:
-    """Draws where the worker stands: a bar while it fits weights, else the words of `waits`."""
+def draw_worker_state(run: Run, otherwise: str) -> None:
+    """Draw a bar while the worker fits weights, else the words of `describe_wait`."""
     state = preview.pool().state(Source(run.root, run.graph))
     if state.phase == "fitting":
         st.progress(state.share, text=said(state.reason))
     else:
-        st.caption(waits(run, otherwise))
+        st.caption(describe_wait(run, otherwise))
 
 
-def look(run: Run, more: Callable[[], bool], draw: Callable[[bool], None], every: float = EVERY) -> None:
-    """Shows answers, and looks again after so many seconds as long as there will be more.
+def draw_until_complete(more: Callable[[], bool], draw: Callable[[bool], None], every: float = EVERY) -> None:
+    """Draw answers, again after so many seconds as long as there will be more.
 
-    `draw` is told whether there was more to come when the page was drawn.
+    `draw` gets True if there was more to come when the page was drawn.
     """
     refining = more()
 
     def answers() -> None:
-        if refining and url_state.in_fragment() and not more():
+        if refining and address.in_fragment() and not more():
             # all is there: the timer goes with the next drawing, in which the card gets its title; not while
             # the page itself is drawn, of which fields would then show the browser their defaults
             st.rerun(scope="app")
         draw(refining)
 
-    st.fragment(run_every=every if refining else None)(answers)()
+    address.fragment(answers, every if refining else None)()
 
 
-def paired(text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None) -> None:
-    """Draws the answer for one text; no digit stands in its slot before a value is known.
-
-    `title` stands above the value, as Markdown; it is *perplexity on* the text where left out.
-    """
+def draw_paired(text: str, answer: Answer | None, against: str, title: str) -> None:
+    """Draw the answer for one text under a title, as Markdown, with its comparison next to it."""
     if answer is not None and answer.problem:
         st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        with st.container(key=slot, width=230):
-            if answer is not None and answer.done:
-                st.metric(
-                    title or f"perplexity on {plain(text)}",
-                    f"{answer.perplexity:.2f}",
-                    answer.verdict,
-                    delta_color="off",
-                    delta_arrow="off",
-                )
-            else:
-                st.markdown("measuring …")
-        st.caption(_beside(text, answer, against), width="stretch")
+        with st.container(width=230):
+            draw_perplexity(title, answer)
+        st.caption(_describe_difference(text, answer, against), width="stretch")
 
 
-def _beside(text: str, answer: Answer | None, against: str) -> str:
-    """What a value is held against, and how much of the text is known."""
-    found = answer.difference if answer is not None else None
-    if answer is None or found is None:
+def draw_perplexity(title: str, answer: Answer | None, omitted: str = "") -> bool:
+    """Draw the perplexity of an answer with its verdict, without the beginning `omitted`; return True if it is known.
+
+    No digit is drawn before a value is known.
+    """
+    if answer is None or not answer.done:
+        st.markdown("measuring …")
+        return False
+    verdict = answer.verdict.removeprefix(omitted)
+    st.metric(title, f"{answer.perplexity:.2f}", verdict, delta_color="off", delta_arrow="off")
+    return True
+
+
+def _describe_difference(text: str, answer: Answer | None, against: str) -> str:
+    difference = answer.difference if answer is not None else None
+    if answer is None or difference is None:
         return f"{plain(text)}: no window is known yet"
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{signed(found.change, '.2%')} {interval_in_percent(found, 2)} of perplexity, "
-        f"{signed(found.nats, '.4f')} ± {found.nats_margin:.4f} nats/token, "
-        "95 % interval, paired over windows  \n"
+        f"{signed(difference.change, '.2%')} {interval_in_percent(difference, 2)} of perplexity, "
+        f"{signed(difference.nats, '.4f')} ± {difference.nats_margin:.4f} nats/token, "
+        "95% interval, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedRequests:
+    """Identities of the answers about a repair on one text."""
+
+    after: str
+    """repaired, against the base repaired alike"""
+    gain: str
+    """repaired, against the same masks unrepaired"""
+    base_gain: str
+    """the base repaired, against itself unrepaired; empty where nothing of it can be repaired"""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(filter(None, (self.after, self.gain, self.base_gain)))
+
+
+def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
+    """Draw the switches of the repair and of its learned scales; return the repair, or None where it is off."""
+    is_on = address.toggle(
+        LABEL,
+        key,
+        help="The worker fits the kept columns of o_proj and down_proj to these very masks, and to those "
+        "that they are held against. At the size of the demo that takes seconds, on a large model minutes.",
+    )
+    if not is_on:
+        if words := preview.left_out(run.graph, method):
+            st.caption(words)
+        return None
+    steps = run.study.scales.steps
+    scaled = address.toggle(
+        SCALES,
+        f"{key}_scales",
+        run.study.repair.scaled,
+        help=f"The worker also learns one factor for each kept unit and one bias for each channel, in {steps} steps "
+        "on calibration texts. On the demo that takes a minute.",
+    )
+    repair = repair_of(run.study, scaled)
+    st.caption(plain(describe_repair(run, method, repair)))
+    return repair
+
+
+def describe_repair(run: Run, method: str, chosen: RepairSettings) -> str:
+    """Describe how masks of a method are repaired here, and how the run itself repairs them."""
+    graph = stages.with_repair(run.graph, asdict(chosen))
+    study = graph.study
+    if chosen.scaled and SAMPLED not in scale_roles(Source(run.root, graph)):
+        study = study.with_settings({"scales.texts": "both"})
+    words = repair_label(study)
+    if chosen.base == run.study.repair.base:
+        without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""
+        return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side.{without}"
+    labels = " and ".join(repair.label for repair in stages.repairs(run.graph, method))
+    instead = f" in place of {labels}, which the figures before it have" if labels else ""
+    return f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
+
+
+def ask_repaired(
+    source: Source, question: Question, base: Question, owner: str, repair: RepairSettings
+) -> RepairedRequests:
+    """Ask for the masks of a question, and the base, with a repair; errors as `Client.ask`.
+
+    `question` and `base` are those of the figures before, which are measured first.
+    """
+    bare, bare_base = replace(question, fitted=False), replace(base, fitted=False)
+    after = replace(bare, repair=repair)
+    has_masks = METHODS[base.method].decision != "none"
+    after_base = replace(bare_base, repair=repair) if has_masks else base
+
+    def request(question: Question, place: str, against: Question) -> str:
+        # what needs no fit comes first
+        return preview.pool().ask_many(source, [question], f"{owner}:{place}", against)[0]
+
+    return RepairedRequests(
+        request(after, "repaired", after_base),
+        request(after, "gain", bare),
+        request(after_base, "base gain", bare_base) if has_masks else "",
+    )
+
+
+def draw_repaired(text: str, requests: RepairedRequests, answers: Mapping[str, Answer | None], against: str) -> None:
+    """Draw the figures after the repair, below those before it, and the value of the repair in a sentence."""
+    after = answers[requests.after]
+    words = f"{against}, repaired" if requests.base_gain else against
+    draw_paired(text, after, words, title=f"repaired, on {plain(text)}")
+    if after is not None and not after.problem:
+        st.caption(describe_gain(after, answers[requests.gain], answers.get(requests.base_gain), against))
+
+
+def describe_gain(after: Answer, gain: Answer | None, base_gain: Answer | None, against: str) -> str:
+    """Return the value of the repair, as Markdown: paired changes of perplexity with their 95% intervals."""
+    if gain is None or gain.difference is None or not after.done:
+        return "What the repair is worth is being measured."
+    words = f"**The repair: {_describe_change(gain)}**"
+    if base_gain is not None and base_gain.difference is not None:
+        words += f"; for {against}: {_describe_change(base_gain)}"
+    if base_gain is not None:
+        words += f". Both repaired: {after.verdict}"
+    return f"{words}."
+
+
+def _describe_change(answer: Answer) -> str:
+    difference = answer.difference
+    if difference is None or answer.verdict.startswith("too early"):
+        return answer.verdict
+    if answer.verdict == NO_DIFFERENCE:
+        return f"{NO_DIFFERENCE} ({difference.change:+.2%}, {interval_in_percent(difference, 2).strip('()')})"
+    return answer.verdict
+
+
+def repaired_identities(requests: Sequence[RepairedRequests]) -> list[str]:
+    """Return the identities of several texts."""
+    return [identity for each in requests for identity in each.identities]

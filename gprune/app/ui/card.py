@@ -1,52 +1,40 @@
-"""The card: the one frame that every chart and table stands in.
+"""The card: the frame around every chart and table, with its table, its CSV and what a paper needs of it.
 
-A title that states the finding, the chart, one sentence on how to read it, its table and its CSV. An error
-of ours becomes one sentence on the card; the rest of the page survives.
+An error of ours becomes one sentence on the card; the rest of the page survives. Nothing for a paper is made
+before somebody opens it; the browser draws the figure as it will be printed, and Plotly's camera writes it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
-from urllib.parse import urlencode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.analysis.published import Published, same_setting
-from gprune.app.ui import (
-    assets,
-    buttons,
-    chart_style,
-    export_dialog,
-    help_drawer,
-    job_runs,
-    packed,
-    present,
-    selection,
-    tables,
-    url_state,
-)
-from gprune.app.ui.commands import command, python_code
+from gprune.analysis.table import Table
+from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
+from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
-from gprune.app.ui.run_choice import RUN
-from gprune.app.ui.text import join_numbers, said
+from gprune.app.ui.text import join_numbers, said, unmarked
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
 from gprune.system.errors import CorpusError, GpruneError, ModelError
 
-MAXIMISED = "card"
-MAXIMISED_HEIGHT = 640
-"""pixels of a chart whose card fills the window"""
+if TYPE_CHECKING:
+    from gprune.analysis.published import Published
+
+_MOST_TERMS = 5
 _UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 
 
 class Card:
-    """What a page can do with the card that it has opened."""
+    """An open card, as a page uses it."""
 
     def __init__(self, key: str, title: str, run: Run | None) -> None:
-        """Draws the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
+        """Draw the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._figure = ""
@@ -55,77 +43,46 @@ class Card:
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
         self._as_read: Callable[[], pd.DataFrame] | None = None
-        self.maximised = url_state.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
             self._copies = st.container(width="content", horizontal=True, gap="small")
-            self._sizing()
         self.title(title)
 
     def title(self, text: str) -> None:
-        """Replaces the heading by the finding."""
+        """Replace the heading by the finding."""
         self._title = text
         self._heading.markdown(f"#### {join_numbers(text)}")
 
-    def _sizing(self) -> None:
-        """The button that lets the card fill the window, and gives the window back."""
-        large = self.maximised
-        clicked = buttons.act(
-            "", f"{self.key}_size", "close_fullscreen" if large else "open_in_full", url_state.put,
-            MAXIMISED, "" if large else self.key, type="tertiary",
-            help="Back to the page" if large else "Let this card fill the window",
-            shortcut="Escape" if large else None,
-        )  # fmt: skip
-        if clicked and url_state.in_fragment():
-            # styles stand outside of a fragment and outlive its drawing
-            st.rerun()
-        if large:
-            assets.look("maximised", self.key)
-
     def copies(self) -> None:
-        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end.
-
-        What has no result yet, or is no figure or table of a run, can be had by the command and the link.
-        """
-        goods = export_dialog.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
+        """Offer what the card shows for a paper and as Python, at its end."""
+        content = Content(self._title, self._file_name(), self._figures, self._table, self._as_read)
         with self._copies:
-            export_dialog.button(self.key, goods)
+            draw_export_button(self.key, content)
         if self.run is None:
             return
         calls = self._calls or ([Call(self._figure, {})] if self._figure else [])
         python = python_code(self.run, self.key, calls, self._options)
-        with (
-            self._copies,
-            st.popover(
-                "",
-                icon=":material/content_copy:",
-                type="tertiary",
-                key=f"{self.key}_copy",
-                help="Copy as Python, as a command or as a link" if python else "Copy as a command or a link",
-            ),
-        ):
-            if python:
-                st.caption("As Python: what this card shows")
-                st.code(python, language="python", wrap_lines=True)
-            st.caption("As a command: the whole run")
-            st.code(command(self.run.study), language="bash", wrap_lines=True)
-            st.caption("As a link: this card, for people whom this server lets in")
-            st.code(_link(self.run, self.key), language=None, wrap_lines=True)
+        if not python:
+            return
+        icon = ":material/content_copy:"
+        with self._copies, st.popover("", icon=icon, type="tertiary", key=f"{self.key}_copy", help="Copy as Python"):
+            st.caption("What this card shows, as Python")
+            st.code(python, language="python", wrap_lines=True)
 
     def reads(self, table: Callable[[], pd.DataFrame]) -> None:
-        """Says how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
+        """Say how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
         self._as_read = table
 
     def asked(self, **options: Any) -> None:
-        """Notes what is set beside a card without a figure, for those who copy what it shows."""
+        """Note what is set beside a card without a figure, for those who copy what it shows."""
         self._options = options
 
     def is_for(self, figure: str) -> None:
-        """Notes the figure that the card is there for, by its name."""
+        """Note the figure that the card is there for, by its name."""
         self._figure = figure
 
     def offers(self, panel: Panel) -> None:
-        """Notes a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
+        """Note a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
         if panel.code is not None:
             self._calls.append(panel.code)
 
@@ -138,11 +95,11 @@ class Card:
         switch: bool = True,
         narrow: bool = False,
     ) -> None:
-        """Draws a panel under its finding; the table is made only when someone asks for it.
+        """Draw a panel under its finding; the table is made only when someone asks for it.
 
         `on_point` is told of the mark that a person clicks, as Plotly describes it, `on_region` of the marks,
         or none, in a box or a lasso. `switch` offers the table besides its CSV; `narrow` puts the tools,
-        which have to fit into a third of the page, below the caption, and the table where the card is large.
+        which have to fit into a third of the page, below the caption, without a switch.
         """
         if panel.title:
             self.title(panel.title)
@@ -151,12 +108,12 @@ class Card:
         caption = f"{panel.caption} {panel.action}".strip()
         if narrow:
             self.tools(caption=caption)
-            self.tools(panel.table, self.maximised, panel.how)
+            self.tools(panel.table, switch=False, how=panel.how)
         else:
             self.tools(panel.table, switch, panel.how, caption)
 
     def beside(self, panel: Panel, key: str) -> None:
-        """Draws another figure of the card, with its caption."""
+        """Draw another figure of the card, with its caption."""
         self.offers(panel)
         st.plotly_chart(panel.figure, key=key, config={"displaylogo": False}, alt=panel.alt or panel.caption)
         st.caption(join_numbers(panel.caption))
@@ -174,29 +131,25 @@ class Card:
             "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
         self._figures.append(figure)
-        figure = present.enlarged(figure)
-        if self.maximised:
-            # the figure may be one that other sessions are shown
-            figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
         chosen: dict[str, Any] = {}
         if on_point or on_region:
             modes = ["points", "box", "lasso"] if on_region else ["points"]
-            chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
+            chosen = {"on_select": self._selection_handler(on_point, on_region), "selection_mode": modes}
         with st.container(key=f"wide_{self.key}") if chart_style.is_wide(figure) else nullcontext():
             st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen)
 
-    def _selected(
+    def _selection_handler(
         self,
         on_point: Callable[[dict[str, Any]], None] | None,
         on_region: Callable[[list[dict[str, Any]]], None] | None,
     ) -> Callable[[], None]:
-        """What Streamlit calls when marks are chosen: passes on the first, or all that a region holds."""
+        """Return what Streamlit calls when marks are chosen: it passes on the first, or all that a region holds."""
 
         def handle() -> None:
             event = st.session_state.get(f"{self.key}_chart") or {}
-            found = event.get("selection") or {}
-            points = found.get("points") or []
-            if on_region and (found.get("box") or found.get("lasso")):
+            selected = event.get("selection") or {}
+            points = selected.get("points") or []
+            if on_region and (selected.get("box") or selected.get("lasso")):
                 on_region(points)
             elif on_point and points:
                 on_point(points[0])
@@ -210,8 +163,8 @@ class Card:
         how: str = "",
         caption: str = "",
     ) -> None:
-        """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
-        self._table, shown = self._table or table, False
+        """Draw what stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
+        self._table, is_shown = self._table or table, False
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(join_numbers(caption), width="stretch")
@@ -221,22 +174,24 @@ class Card:
                     key = f"{self.key}_how"
                     with st.popover("How to read", type="tertiary", icon=":material/help:", key=key):
                         st.markdown(how)
-                        if words := help_drawer.words_of(self._title, caption, how):
-                            help_drawer.open_words("What these words mean", f"{self.key}_words", words)
+                        for term in documents.terms_in(self._title, caption, how)[:_MOST_TERMS]:
+                            st.caption(f"**{term}**: {documents.TERMS[term]}")
                 if table is not None:
-                    shown = switch and url_state.toggle("Table", f"{self.key}_table")
+                    is_shown = switch and address.toggle("Table", f"{self.key}_table")
                     file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
                     tables.download("CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary")
-        if shown and table is not None:
+        if is_shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
 
     def table(self, frame: pd.DataFrame, *, how: str = "", caption: str = "", **options: Any) -> None:
-        """Draws the table that the card is there for, with its CSV and how it is read; see `tables.show`."""
+        """Draw the table that the card is there for, with its CSV and how it is read; see `tables.show`."""
         tables.show(frame, **options)
         self.tools(lambda: frame, switch=False, how=how, caption=caption)
 
-    def published(self, claim: Published, study: Study) -> None:
-        """Shows what the paper reports, and whether its setting is this run's."""
+    def published(self, claim: "Published", study: Study) -> None:
+        """Show what the paper reports, and whether its setting is this run's."""
+        from gprune.analysis.published import same_setting
+
         with st.container(horizontal=True, vertical_alignment="center"):
             if same_setting(claim, study):
                 st.badge("published, same setting", color="green")
@@ -248,37 +203,31 @@ class Card:
         return f"{self.run.name}-{self.key}" if self.run else self.key
 
 
-def _link(run: Run, key: str) -> str:
-    """The address of the page as it is shown, with a card that fills it."""
-    held = {name: st.query_params.get_all(name) for name in st.query_params}
-    return f"{st.context.url or ''}?{urlencode(held | {RUN: run.name, MAXIMISED: key}, doseq=True)}"
-
-
 @contextmanager
 def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iterator[Card]:
-    """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further.
+    """Open a card, its key unique in the app; an error of ours inside is shown on it and goes no further.
 
     `figure` is the name of the one that it is there for, if it is there for one.
     """
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
-        drawn = Card(key, title, run)
-        drawn.is_for(figure)
+        opened = Card(key, title, run)
+        opened.is_for(figure)
         try:
-            yield drawn
+            yield opened
         except MissingResultError as missing:
             _missing(run, missing)
         except GpruneError as error:
             if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
                 # what a pack did not bring is no fault
-                st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
+                st.info(said(run_status.pack_sentence(error)), icon=":material/inventory_2:")
             else:
                 st.error(said(error), icon=":material/error:")
-        drawn.copies()
+        opened.copies()
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
-    """Opens the card of a figure, as `card` does."""
+    """Open the card of a figure, as `card` does."""
     return card(panel.card, panel.heading, run, panel.name)
 
 
@@ -288,43 +237,131 @@ def panel_card(
     on_point: Callable[[dict[str, Any]], None] | None = None,
     **options: Any,
 ) -> None:
-    """Draws a card that is its figure alone; what is selected is marked where the figure can mark it.
+    """Draw a card that is its figure alone; what is selected is marked where the figure can mark it.
 
     `on_point` is told of the mark that a person clicks, as Plotly describes it.
     """
-    with card_of(panel, run) as drawn:
+    with card_of(panel, run) as opened:
         if "selected" in panel.options:
-            options["selected"] = selection.current(run)
-        drawn.show(panel(run, **options), on_point=on_point)
+            options["selected"] = selection.current_selection(run)
+        opened.show(panel(run, **options), on_point=on_point)
 
 
 def await_drift(run: Run, key: str, sentence: str) -> None:
-    """Draws empty axes with a sentence while the drift is computed; the browser loads Plotly meanwhile."""
-    if not run.has(stages.drift) and job_runs.is_live(run):
+    """Draw empty axes with a sentence while the drift is computed; the browser loads Plotly meanwhile."""
+    if not run.has(stages.drift) and run_status.is_live(run):
         figure = chart_style.waiting(sentence)
         st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=sentence)
 
 
 def published_badge() -> None:
-    """Marks what stands below it as published."""
+    """Mark what stands below it as published."""
     st.badge(
         "published, not run here",
         icon=":material/menu_book:",
         color="grey",
-        help="Numbers of the paper’s authors, on their models, texts and windows. They stand beside measured "
+        help="Numbers of the paper’s authors, on their models, texts and windows. They are shown next to measured "
         "numbers and are never ranked or averaged with them.",
     )
 
 
 def _missing(run: Run | None, reason: MissingResultError) -> None:
-    """Says which result is missing and what makes it."""
+    """Say which result is missing and what makes it."""
     needed, icon = f"Needs “{reason.title}”", ":material/hourglass_empty:"
     words = f"{needed}, which this run does not have."
-    if run is not None and job_runs.is_live(run):
+    if run is not None and run_status.is_live(run):
         icon = ":material/hourglass_top:"
-        words = f"{needed}, which is being computed: the card draws itself when it is there."
-    elif run is not None and (why := packed.reason(run, reason.title)):
+        words = f"Waiting for “{reason.title}”. This card appears when it is ready."
+    elif run is not None and (why := run_status.pack_reason(run, reason.title)):
         words, icon = said(why), ":material/inventory_2:"
     elif run is not None and "gprune" not in run.study.methods:
         words = said(f"{needed}: this run compares {', '.join(run.study.methods)} and leaves GPrune out.")
     st.info(words, icon=icon)
+
+
+MOST_ROWS = 60
+"""rows of a table as LaTeX; a longer one fits on no page"""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The figures and the table of a card."""
+
+    title: str
+    """what it shows, as Markdown"""
+    name: str
+    """stem of its files"""
+    figures: Sequence[go.Figure]
+    table: Callable[[], pd.DataFrame] | None
+    """makes its numbers, where it has a table"""
+    as_read: Callable[[], pd.DataFrame] | None = None
+    """makes the table as it is read, where its numbers are arranged otherwise"""
+
+
+def draw_export_button(key: str, content: Content) -> None:
+    """Draw the button that opens figures and table for a paper; nothing if there are none."""
+    if not content.figures and content.table is None:
+        return
+    if buttons.pressed(
+        "",
+        key=f"{key}_take",
+        icon=":material/file_export:",
+        type="tertiary",
+        help="For a paper: figure as SVG, table as LaTeX",
+    ):
+        _open_export(key, content)
+
+
+@st.dialog("For a paper", width="large", icon=":material/file_export:")
+def _open_export(key: str, content: Content) -> None:
+    st.markdown(f"**{content.title}**")
+    if content.figures:
+        _draw_printed(key, content)
+    with buttons.show_errors():
+        _draw_sources(key, content)
+
+
+def _draw_printed(key: str, content: Content) -> None:
+    """The figures as they will be printed, each with Plotly's camera."""
+    chosen = st.segmented_control(
+        "Width",
+        list(chart_style.WIDTH_LABELS),
+        default="one",
+        required=True,
+        format_func=chart_style.WIDTH_LABELS.__getitem__,
+        key=f"{key}_take_width",
+    )
+    for i, figure in enumerate(content.figures):
+        fitted = chart_style.fit_to_paper(figure, chosen)
+        name = f"{content.name}-{i + 1}" if i else content.name
+        size = {"width": fitted.layout.width, "height": fitted.layout.height}
+        st.plotly_chart(
+            fitted,
+            key=f"{key}_take_chart_{i}_{chosen}",
+            theme=None,
+            width="content",
+            config={
+                "displaylogo": False,
+                "displayModeBar": True,
+                "modeBarButtons": [["toImage"]],
+                "toImageButtonOptions": {"format": "svg", "filename": name, "scale": 1, **size},
+            },
+            alt=f"the figure as it is printed: {unmarked(content.title)}",
+        )
+    st.caption("The camera at the upper right corner of the figure writes it as SVG, as it is seen here.")
+
+
+def _draw_sources(key: str, content: Content) -> None:
+    """The table as LaTeX, and its numbers as CSV."""
+    if content.table is None:
+        return
+    numbers = content.table()
+    table = content.as_read() if content.as_read is not None else numbers
+    source = Table(table).first(MOST_ROWS).latex(unmarked(content.title))
+    rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
+    st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
+    st.code(source, language="latex", height=260, wrap_lines=True)
+    with st.container(horizontal=True):
+        latex = source.encode("utf-8", "replace")
+        tables.download("LaTeX", latex, f"{content.name}.tex", "text/x-tex", f"{key}_take_tex")
+        tables.download("CSV", tables.csv(numbers), f"{content.name}.csv", "text/csv", f"{key}_take_csv")

@@ -1,4 +1,4 @@
-"""How every figure looks: fixed colours of methods, titled axes, transparent background.
+"""Style of every figure, on pages and in papers: fixed colours of methods, titled axes, transparent background.
 
 Methods carry colours of Okabe and Ito (their yellow darker), one a family; forms and controls of a method
 have its hue and differ in symbol and dash. Hues of their own are kept for the texts, and one for what differs
@@ -32,7 +32,7 @@ class Looks(Mapping[str, str]):
     """One thing of how each method looks, of plug-ins too that are met later, in the record of a run."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
-        """Looks it up when it is asked for."""
+        """Take the function that looks one method up."""
         self._of = of
 
     def __getitem__(self, name: str) -> str:
@@ -46,7 +46,7 @@ class Looks(Mapping[str, str]):
         return iter(METHODS)
 
     def __len__(self) -> int:
-        """How many methods there are."""
+        """Return the number of methods."""
         return len(METHODS)
 
 
@@ -93,39 +93,39 @@ def called(method: str) -> str:
 
 def family(method: str) -> str:
     """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
-    known = METHODS.get(method)
-    if known is not None and known.decision == "learned":
+    method_facts = METHODS.get(method)
+    if method_facts is not None and method_facts.decision == "learned":
         return "gprune"
-    if known is not None and known.decision == "gated":
+    if method_facts is not None and method_facts.decision == "gated":
         return "gates"
-    if known is not None and known.plugin is not None:
+    if method_facts is not None and method_facts.plugin is not None:
         return method
-    return (known.metric or method) if known else method.partition(":")[0]
+    return (method_facts.metric or method) if method_facts else method.partition(":")[0]
 
 
 def _color(method: str) -> str:
-    place = _plugin_place(method)
-    return _FAMILIES[family(method)][0] if place is None else _PLUGIN_COLORS[place % len(_PLUGIN_COLORS)]
+    position = _plugin_place(method)
+    return _FAMILIES[family(method)][0] if position is None else _PLUGIN_COLORS[position % len(_PLUGIN_COLORS)]
 
 
 def _plugin_place(method: str) -> int | None:
     """The number of a method among those of plug-ins; None of ours."""
-    foreign = [name for name, known in METHODS.items() if known.plugin is not None]
+    foreign = [name for name, facts in METHODS.items() if facts.plugin is not None]
     return foreign.index(method) if method in foreign else None
 
 
 def _symbol(method: str) -> str:
-    place = _plugin_place(method)
-    if place is not None:
-        return _PLUGIN_SYMBOLS[place % len(_PLUGIN_SYMBOLS)]
-    own = _FAMILIES[family(method)][1]
-    return own if method == family(method) else _form(method, (f"{own}-open", ""))[0]
+    position = _plugin_place(method)
+    if position is not None:
+        return _PLUGIN_SYMBOLS[position % len(_PLUGIN_SYMBOLS)]
+    base_symbol = _FAMILIES[family(method)][1]
+    return base_symbol if method == family(method) else _form(method, (f"{base_symbol}-open", ""))[0]
 
 
 def _dash(method: str) -> str:
-    place = _plugin_place(method)
-    if place is not None:
-        return _PLUGIN_DASHES[place // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
+    position = _plugin_place(method)
+    if position is not None:
+        return _PLUGIN_DASHES[position // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
     return "solid" if method == family(method) else _form(method, ("", "longdash"))[1]
 
 
@@ -149,7 +149,7 @@ def label(method: str) -> str:
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Titles the axes of a figure, sets what all share and its height in pixels, and returns it."""
+    """Title the axes of a figure, set what all share and its height in pixels, and return it."""
     above = {"x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     shared: dict[str, Any] = {
         "height": height,
@@ -166,22 +166,22 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 
 def is_wide(figure: go.Figure) -> bool:
-    """Whether a figure does not fit across a phone: panels, written cells, long words, many keys."""
+    """Return True if a figure does not fit across a phone: panels, written cells, long words, many keys."""
     titles = [str(axis.title.text or "").split("<br>") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
-    written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
+    has_words = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
     # there keys stand below each other
     keys = KEY_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
     crowded = figure.layout.height is not None and 2 * keys > figure.layout.height
     long = any(len(line) > MOST_LETTERS for title in titles for line in title)
-    return len(titles) > 1 or written or crowded or long
+    return len(titles) > 1 or has_words or crowded or long
 
 
-def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:
+def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **options: Any) -> None:
     """Whole-numbered ticks for an axis of layers, at most about sixteen."""
     step = max(1, -(-layers // MOST_LAYER_TICKS))
     update = figure.update_xaxes if axis == "x" else figure.update_yaxes
-    update(tickmode="linear", tick0=0, dtick=step, range=[-0.5, layers - 0.5], **place)
+    update(tickmode="linear", tick0=0, dtick=step, range=[-0.5, layers - 0.5], **options)
 
 
 def waiting(sentence: str) -> go.Figure:
@@ -213,13 +213,59 @@ def log_ticks(lowest: float, highest: float) -> dict[str, Any]:
         "type": "log",
         "tickmode": "array",
         "tickvals": values,
-        "ticktext": [_named(value) for value in values],
+        "ticktext": [_tick_label(value) for value in values],
         "minor": {"ticks": "", "showgrid": False},
     }
 
 
-def _named(value: float) -> str:
+def _tick_label(value: float) -> str:
     if 1e-4 <= value < 1e6:
         return f"{value:.10f}".rstrip("0").rstrip(".") if value < 1 else f"{value:,.10g}"
     mantissa, exponent = f"{value:.2e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+COLUMNS = {"one": 85, "two": 175}
+"""widths of a figure in millimetres, by the columns that it takes"""
+WIDTH_LABELS = {"one": "One column, 85 mm", "two": "Two columns, 175 mm"}
+_PER_MILLIMETRE = 96 / 25.4
+"""pixels, as browsers and SVG count them"""
+_HEIGHTS = {"one": 0.72, "two": 0.5}
+"""height over width"""
+_PAPER_LETTERS = 10
+"""pixels of a letter: 7.5 points"""
+
+
+def paper_width(columns: str) -> int:
+    """Return the pixels of a figure that takes so many columns."""
+    return round(COLUMNS[columns] * _PER_MILLIMETRE)
+
+
+def fit_to_paper(figure: go.Figure, columns: str) -> go.Figure:
+    """Return a copy of a figure at the width of one or two columns; the figure stays as it is."""
+    copy = as_shapes(figure)
+    size = paper_width(columns)
+    copy.update_layout(
+        template="plotly_white",
+        width=size,
+        height=round(size * _HEIGHTS[columns]),
+        autosize=False,
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        font={"size": _PAPER_LETTERS, "family": "Helvetica, Arial, sans-serif", "color": "#1c1c22"},
+        margin={"l": 46, "r": 8, "t": 12, "b": 38},
+        modebar={"color": "#5b5b66", "activecolor": "#1c1c22", "bgcolor": "white"},
+        legend={"font": {"size": _PAPER_LETTERS - 1}},
+    )
+    copy.update_xaxes(title_standoff=6, automargin=True)
+    copy.update_yaxes(title_standoff=6, automargin=True)
+    return copy
+
+
+def as_shapes(figure: go.Figure) -> go.Figure:
+    """Return a copy of a figure whose points are shapes, which the graphics card would make a picture in SVG."""
+    plain: dict[str, Any] = figure.to_plotly_json()
+    for trace in plain["data"]:
+        if trace.get("type") == "scattergl":
+            trace["type"] = "scatter"
+    return go.Figure(plain, skip_invalid=True)

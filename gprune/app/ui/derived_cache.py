@@ -1,21 +1,27 @@
-"""Small results that the pages draw, each computed once for its keys."""
+"""Small results that the pages draw, each computed once for its keys; they are read-only."""
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gprune import records
-from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, thresholds, whatif
+from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, kept_units, thresholds, whatif
 from gprune.analysis.ablation_effect import AblationEffect
+from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
+from gprune.analysis.verdict import own_method
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.memo import memoized, once_a_draw
+from gprune.app.ui.text import plain
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
-from gprune.pipeline.stages import Results, Stage
+from gprune.pipeline.stages import Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
 from gprune.records import Array, PruningMasks
@@ -24,44 +30,52 @@ from gprune.study import ReliabilitySettings
 MOST_TABLE_ROWS = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class RunResults:
+    """Keys of results, and the run that reads them: equal where the keys are."""
+
+    keys: tuple[str, ...]
+    run: Run = field(compare=False)
+
+
 def _get(root: str, kind: str, key: str, expected: type) -> Any:
     return record(root, kind, key, expected.__name__)
 
 
-@memoized(256)
+@lru_cache(256)
 def drift_curves(root: str, key: str, bins: int, layer: int | None = None) -> list[drift.Distribution]:
     """The four curves of the drift histogram."""
     return drift.distributions(_get(root, "drift", key, records.RankDrift), bins, layer)
 
 
-@memoized(64)
-def drift_by_layer(root: str, key: str, bins: int) -> Array:
+@lru_cache(64)
+def compute_drift_by_layer(root: str, key: str, bins: int) -> Array:
     """(layers, bins) percent of each layer's neurons."""
-    return drift.by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+    return drift.shares_by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
 
 
-@memoized(64)
+@lru_cache(64)
 def drift_layers(root: str, key: str) -> pd.DataFrame:
     """Medians and correlations of every layer."""
-    return drift.layer_table(_get(root, "drift", key, records.RankDrift))
+    return drift.drift_by_layer(_get(root, "drift", key, records.RankDrift))
 
 
-@memoized(64)
+@lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
     """The neurons whose rank moves most."""
     first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
     return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
 
 
-@memoized(128)
-def decision_bins(root: str, drift_key: str, partition: str, ours: str, base: str, bins: int) -> decisions.Bins:
+@lru_cache(128)
+def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: str, bins: int) -> decisions.Bins:
     """Figure 3 for two methods."""
-    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (ours, base))
+    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (gprune, base))
     magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
     return decisions.compare(magnitude, _get(root, "partition", partition, records.Partition), first, second, bins)
 
 
-@memoized(128)
+@lru_cache(128)
 def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
     """(modules,) mean primary score under a scale."""
     scores = _get(root, "scores", primary, records.UnitScores).ffn
@@ -69,7 +83,7 @@ def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
 
 
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
-    """What RASA decides under other settings, computed in this process.
+    """Return what RASA decides under other settings, computed in this process.
 
     Raises MissingResultError where scores, modules or their statistics are missing.
     """
@@ -82,7 +96,7 @@ def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
 
 
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
-    """Masks that no run has decided, those of a choice, composed once for all pages; nothing is learned anew.
+    """Masks that no run has decided, those of a choice, composed once for all pages from the run's thresholds.
 
     Raises MissingResultError where the run lacks what GPrune's masks follow from, MethodError where the
     method cannot be decided here (see `whatif.obstacle`), SettingsError where the retention is below what the
@@ -90,10 +104,12 @@ def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """
     if choice.method != "gprune":
         # what the decisions of a run's baselines follow from
-        return _of_baseline(run, f"{run.root} {run.study.to_json()} {run.graph.inputs!r}", choice)
-    keys = [run.key(stages.scores, text) for text in stages.PAIR]
+        inputs = f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"
+        return _of_baseline(RunResults((inputs,), run), choice)
+    keys = [run.root, *(run.key(stages.scores, text) for text in stages.PAIR)]
     keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]
-    return _of_gprune(run, run.root, tuple(keys), run.study.sparsity.alignment, run.study.seed, choice)
+    keys += [str(run.study.sparsity.alignment), str(run.study.seed)]
+    return _of_gprune(RunResults(tuple(keys), run), choice)
 
 
 def masks_of_text(run: Run, method: str, text: str) -> PruningMasks:
@@ -104,29 +120,27 @@ def masks_of_text(run: Run, method: str, text: str) -> PruningMasks:
     return masks_of(run, whatif.LabChoice(method, run.study.retention, text, run.study.reliability))
 
 
-@memoized(64)
-def _of_gprune(
-    _run: Run, root: str, keys: tuple[str, ...], alignment: int, seed: int, choice: whatif.LabChoice
-) -> PruningMasks:
-    base = _prepared(_run, root, keys, alignment)
+@lru_cache(64)
+def _of_gprune(results: RunResults, choice: whatif.LabChoice) -> PruningMasks:
+    base = _prepared(results)
     if choice.scoring == whatif.ADAPTED:
-        source = preview(_run, choice.settings)[1].source
+        source = preview(results.run, choice.settings)[1].source
     else:
         source = whatif.whole(base, choice.scoring)
-    return whatif.relocated(base, source, choice.retention)
+    return whatif.shifted_masks(base, source, choice.retention)
 
 
-@memoized(4)
-def _prepared(_run: Run, root: str, keys: tuple[str, ...], alignment: int) -> whatif.Prepared:
-    return whatif.prepared(_run)
+@lru_cache(4)
+def _prepared(results: RunResults) -> whatif.Prepared:
+    return whatif.prepared(results.run)
 
 
-@memoized(64)
-def _of_baseline(_run: Run, identity: str, choice: whatif.LabChoice) -> PruningMasks:
+@lru_cache(64)
+def _of_baseline(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
     adapted: Any = None
     if choice.scoring == whatif.ADAPTED:
-        adapted = preview(_run, choice.settings)[1].scores
-    return whatif.decide(_run.results, choice.method, choice.retention, choice.scoring, adapted)
+        adapted = preview(inputs.run, choice.settings)[1].scores
+    return whatif.decide(inputs.run.results, choice.method, choice.retention, choice.scoring, adapted)
 
 
 def measured(run: Run) -> list[tuple[str, str]]:
@@ -135,15 +149,16 @@ def measured(run: Run) -> list[tuple[str, str]]:
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
 
 
-@once_a_draw
+# a run is opened anew for each drawing of a page
+@lru_cache(32)
 def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""
-    masks, there = run.masks(), measured(run)
+    masks, pairs = run.masks(), measured(run)
     # a method has one size, on however many texts it was measured
-    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
+    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
         measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
-        for method, text in there
+        for method, text in pairs
     ]
 
 
@@ -156,7 +171,7 @@ def measurement(
     known. Raises MissingResultError where the result is not there, StoreError where it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
-    made, digest = run.results.details(stage), inputs.evaluation.get(text)
+    details, digest = run.results.details(stage), inputs.evaluation.get(text)
     return Measurement(
         run=run.name,
         method=name,
@@ -171,57 +186,56 @@ def measurement(
         # what fixes the windows' tokens besides their length; empty where it is not recorded
         content=f"{inputs.tokenizer}:{digest}" if digest else "",
         losses=value.losses,
-        stamp=protocol.of_perplexity(value, made, inputs.precision, study.evaluation.windows),
+        stamp=protocol.of_perplexity(value, details, inputs.precision, study.evaluation.windows),
     )
 
 
 def unavailable(run: Run) -> dict[str, str]:
-    """Why methods of a run could not be pruned, by method; what another run has made since is there."""
+    """Return why methods of a run could not be pruned, without those that another run has pruned since."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
-    found = {}
+    reasons_by_method = {}
     for name, masks in run.cutting.items():
         stage = stages.masks(run.graph, masks)
         if stage.key in reasons and not run.there(stage):
-            found[name] = reasons[stage.key]
-    return found
+            reasons_by_method[name] = reasons[stage.key]
+    return reasons_by_method
 
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
     """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
-    kept = masks.get(run.cutting[method])
-    if kept is None:
+    cut = masks.get(run.cutting[method])
+    if cut is None:
         return float("nan"), 0
     shape, size = run.shape, run.size
     if shape is None or size is None:
-        return kept.retention, 0
-    pruned = records.PrunedModel(kept, stages.carried_out(run.results, method))
-    return kept.retention, pruned.parameters(shape, size)
+        return cut.retention, 0
+    pruned = records.PrunedModel(cut, stages.applied_repairs(run.results, method))
+    return cut.retention, pruned.parameters(shape, size)
 
 
 def acting(run: Run) -> AblationEffect:
-    """What the parts of GPrune do in a run.
+    """Return what the parts of GPrune do in a run.
 
     Raises MissingResultError where the run has not come that far, StoreError where a result is damaged.
     """
-    results = run.results
-    run.require(ablation_effect.ready(results), stages.masks)
-    keys = (run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
-    return _acting(run.root, keys, results)
+    run.require(ablation_effect.ready(run.results), stages.masks)
+    keys = (run.root, run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
+    return _diagnose(RunResults(keys, run))
 
 
-@memoized(64)
-def _acting(root: str, keys: tuple[str, ...], _results: Results) -> AblationEffect:
-    return ablation_effect.diagnose(_results)
+@lru_cache(64)
+def _diagnose(results: RunResults) -> AblationEffect:
+    return ablation_effect.diagnose(results.run.results)
 
 
 def seed_sentence(record: records.Agreement) -> str:
-    """What the shared k-means seed does, where another seed agrees less than another text; else empty."""
-    found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
-    if found is None or seed is None or seed >= found[0]:
+    """Say what the shared k-means seed does, where another seed agrees less than another text; else nothing."""
+    agreement_found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if agreement_found is None or seed is None or seed >= agreement_found[0]:
         return ""
-    share = "Most" if seed < found[0] / 2 else "Part"
+    share = "Most" if seed < agreement_found[0] / 2 else "Part"
     alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
@@ -242,7 +256,11 @@ def layer_strip(run: Run) -> dict[str, Array]:
         rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
         base = run.study.metric
         if base in masks:
-            rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
+            counts = kept_units.count_shared(masks["gprune"], masks[base], kept_units.NEURONS)
+            # NaN where neither keeps any
+            with np.errstate(invalid="ignore"):
+                jaccard = counts.both / (counts.first + counts.both + counts.second)
+            rows[f"Jaccard with {label(base)}"] = jaccard
     return run.require(rows, stages.drift)
 
 
@@ -251,3 +269,20 @@ def _mean_ari(record: records.Agreement) -> Array:
     chosen = [row for name, row in rows if COMPARISONS[name].kind == SUBSTITUTION]
     mean: Array = np.mean(chosen or list(record.ari), axis=0)
     return mean
+
+
+def default_baseline(run: Run, names: Sequence[str]) -> str:
+    """Return the masks of the run's own metric if they are among `names`, else the first."""
+    method = own_method(run.study.metric)
+    return method if method in names else names[0]
+
+
+def budget_warning(run: Run, method: str, base: str) -> str:
+    """Return a sentence if two masks keep different shares of the decoder's weights, else nothing."""
+    first, second = (run.load(stages.masks, name).retention for name in (method, base))
+    if abs(first - second) <= BUDGET_TOLERANCE:
+        return ""
+    return (
+        f"The budgets differ: {plain(label(method))} keeps {percent(first, 2)} of the decoder's weights, "
+        f"{plain(label(base))} {percent(second, 2)}. The differences are partly that."
+    )

@@ -1,132 +1,124 @@
-"""The frame around every page: which run is shown, what is being computed, and the run's settings."""
+"""The frame around every page: which run is shown, what is running, what has ended, and the run's settings."""
 
 import gc
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from textwrap import shorten
 from typing import Any
 
 import streamlit as st
 
+from gprune.analysis import paired_test
 from gprune.analysis.formatting import counted, percent
+from gprune.analysis.verdict import OURS, method_label
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
-    assets,
+    address,
     buttons,
-    help_drawer,
-    job_runs,
+    components,
+    derived_cache,
     live,
-    packed,
     page_names,
-    places,
-    present,
-    rest_of_page,
     run_choice,
+    run_status,
     selection,
     slides,
-    titles,
-    tour,
-    url_state,
+    story,
     work,
 )
 from gprune.app.ui.commands import command
-from gprune.app.ui.memo import one_draw
-from gprune.app.ui.page_names import PURPOSE, TOOL, where
+from gprune.app.ui.page_names import PURPOSE, TAB, TOOL, where
 from gprune.app.ui.slides import SlideFigures
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import plain, said, short_text
+from gprune.jobs import Job
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
 from gprune.plugins.registry import IN_APP
 from gprune.study.demo import demo_study
-from gprune.system.units import duration, seconds_since
+from gprune.system.errors import GpruneError
 
-SITUATION = "frame_situation"
+_WHOLE, _REST = "rest_of_page_whole", "rest_of_page"
+"""session key of the place that was drawn whole, and the component at its end that asks for that"""
+_REST_COMPONENT = st.components.v2.component(
+    "gprune_rest_of_page",
+    html='<div class="rest-of-page" role="status">More below …</div>',
+    css=components.read_asset("rest_of_page.css"),
+    js=components.read_asset("rest_of_page.js"),
+)
 _COMING = "when the run reaches this stage"
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()
-_counted: list[int] = [0]
+_settled_modules: list[int] = [0]
 """modules that were loaded when memory was last counted as lasting"""
 
 
-@one_draw()
 def run(
     sections: Mapping[str, Sequence[Any]],
-    help_page: Callable[[], None],
     figures: Callable[[], SlideFigures],
 ) -> None:
-    """Draws the frame around the page that was asked for, and the page.
+    """Draw the frame around the page that was asked for, and the page.
 
     Args:
         sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
-        help_page: draws what the help says, where it is open.
         figures: imports what the slides draw.
     """
     IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
-    place = url_state.open_place(page.url_path, list(page_names.page(page.url_path).places))
-    url_state.begin(place)
-    rest_of_page.begin(place)
-    buttons.begin(place)
-    tour.begin(place)
-    present.show()
-    assets.look("look")
+    address.apply_moves()
+    place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
+    address.read_address(place)
+    if st.session_state.get(_WHOLE) != place:
+        # another place begins at its top
+        st.session_state.pop(_WHOLE, None)
+    buttons.forget_clicks(place)
+    components.add_style("look")
     situation = _looked_at()
     _draw(situation, place, sections)
+    _report_ended_jobs(situation)
     complaints, run = st.container(), current_run()
-    if slides.on():
-        slides.show(run, figures())
+    if slides.open_number():
+        slides.draw_slide(run, figures())
     else:
-        help_drawer.show(help_page)
-        tour.banner(place, run)
         page.run()
-    url_state.finish(complaints)
+    address.finish(complaints)
     settle_memory()
 
 
 def _require_door() -> None:
-    """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
+    """Show nothing to a visitor of a server that has no door: any page of any site could be one."""
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
-        told = f"Start the app with `make app` or `{COMMAND}`: end this server first."
-        st.error(told, icon=":material/lock:")
+        words = f"Start the app with `make app` or `{COMMAND}`: end this server first."
+        st.error(words, icon=":material/lock:")
         st.stop()
 
 
 def _looked_at() -> work.Situation:
     """The situation, noted for the page; a demo run is started where there is none."""
-    situation = work.look(root())
+    situation = work.read_situation(root())
     if work.autostart(situation):
-        situation = work.look(situation.root)
-    st.session_state[SITUATION] = situation
+        situation = work.read_situation(situation.root)
+    st.session_state[work.SITUATION] = situation
     return situation
 
 
 def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws what is around the page."""
+    """Draw what is around the page."""
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
         st.markdown(f"**{TOOL}**")
         links = st.container(gap="xxsmall", key="frame_pages")
-        _sidebar(situation)
+        _sidebar(situation, place)
     with links:
-        # read here for the links that are drawn before the help
-        help_drawer.shown()
         for heading, pages in sections.items():
             st.caption(heading)
-            for one in pages:
-                last = url_state.last_place(page_names.page(one.url_path))
-                held = url_state.link(last, places.SHARED)
-                st.page_link(one, query_params=held or None, width="stretch")
-        help_drawer.button()
-    # a run that another program computes is followed as well, and redrawn when its process is gone
-    going_on = situation.active or any(run.state == "running" for run in situation.runs)
-    if going_on and place != "launch":
-        shown = current_run()
-        live.follow(situation, place, shown.name if shown else "")
+            for page in pages:
+                last = address.last_place(page_names.page_at(page.url_path))
+                query = address.link_query(last)
+                st.page_link(page, query_params=query or None, width="stretch")
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
     run_choice.explain_missing(situation.runs)
@@ -136,8 +128,8 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
 
 def situation() -> work.Situation:
     """Runs and jobs as they were when the page began to draw."""
-    found: work.Situation = st.session_state[SITUATION]
-    return found
+    state: work.Situation = st.session_state[work.SITUATION]
+    return state
 
 
 def current_run() -> Run | None:
@@ -145,7 +137,7 @@ def current_run() -> Run | None:
     return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
-def _sidebar(situation: work.Situation) -> None:
+def _sidebar(situation: work.Situation, place: str) -> None:
     if situation.runs:
         run_choice.pick(situation.runs)
     run = current_run() if situation.runs else None
@@ -153,33 +145,28 @@ def _sidebar(situation: work.Situation) -> None:
         selection.search(run)
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
-        if run.about.note:
-            st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
-    _at_work(situation, run)
+    _draw_jobs(situation, run, place)
     if run is not None:
         selection.chip(run)
         _settings(run)
-    present.button()
-    assets.install("leaving_grids")
-    assets.install("one_step_back")
+    slides.draw_button("frame_slides", type="tertiary", shortcut="P")
+    components.install("one_step_back")
     if situation.unreadable:
         _unreadable(situation)
 
 
-def _at_work(situation: work.Situation, shown: Run | None) -> None:
-    """Says how much is being computed and, where it is not the run that is shown, leads there."""
-    count = len(situation.active)
-    if not count:
-        return
-    made = (work.under_way(situation, job) for job in situation.active if not job.exports)
-    others = [run for run in made if run is not None and (shown is None or run.name != shown.name)]
-    if not others:
-        st.badge(f"{count} at work", icon=":material/hourglass_top:", color="orange")
-        return
-    buttons.act(
-        f"{count} running: watch", "frame_watch", "hourglass_top", run_choice.choose_run, others[0].name,
-        help="Shows the run that is being computed; the one shown now stays in the list.", width="stretch",
-    )  # fmt: skip
+def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> None:
+    """Draw the progress of the running job and, where it is not the run that is shown, the way there."""
+    # a run that another program computes is followed as well, and redrawn when its process is gone
+    if situation.active or any(run.state == "running" for run in situation.runs):
+        live.follow(situation, place, current.name if current else "")
+    under_way = (work.under_way(situation, job) for job in situation.active if not job.exports)
+    elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]
+    if elsewhere:
+        buttons.act(
+            "Show the running run", "frame_watch", "visibility", run_choice.choose_run, elsewhere[0].name,
+            type="tertiary", help="The run shown now stays in the list.",
+        )  # fmt: skip
 
 
 def _unreadable(situation: work.Situation) -> None:
@@ -195,32 +182,31 @@ def _unreadable(situation: work.Situation) -> None:
 def _badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
     if run.is_demo:
-        told = "The small bundled model: for looking around, not for conclusions."
-        st.badge("demo", color="violet", help=told)
+        about = "The small bundled model: for looking around, not for conclusions."
+        st.badge("demo", color="violet", help=about)
     if run.packed:
-        st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
+        st.badge("pack", icon=":material/inventory_2:", color="grey", help=run_status.PACK_HELP)
     state = run.state
     if state != runs.INTERRUPTED:
         st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
-    elif job_runs.is_live(run):
-        st.badge("to be continued", color="blue", help="A job goes on with it as soon as it has its turn.")
+    elif run_status.is_live(run):
+        st.badge("to be continued", color="blue", help="A queued job continues it.")
     else:
         st.badge("interrupted", color="orange", help=_why_interrupted(run))
 
 
 def _why_interrupted(run: Run) -> str:
-    host = runs.elsewhere(run.record)
+    host = runs.other_host(run.record)
     if not host:
-        return "No process is at work on it; continue it to finish it."
-    silent = duration(seconds_since(run.record.get("updated")))
-    return f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
+        return "No process is working on it. Continue it to finish it."
+    return f"It ran on {plain(host)}, where its process has ended. Continue it to finish it here."
 
 
 def _settings(run: Run) -> None:
     study = run.study
     st.caption(
         f"{plain(study.model)} · {plain(study.metric)} · keep {percent(study.retention)}  \n"
-        f"A: {plain(study.primary)}  \nB: {plain(study.auxiliary)}"
+        f"A: {plain(study.text_name(study.primary))}  \nB: {plain(study.text_name(study.auxiliary))}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
         st.caption("The whole study, to be copied")
@@ -242,8 +228,8 @@ def _nothing_yet(situation: work.Situation, place: str) -> None:
             icon=":material/error:",
         )
     else:
-        there = "below" if place == "launch" else f"on the {where('launch')}"
-        st.info(f"No run is here yet. Start one {there}, or the demo with one click.", icon=":material/info:")
+        location = "below" if place == "launch" else f"on the {where('launch')}"
+        st.info(f"There is no run yet. Start one {location}, or start the demo with one click.", icon=":material/info:")
     work.start_button("Start the bundled demo", "frame_demo", situation.root, demo_study(), type="primary")
 
 
@@ -255,8 +241,8 @@ def page_title(title: str, question: str) -> None:
     st.caption(question)
 
 
-def page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
-    """Declares the page of a run: under its title, or what it will show, where there is no run."""
+def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
+    """Declare the page of a run: under its title, or what it will show, where there is no run."""
 
     def declared(draw: Callable[[Run], None]) -> Callable[[], None]:
         @wraps(draw)
@@ -281,56 +267,167 @@ def require_run() -> Run | None:
         coming = situation().active
         st.caption(f"No results yet: they appear {_COMING if coming else 'here as soon as there is a run'}.")
         return None
-    if run.outdated and not job_runs.is_live(run):
-        told = (
+    if run.outdated and not run_status.is_live(run):
+        words = (
             f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
             "this program and are not shown. Run it again: what still holds is kept."
         )
-        _offered(run, told, ":material/history:", "Run it again", "frame_again")
-    elif not run.complete and not job_runs.is_live(run):
+        _offered(run, words, ":material/history:", "Run it again", "frame_again")
+    elif not run.complete and not run_status.is_live(run):
         _incomplete(run)
     elif run.state == "done" and run.stopped_early:
-        told = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
-        _offered(run, told, ":material/info:", "Run the rest", "frame_rest", mild=True)
+        words = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
+        _offered(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
 
 
 def _incomplete(run: Run) -> None:
-    """Says that a run stopped before its end, and offers to go on with it."""
+    """Say that a run stopped before its end, and offer to continue it."""
     reason = ""
     if run.state == "failed" and run.record.get("error"):
         reason = f" It failed: {said(run.record['error'])}."
-    elif runs.elsewhere(run.record) and run.state == runs.INTERRUPTED:
+    elif runs.other_host(run.record) and run.state == runs.INTERRUPTED:
         reason = f" {_why_interrupted(run)}"
-    found = titles.outlook(run)
-    where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
-    told = f"This run stopped{where}.{reason} Finished stages are kept."
-    row = _offered(run, told, ":material/pause_circle:", "Continue this run", "frame_continue")
+    outlook = run_status.run_outlook(run)
+    where = f" after {outlook.done} of {outlook.steps} steps" if outlook.steps else " before its first step"
+    words = f"This run stopped{where}.{reason} Finished stages are kept."
+    row = _offered(run, words, ":material/pause_circle:", "Continue this run", "frame_continue")
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and buttons.pressed(places.EDIT, key="frame_edit", icon=":material/edit:"):
-            places.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
+        if failed and buttons.pressed(address.EDIT, key="frame_edit", icon=":material/edit:"):
+            address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
-def _offered(run: Run, told: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
-    """Says something of a run beside a button that starts it; gives the row, for more buttons."""
+def _offered(run: Run, message: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
+    """Draw a message about a run next to a button that starts it; return the row, for more buttons."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    (row.info if mild else row.warning)(told, icon=icon, width="stretch")
+    (row.info if mild else row.warning)(message, icon=icon, width="stretch")
     work.start_button(words, key, run.root, run.study, place=row)
     return row
 
 
+def rest_waits() -> bool:
+    """Return True if the rest of a page, below its first cards, is not drawn yet; mark the end of what is.
+
+    It is drawn by the first scroll, or where the window reaches it anyway. An address that holds choices of the
+    page is that of a certain view, which is drawn at once; so is a page without a browser.
+    """
+    chosen = set(st.query_params) - {*address.SHARED, *address.ALWAYS, TAB}
+    if _WHOLE in st.session_state or chosen or not len(st.context.headers):
+        _draw_rest()
+        return False
+    _REST_COMPONENT(key=_REST, on_reached_change=_draw_rest)
+    return True
+
+
+def _draw_rest() -> None:
+    st.session_state[_WHOLE] = address.current_page()
+
+
 def settle_memory() -> bool:
-    """Counts what is in memory as lasting, if much was loaded since the last time; says whether it did.
+    """Freeze the objects in memory for the garbage collector if much was loaded since; return True if it did.
 
     What another session has in use at that moment goes as always when nothing refers to it any more; only a
     circle of such objects stays, once for each page at most.
     """
     with _ONE_AT_A_TIME:
-        if len(sys.modules) < _counted[0] + NEW_MODULES:
+        if len(sys.modules) < _settled_modules[0] + NEW_MODULES:
             return False
-        _counted[0] = len(sys.modules)
+        _settled_modules[0] = len(sys.modules)
         gc.collect()
         gc.freeze()
         return True
+
+
+_ENDED = "jobs_ended"
+_MOST_BANNERS = 3
+_RESULT_PLACES = {"export": "export", "gguf": "export", "speed": "speed", "map": "map"}
+"""the place that shows the result of a command, by its name; a run opens on the first page"""
+_ENDED_LOOKS = {
+    "done": (":green[:material/check_circle:]", "is done"),
+    "failed": (":red[:material/error:]", "failed"),
+    "cancelled": (":orange[:material/cancel:]", "was cancelled; finished stages are kept"),
+    "interrupted": (":orange[:material/pause_circle:]", "was interrupted; resume it to finish it"),
+}
+
+
+def _report_ended_jobs(situation: work.Situation) -> None:
+    """Show a toast for each job that has ended since the page was last drawn, and its banner until it is closed."""
+    state, active = st.session_state, {job.id for job in situation.active}
+    ended = [job for job in situation.jobs if job.id in state.get(work.FOLLOWED, set()) - active]
+    state[work.FOLLOWED] = active
+    for job in ended:
+        icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
+        st.toast(f"{icon} {plain(job.label)} {words}")
+    state[_ENDED] = [*(job.id for job in ended), *state.get(_ENDED, [])][:_MOST_BANNERS]
+    by_id = {job.id: job for job in situation.jobs}
+    banners = [by_id[job_id] for job_id in state[_ENDED] if job_id in by_id]
+    if banners:
+        # the bar at the top of the window would cover the frame
+        st.space("xsmall")
+    for job in banners:
+        _draw_banner(situation, job)
+
+
+def _draw_banner(situation: work.Situation, job: Job) -> None:
+    run = situation.run_named(run_status.run_of_job(situation.root, job.id))
+    origin = situation.run_named(st.session_state.get(work.ORIGINS, {}).get(job.id, ""))
+    icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
+    reason = f": {said(job.error)}" if job.state == "failed" else ""
+    is_result = job.state == "done" and run is not None and not job.exports
+    with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
+        result = describe_result(run, origin) if is_result and run is not None else ""
+        st.markdown(f"{icon} **{plain(job.label)}** {words}{reason}. {result}", width="stretch")
+        if buttons.pressed("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
+            _close_banner(job.id)
+            if run is not None and job.state == "done":
+                run_choice.choose_run(run.shown_by or run.name)
+            target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
+            address.turn(target if job.state == "done" else "launch")
+        if is_result and run is not None:
+            if buttons.pressed("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
+                _close_banner(job.id)
+                # a job that another program has started is compared with the run at hand
+                other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")
+                run_choice.choose_run(run.name)
+                address.compare_runs(filter(None, [run.name, other]))
+        buttons.act(
+            "", f"ended_close_{job.id}", "close", _close_banner, job.id, type="tertiary", help="Close this message"
+        )
+
+
+def _close_banner(job_id: str) -> None:
+    st.session_state[_ENDED] = [name for name in st.session_state[_ENDED] if name != job_id]
+
+
+def describe_result(run: Run, origin: Run | None) -> str:
+    """Return the result of a run in a sentence, as Markdown: paired against a run that it was started from.
+
+    Where both measured no text alike it is the headline of the run.
+    """
+    try:
+        if run.shown_by:
+            return "What it measured appears on the pages of its run."
+        method, changes = _changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
+        if origin is None or not changes:
+            return f"{plain(story.headline(run).sentence)}."
+    except GpruneError as error:
+        return said(error)
+    name = run_choice.labels([run, origin])[origin.name]
+    return f"Perplexity of {method} against “{plain(name)}”: {', '.join(changes)}."
+
+
+def _changes(run: Run, origin: Run) -> tuple[str, list[str]]:
+    """Return the first method that both runs measured on the same text, and its perplexities on the same windows."""
+    before = {(cell.method, cell.text): cell for cell in derived_cache.measurements(origin)}
+    after = {(cell.method, cell.text): cell for cell in derived_cache.measurements(run)}
+    pruned = [method for method in (OURS, *run.study.methods) if method != "dense"]
+    method = next((name for name in pruned if any(pair[0] == name and pair in before for pair in after)), "")
+    changes = []
+    for text in run.study.evaluation.texts:
+        first, second = after.get((method, text)), before.get((method, text))
+        if first is not None and second is not None and paired_test.same_windows(first, second):
+            change = paired_test.in_percent(paired_test.difference(first, second))
+            changes.append(f"{plain(short_text(run.study, text))} {first.perplexity:.4g} ({plain(change)})")
+    return method and method_label(method), changes

@@ -1,166 +1,115 @@
-"""The one polling fragment: what is being computed now, on every page.
+"""The running jobs in the side bar, and the one fragment that draws a page again when its run has changed.
 
-It exists only while a job is active, draws the progress, and reruns the page when a stage of the run that is
-shown has been finished, so that charts appear by themselves. All sessions of a server share one look.
+It exists only while a job is active. All sessions of a server share one look at runs and jobs.
 """
 
-import random
 import threading
 import time
-import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 import streamlit as st
 
-from gprune.app.ui import titles, work
+from gprune.app.ui import address, run_status, work
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, JobProgress, queue
-from gprune.study import Study
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 FRESH_SECONDS = 1.0
 """a look that is younger serves the next session as well"""
-GONE_SECONDS = 30.0
-"""a session that has not looked for so long follows nothing any more"""
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
 """stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
 tenth of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
-POLL_EACH, REST_EACH = 0.25, 1.0
-"""seconds that each session which follows adds: many of them share the cores with the run"""
 EVERYTHING = ("compare",)
 """pages that show more than one run, by their address"""
+_NAME_LETTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen, and when."""
+    """Runs and jobs at one moment."""
 
     situation: work.Situation
     at: float
     """on the clock of `time.monotonic`"""
-    told: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """sentence and share of each job that was described since"""
 
 
 _LOOKING = threading.Lock()
 _looks: dict[str, Look] = {}
-_followers: dict[str, float] = {}
-"""when each session has looked last, by its identity"""
 
 
-def shared_look(root: str) -> Look:
-    """Runs and jobs as one of the sessions has seen them less than a second ago."""
+def shared_look(root: str) -> work.Situation:
+    """Return runs and jobs as one of the sessions has seen them less than a second ago."""
     with _LOOKING:
-        known, now = _looks.get(root), time.monotonic()
-        if known is None or now - known.at >= FRESH_SECONDS:
+        look, moment = _looks.get(root), time.monotonic()
+        if look is None or moment - look.at >= FRESH_SECONDS:
             # one server looks at one cache; a second one is that of a test
             _looks.clear()
-            known = _looks[root] = Look(work.look(root), time.monotonic())
-        return known
-
-
-def _following(session: str) -> int:
-    """Notes that a session follows what is computed; how many do, at least 1."""
-    now = time.monotonic()
-    with _LOOKING:
-        _followers[session] = now
-        for name in [name for name, seen in _followers.items() if now - seen > GONE_SECONDS]:
-            del _followers[name]
-        return len(_followers)
+            look = _looks[root] = Look(work.read_situation(root), time.monotonic())
+        return look.situation
 
 
 def follow(situation: work.Situation, page: str, shown: str) -> None:
-    """Draws the running jobs, and the page again when something of it has changed."""
-    sessions = followers()
-    whose = None if page in EVERYTHING or not shown else shown
-    patience = random.uniform(0.0, REST_EACH * (sessions - 1))
-    # the bar at the top of the window would cover the frame of the first job
-    st.space("xsmall")
-    polled = st.fragment(_watch, run_every=poll(sessions))
-    polled(situation.root, whose, situation.marks(whose), time.monotonic(), patience)
+    """Draw the first active job, and the page again when something of it has changed."""
+    whose = None if page in EVERYTHING else shown
+    polled = address.fragment(_watch, POLL_SECONDS)
+    polled(situation.root, whose, situation.states, situation.stage_counts(whose), time.monotonic())
 
 
-def followers() -> int:
-    """Notes that this session follows what is computed, and counts those that do."""
-    return _following(st.session_state.setdefault("frame_session", uuid.uuid4().hex))
-
-
-def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
-    """Draws the running jobs and reruns the page when something has changed; see `due`."""
-    sessions, seen = followers(), shared_look(root)
-    if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
+def _watch(root: str, whose: str | None, states: str, stages: str, drawn_at: float) -> None:
+    situation = shared_look(root)
+    rested = time.monotonic() - drawn_at >= rest(situation.active)
+    if situation.states != states or (rested and situation.stage_counts(whose) != stages):
         st.rerun()
-    for job in seen.situation.active[:3]:
-        with st.container(border=True, key=f"live_{job.id}"):
-            sentence, fraction = told(seen, job)
-            st.markdown(sentence)
-            st.progress(fraction)
+    if situation.active:
+        job = situation.active[0]
+        words, share = _progress(situation, job)
+        name = plain(shorten(job.label, _NAME_LETTERS, placeholder=" …"))
+        more = f" and {len(situation.active) - 1} more" if len(situation.active) > 1 else ""
+        # one line, one bar: what stands around it does not move when a stage ends
+        st.progress(share, text=f":material/hourglass_top: **{name}**{more}  \n{words[-1]}")
 
 
-def due(seen: Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float) -> bool:
-    """Whether a page of one run, or of all where it is None, is to be drawn anew, so many seconds after.
-
-    By `patience`, in seconds, a session comes later than others to what does not concern its run.
-    """
-    now = seen.situation.marks(whose)
-    if now.states != drawn.states:
-        return True
-    if now.others != drawn.others:
-        return ago >= patience
-    return now.stages != drawn.stages and ago >= rest(seen.situation.active, sessions)
-
-
-def poll(sessions: int) -> float:
-    """Seconds between two looks of a session while so many follow what is computed."""
-    return max(POLL_SECONDS, POLL_EACH * sessions)
-
-
-def rest(active: list[Job], sessions: int = 1) -> float:
-    """Seconds between two drawings of a page while jobs are at work and so many sessions follow them."""
+def rest(active: list[Job]) -> float:
+    """Return the seconds between two drawings of a page while jobs are active."""
     started = [job.started for job in active if job.started is not None]
     elapsed = time.time() - min(started) if started else 0.0
-    return max(min(max(SHARE * elapsed, SOONEST), LATEST), REST_EACH * sessions)
-
-
-def told(seen: Look, job: Job) -> tuple[str, float]:
-    """What `describe` says; made once for all sessions that see the same."""
-    if job.id not in seen.told:
-        seen.told[job.id] = describe(seen.situation, job)
-    return seen.told[job.id]
+    return max(min(SHARE * elapsed, LATEST), SOONEST)
 
 
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
-    """One sentence about a job, and its finished share in [0, 1]."""
-    name = f"**{plain(job.label)}**"
+    """Return a sentence about an active job, and its finished share in [0, 1]."""
+    words, share = _progress(situation, job)
+    return f":material/hourglass_top: **{plain(job.label)}** {': '.join(words[:-1])}", share
+
+
+def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
+    """Return what a job does, in the words of a sentence and last of all in a few, and its finished share."""
     if job.state == "queued":
-        return f":material/hourglass_empty: {name} waits in the queue, place {job.position or 1}", 0.0
+        position = f"waits in the queue, place {job.position or 1}"
+        return [position, position], 0.0
     try:
-        study = queue.study_of(Path(situation.root), job.id)
-        progress = queue.progress(Path(situation.root), job.id)
+        study, progress = queue.study_of(Path(situation.root), job.id), queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
-        return f"{name}: {said(error)}", 0.0
-    verb = "is being stopped" if job.state == "cancelling" else f"is being computed on {job.device or 'this machine'}"
-    if job.exports:
-        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
+        return [said(error), said(error)], 0.0
+    verb = "is being cancelled" if job.state == "cancelling" else f"is running on {job.device or 'this machine'}"
+    stage = plain(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
     run = work.under_way(situation, job)
-    if run is None or not run.outlook:
-        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", 0.0
-    found = titles.outlook(run, progress)
-    step = f"step {min(found.done + 1, found.steps)} of {found.steps}"
-    sentence = f":material/hourglass_top: {name} {verb}: {step}, {_now(study, progress)}"
-    if found.left is not None and found.left >= 1:
-        sentence += f", about {duration(found.left)} left in all"
-    return sentence, found.share
+    if job.exports or run is None or not run.outlook:
+        share = min(1.0, progress.fraction) if job.exports else 0.0
+        return [verb, _stage_words(stage, progress), stage], share
+    estimate = run_status.run_outlook(run, progress)
+    step = f"step {min(estimate.done + 1, estimate.steps)} of {estimate.steps}"
+    left = estimate.left is not None and estimate.left >= 1
+    remaining = f", about {duration(estimate.left)} remaining" if left else ""
+    words = [verb, f"{step}, {_stage_words(stage, progress)}{remaining}", step + (remaining or f", {stage}")]
+    return words, estimate.share
 
 
-def _now(study: Study, progress: JobProgress) -> str:
-    words = [plain(titles.title(study, progress.stage)) if progress.stage else "starting"]
-    if progress.total > 1:
-        words[0] += f" {progress.done}/{progress.total}"
-    if progress.waits:
-        words.append(plain(progress.waits))
-    words.append(f"{duration(progress.elapsed)} so far")
-    return ", ".join(words)
+def _stage_words(stage: str, progress: JobProgress) -> str:
+    count = f" {progress.done}/{progress.total}" if progress.total > 1 else ""
+    waits = f", {plain(progress.waits)}" if progress.waits else ""
+    return f"{stage}{count}{waits}, {duration(progress.elapsed)} so far"

@@ -1,4 +1,4 @@
-"""What figures share: lines, bars, scales and whiskers, cells that can be clicked, and what is selected."""
+"""Shared parts of figures: lines, bars, scales and whiskers, cells that can be clicked, and what is selected."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -7,9 +7,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gprune.analysis import drift
-from gprune.analysis.neurons import Movers
+from gprune.analysis.drift import Movers
 from gprune.app.ui.chart_style import MAGNITUDE, TEXT_A, TEXT_B, style
-from gprune.app.ui.unit import Selection
+from gprune.app.ui.panel import Selection
 from gprune.records import Array
 
 RING = "#E4007C"
@@ -40,29 +40,29 @@ def cells(
     values: Array,
     hover: str,
     modules: Array | int = NONE,
-    **place: int,
+    **position: int,
 ) -> None:
-    """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
+    """Lay unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
 
     The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
     `x`, `y`, `layers` and `modules` (selected by a click) are (cells,); `values` (cells,) or (cells, several)
-    are `%{customdata[3]}` and on of `hover`, a template of Plotly; `place` is row and col of the panel.
+    are `%{customdata[3]}` and on of `hover`, a template of Plotly; `position` is row and col of the panel.
     """
     data = np.column_stack([identity(layers, modules), values]).astype(np.float32)
     marker = {"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1}
-    points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **place)
+    points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **position)
     # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
     figure.update_layout(hoverdistance=80)
 
 
 def outline(figure: go.Figure, x: float, y: float) -> None:
-    """Frames the cell of a heat map that is selected."""
-    place = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
-    figure.add_shape(type="rect", **place, line={"color": RING, "width": 3}, layer="above")
+    """Frame the cell of a heat map that is selected."""
+    corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+    figure.add_shape(type="rect", **corners, line={"color": RING, "width": 3}, layer="above")
 
 
 def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
-    """Marks the selected layer on an axis of layers."""
+    """Mark the selected layer on an axis of layers."""
     if chosen.layer is None:
         return
     draw: Any = figure.add_vrect if axis == "x" else figure.add_hrect
@@ -71,7 +71,7 @@ def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
 
 
 def curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draws a line under a name, with marks where `symbol` is among the further options of its trace.
+    """Draw a line under a name, with marks where `symbol` is among the further options of its trace.
 
     `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
     `size` is that of the marks.
@@ -84,7 +84,7 @@ def curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], ho
 
 
 def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draws marks that look as `marker` says.
+    """Draw marks that look as `marker` says.
 
     `hover` is the template of a mark’s box, `more` are further options of the trace, its name among them.
     """
@@ -92,18 +92,18 @@ def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str
 
 
 def guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
-    """Draws a line that says nothing under the pointer and stands in no legend."""
+    """Draw a line that says nothing under the pointer and stands in no legend."""
     figure.add_scatter(x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more))
 
 
 def heat(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
     """A heat map of magnitudes beside their scale; `cells` make it answer to pointer and click."""
-    shown = {"x": x, "y": y, "colorscale": MAGNITUDE, "colorbar": colorbar(title), "hoverinfo": "skip"}
-    return go.Figure(go.Heatmap(z=z.astype(np.float32), **(shown | more)))
+    options = {"x": x, "y": y, "colorscale": MAGNITUDE, "colorbar": colorbar(title), "hoverinfo": "skip"}
+    return go.Figure(go.Heatmap(z=z.astype(np.float32), **(options | more)))
 
 
 def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str | list[str], hover: str, **more: Any) -> None:
-    """Draws bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
+    """Draw bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
     box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     figure.add_bar(x=x, y=y, name=name, marker={"color": color}, hovertemplate=box, **more)
 
@@ -120,7 +120,7 @@ def around(middle: Array, low: Array, high: Array, thickness: float, **more: Any
 
 
 def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
-    """Circles the mark of what is selected."""
+    """Circle the mark of what is selected."""
     marker = {"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}}
     points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
 
@@ -144,19 +144,19 @@ def survival(
     figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **quiet)
     for distribution in curves:
         if distribution.name in lines:
-            hover = f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
+            hover = f"%{{y:.1f}}% move by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
             values, line = np.round(beyond[distribution.name], 3), lines[distribution.name]
             curve(figure, edges, values, name(distribution), line, hover)
     return figure, beyond
 
 
-def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
+def slopes(movers: Movers, height: int, chosen: int | None = None) -> go.Figure:
     """One line a neuron, in the hue of the text that ranks it higher."""
     figure = go.Figure()
-    up = found.second > found.first
+    up = movers.second > movers.first
     for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):
         if members.any():
-            figure.add_trace(_lines(found, np.flatnonzero(members), name, color))
+            figure.add_trace(_lines(movers, np.flatnonzero(members), name, color))
         figure.add_annotation(
             text=f"{name}: {int(members.sum())}",
             font={"color": color},
@@ -169,7 +169,7 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
             yanchor="bottom",
             showarrow=False,
         )
-    _chosen(figure, found, chosen)
+    _chosen(figure, movers, chosen)
     margin = {"l": 56, "r": 12, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
@@ -177,12 +177,12 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
     return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 
-def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
+def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
     """One trace for all lines of a hue, broken between neurons."""
-    ends = zip(found.first[members], found.second[members], strict=True)
-    neuron = np.repeat(found.neurons[members], 3)
-    moves = np.repeat(found.second[members] - found.first[members], 3)
-    unit = identity(found.layer, NONE, neuron)
+    ends = zip(movers.first[members], movers.second[members], strict=True)
+    neuron = np.repeat(movers.neurons[members], 3)
+    moves = np.repeat(movers.second[members] - movers.first[members], 3)
+    unit = identity(movers.layer, NONE, neuron)
     return go.Scatter(
         x=[0.0, 1.0, None] * len(members),
         y=[rank for pair in ends for rank in (*(round(float(end), 4) for end in pair), None)],
@@ -196,10 +196,10 @@ def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scat
     )
 
 
-def _chosen(figure: go.Figure, found: Movers, chosen: int | None) -> None:
-    place = np.flatnonzero(found.neurons == chosen) if chosen is not None else np.empty(0)
-    if len(place):
-        ends = [float(found.first[place[0]]), float(found.second[place[0]])]
+def _chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
+    position = np.flatnonzero(movers.neurons == chosen) if chosen is not None else np.empty(0)
+    if len(position):
+        ends = [float(movers.first[position[0]]), float(movers.second[position[0]])]
         name, line, marker = f"neuron {chosen}", {"color": RING, "width": 4}, {"color": RING, "size": 10}
-        box, shown = f"{name}: rank %{{y:.3f}}<extra>selected</extra>", {"mode": "lines+markers"}
-        curve(figure, [0, 1], ends, name, line, box, **shown, marker=marker, showlegend=False)
+        box, mode = f"{name}: rank %{{y:.3f}}<extra>selected</extra>", {"mode": "lines+markers"}
+        curve(figure, [0, 1], ends, name, line, box, **mode, marker=marker, showlegend=False)

@@ -14,23 +14,18 @@ PURPOSE = (
     "thresholds, prune, and compare the result with other methods"
 )
 """what the tool is for, after its name"""
-TAB, HELP = "tab", "help"
-"""keys in the address: the open tab of a page, and the part of the help that is open beside any page"""
-HELP_PARTS = {"read": "This page", "words": "Words", "keys": "Keyboard"}
+TAB = "tab"
+"""key in the address: the open tab of a page"""
 
 NAMES = {
     "overview": "Overview",
     "calibration_data": "Texts",
-    "rank_drift": "Rank drift",
-    "module_agreement": "Module agreement",
-    "inspector": "Inspector",
-    "neuron_map": "Neuron map",
-    "text_lens": "Text lens",
-    "pruning_decisions": "Pruning decisions",
-    "mask_atlas": "Mask atlas",
+    "drift": "Drift",
+    "neurons": "Neurons",
+    "masks": "Masks",
     "rasa": "RASA thresholds",
-    "comparison": "Methods and studies",
-    "decision": "Decide",
+    "comparison": "Methods",
+    "studies": "Studies",
     "flipped_questions": "Changed answers",
     "speed_export": "Speed",
     "jobs": "Launch & jobs",
@@ -69,34 +64,37 @@ SECTIONS = {
         ),
         _page(
             "drift", "text_drift", "Drift", "swap_vert", "Which neurons move, and do modules survive?",
-            {"drift": NAMES["rank_drift"], "agreement": NAMES["module_agreement"]},
+            {"drift": "Rank drift", "agreement": "Module agreement"},
         ),
         _page(
             "neurons", "neuron_inspection", "Neurons", "frame_inspect", "What is this neuron?",
-            {"inspector": NAMES["inspector"], "map": NAMES["neuron_map"], "lens": NAMES["text_lens"]},
+            {"inspector": "Inspector", "map": "Neuron map", "lens": "Text lens"},
         ),
         _page(
             "masks", "mask_decisions", "Masks", "grid_on", "Who is kept?",
-            {"decisions": NAMES["pruning_decisions"], "atlas": NAMES["mask_atlas"]},
+            {"decisions": "Pruning decisions", "atlas": "Mask atlas"},
         ),
     ),
     "Decide": (
-        _page(
-            "tune", "tuning", "Tune", "tune", "What if the line were elsewhere?",
-            {"rasa": NAMES["rasa"], "retention": "Retention curve"},
-        ),
+        _page("tune", "tuning", "Tune", "tune", "What if the line were elsewhere?", {"rasa": NAMES["rasa"]}),
         _page(
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
             {
                 "compare": NAMES["comparison"],
-                "decide": NAMES["decision"],
                 "questions": NAMES["flipped_questions"],
                 "speed": NAMES["speed_export"],
+                "studies": NAMES["studies"],
             },
         ),
         _page(
             "runs", "runs_and_export", "Runs & export", "rocket_launch", "Start, follow and take along",
             {"launch": NAMES["jobs"], "export": "Export", "report": NAMES["report"]},
+        ),
+    ),
+    "Help": (
+        _page(
+            "help", "reading_help", "Help", "help", "What do pages and words mean?",
+            {"reading": "How to read", "words": "Glossary", "keys": "Keys", "features": "Where everything is"},
         ),
     ),
 }  # fmt: skip
@@ -106,29 +104,31 @@ PAGE_OF = {place: page for page in PAGES for place in page.places}
 """the page of each place"""
 
 
-def page(url: str) -> Page:
+def page_at(url: str) -> Page:
     """The page that stands at an address; the first one at the root."""
-    return next((one for one in PAGES if one.url == url), PAGES[0])
+    return next((candidate for candidate in PAGES if candidate.url == url), PAGES[0])
 
 
 def first(url: str) -> str:
     """The place that a page shows by itself."""
-    return next(iter(page(url).places))
+    return next(iter(page_at(url).places))
 
 
 def tab(place: str) -> dict[str, str]:
-    """What the address of a page holds for it to show a place; nothing for its first."""
+    """Return what the address of a page holds for it to show a place; nothing for its first."""
     return {} if first(PAGE_OF[place].url) == place else {TAB: place}
 
 
 def where(place: str) -> str:
-    """How a sentence names a place: `page Drift, tab Module agreement`."""
-    found = PAGE_OF[place]
-    return f"page {found.name}" + (f", tab {found.places[place]}" if len(found.places) > 1 else "")
+    """Return a place as a sentence names it: `page Drift, tab Module agreement`."""
+    page_of_place = PAGE_OF[place]
+    return f"page {page_of_place.name}" + (
+        f", tab {page_of_place.places[place]}" if len(page_of_place.places) > 1 else ""
+    )
 
 
-def path(place: str, held: Iterable[tuple[str, str]] = ()) -> str:
+def path(place: str, query_pairs: Iterable[tuple[str, str]] = ()) -> str:
     """The address of a place below that of the app, with what else it holds."""
     url = PAGE_OF[place].url
-    query = urlencode([*tab(place).items(), *held])
+    query = urlencode([*tab(place).items(), *query_pairs])
     return f"/{'' if url == PAGES[0].url else url}" + (f"?{query}" if query else "")

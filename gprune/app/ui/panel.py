@@ -1,4 +1,4 @@
-"""Figures as data: what a card shows, made by a pure function of results that has a name.
+"""Figures as data, made by pure functions of results that have names, and the selection that they mark.
 
 The card of a page, the report and the Python API all take it from that function, so that they say the same.
 """
@@ -11,15 +11,85 @@ from typing import Any, Generic, ParamSpec
 import pandas as pd
 import plotly.graph_objects as go
 
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
 from gprune.study.settings import require, require_whole
+from gprune.system.errors import SettingsError
 
 P = ParamSpec("P")
+LAYER, MODULE, NEURON = KEYS = ("layer", "module", "neuron")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A layer of a run, a module in it, a neuron in it; each is counted from 0, None for none."""
+
+    layer: int | None = None
+    module: int | None = None
+    """within its layer"""
+    neuron: int | None = None
+    """within its layer"""
+
+    def __bool__(self) -> bool:
+        """Return True if anything is selected."""
+        return self.layer is not None
+
+    @property
+    def words(self) -> str:
+        """For people: `layer 3 · module 5 · neuron 812`."""
+        parts = zip(KEYS, (self.layer, self.module, self.neuron), strict=True)
+        return " · ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+NOTHING = Selection()
+
+
+def available_part(run: Run, selection: Selection) -> tuple[Selection, str]:
+    """Return the part of a selection that a run has, and the first part that it lacks."""
+    shape = run.shape
+    if not selection or shape is None:
+        return Selection(), ""
+    layer, module, neuron = selection.layer, selection.module, selection.neuron
+    if layer is None or layer >= shape.layers:
+        return Selection(), f"layer {layer}: its layers are 0 to {shape.layers - 1}"
+    if neuron is not None and neuron >= shape.neurons:
+        return Selection(layer), f"neuron {neuron}: a layer has {shape.neurons:,}"
+    partition = run.find(stages.partition)
+    if partition is None:
+        return Selection(layer, None, neuron), ""
+    if neuron is not None:
+        # a neuron names its module, which another run may have cut otherwise
+        return Selection(layer, int(partition.labels[layer][neuron]), neuron), ""
+    if module is not None and module >= partition.counts[layer]:
+        return Selection(layer), f"module {module} in layer {layer}: it has {partition.counts[layer]}"
+    return Selection(layer, module, neuron), ""
+
+
+def module_labels(run: Run, layer: int) -> Array | None:
+    """Return the (neurons,) modules of a layer; None where the run has no modules yet."""
+    partition = run.find(stages.partition)
+    return None if partition is None else partition.labels[layer]
+
+
+def parse_selection(run: Run, option: Any) -> Selection:
+    """Return the selection that a person gives: a layer, or layer, module and neuron, None for none of a kind.
+
+    Raises SettingsError where it is no selection, or the run has no such layer, module or neuron.
+    """
+    parts = tuple(option) if isinstance(option, tuple | list) else (option,)
+    is_valid = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)
+    rule = "a layer, or layer, module and neuron, None for none of a kind"
+    require(is_valid and 1 <= len(parts) <= 3 and not isinstance(option, bool), "selected", option, rule)
+    selection, missing = available_part(run, Selection(*parts))
+    if missing:
+        raise SettingsError(f"this run has no {missing}")
+    return selection
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What makes a panel again."""
+    """The call that makes a panel again."""
 
     name: str
     """what the figure is called"""
@@ -29,7 +99,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """What a card shows; its words are Markdown, in which names from outside are escaped."""
+    """The content of a card; its words are Markdown, in which names from outside are escaped."""
 
     figure: go.Figure
     caption: str = ""
@@ -43,7 +113,7 @@ class Panel:
     alt: str = ""
     """the finding in words, for readers of the screen; the caption where left out"""
     table: Callable[[], pd.DataFrame] | None = None
-    """makes the numbers behind the figure; those that it draws where left out"""
+    """makes the numbers behind the figure"""
     code: Call | None = None
     """what makes it again; None for what no function of a run makes"""
 
@@ -69,22 +139,22 @@ class PanelFunction(Generic[P]):
     clicked: bool
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> Panel:
-        """Makes the panel of a run, the first argument."""
-        made = self.make(*args, **options)
+        """Make the panel of a run, the first argument."""
+        drawn_panel = self.make(*args, **options)
         if self.clicked:
             # a clicked mark does not fade the others: what is selected is marked by the page
-            for trace in made.figure.data:
+            for trace in drawn_panel.figure.data:
                 if trace.type in ("scatter", "scattergl", "bar"):
                     opacity = trace.marker.opacity
                     trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
         # what begins with `_` a page has at hand: it follows from the others
-        given = {one: value for one, value in options.items() if one[0] != "_"}
-        changed = {one: value for one, value in given.items() if value != self.options[one]}
-        return replace(made, title=made.title or self.heading, code=Call(self.name, changed))
+        options_given = {option: value for option, value in options.items() if option[0] != "_"}
+        changed = {option: value for option, value in options_given.items() if value != self.options[option]}
+        return replace(drawn_panel, title=drawn_panel.title or self.heading, code=Call(self.name, changed))
 
     @property
     def about(self) -> str:
-        """What it shows: the first line of its description."""
+        """Return the first line of its description."""
         first = (inspect.getdoc(self.make) or self.name.replace("_", " ")).splitlines()[0]
         return first.rstrip(".")
 
@@ -102,7 +172,7 @@ def panel(
     reads: Mapping[str, str] | Asked | None = None,
     group: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
-    """Declares a figure by a unique name: a function of a run, and of named options that have defaults.
+    """Declare a figure by a unique name: a function of a run, and of named options that have defaults.
 
     An option is a plain value, or `selected`, which is a selection; what begins with `_` is none, and `group`
     has those of `**`. `heading` is the card's until the finding is known. `clicked` are figures whose marks
@@ -111,13 +181,17 @@ def panel(
     """
 
     def declared(make: Callable[P, Panel]) -> PanelFunction[P]:
-        named = list(inspect.signature(make).parameters.values())[1:]
-        known = [one for one in named if one.kind is one.KEYWORD_ONLY and one.name[0] != "_"]
-        options = {one.name: one.default for one in known} | dict(group or {})
-        asked = reads if callable(reads) else _from(reads or {})
-        found = PanelFunction(name, card, heading, make, options, asked, clicked or "selected" in options)
-        KNOWN[name] = found
-        return found
+        parameters = list(inspect.signature(make).parameters.values())[1:]
+        keywords = [
+            parameter
+            for parameter in parameters
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.name[0] != "_"
+        ]
+        options = {parameter.name: parameter.default for parameter in keywords} | dict(group or {})
+        read_options = reads if callable(reads) else _from(reads or {})
+        function = PanelFunction(name, card, heading, make, options, read_options, clicked or "selected" in options)
+        KNOWN[name] = function
+        return function
 
     return declared
 
@@ -125,11 +199,11 @@ def panel(
 def _from(reads: Mapping[str, str]) -> Asked:
     """Options that stand in an address under keys of their own, as far as it has them."""
 
-    def asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        found = {option: values.get(key) for option, key in reads.items()}
-        yield {option: value for option, value in found.items() if value not in (None, "")}
+    def read_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        set_options = {option: values.get(key) for option, key in reads.items()}
+        yield {option: value for option, value in set_options.items() if value not in (None, "")}
 
-    return asked
+    return read_options
 
 
 def in_range(name: str, value: int | None, count: int) -> int:

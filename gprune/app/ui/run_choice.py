@@ -1,4 +1,4 @@
-"""Which run the pages show: the choice in the sidebar, kept in the address."""
+"""Choice of the run that the pages show: a field in the sidebar, kept in the address."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -9,16 +9,17 @@ import streamlit as st
 
 from gprune.analysis import thresholds
 from gprune.analysis.formatting import counted
-from gprune.analysis.run_settings import told_apart
-from gprune.app.ui import buttons, url_state, work
+from gprune.analysis.run_settings import distinguishing_settings
+from gprune.app.ui import address, buttons, work
+from gprune.app.ui.address import RUN
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, short
+from gprune.app.ui.text import plain, short, short_text
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import ReliabilitySettings
 
-RUN, SHOWN = "run", "frame_shown_run"
-"""key in the address; where the session keeps the name of the run that is shown"""
+SHOWN = work.SHOWN
+"""session key of the name of the run that is shown"""
 _PICKED, _STUDIES = "frame_run", "frame_studies"
 _ROOM = 25
 """letters of a label that the field shows"""
@@ -35,45 +36,47 @@ def labels(runs: list[Run]) -> dict[str, str]:
     the settings in which they differ, and of runs without such a short hash: a narrow list shows it all.
     """
     # what only measures an earlier run is called like that one, which needs no telling apart from it
-    own = [run for run in runs if not run.shown_by]
-    found = {run.name: _words(run) for run in own}
-    _tell_apart(own, found)
+    independent = [run for run in runs if not run.shown_by]
+    labels_by_name = {run.name: _words(run) for run in independent}
+    _tell_apart(independent, labels_by_name)
     for run in runs:
         if run.shown_by:
-            found[run.name] = f"{found.get(run.shown_by) or _words(run)} · {_measures(run)}"
+            labels_by_name[run.name] = f"{labels_by_name.get(run.shown_by) or _words(run)} · {_measures(run)}"
     # no two are called alike: a browser speaks of a run by its label
     for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
-        times = Counter(found.values())
+        times = Counter(labels_by_name.values())
         for run in runs:
-            if times[found[run.name]] > 1:
-                found[run.name] += f" · {words(run)}"
-    return found
+            if times[labels_by_name[run.name]] > 1:
+                labels_by_name[run.name] += f" · {words(run)}"
+    return labels_by_name
 
 
-def _tell_apart(runs: list[Run], found: dict[str, str]) -> None:
-    """Adds to the names of runs that share one in which settings they differ."""
-    alike = defaultdict(list)
+def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
+    """Add to the names of runs that share one in which settings they differ."""
+    groups = defaultdict(list)
     for run in runs:
-        alike[found[run.name]].append(run)
-    for group in alike.values():
-        for name, settings in told_apart({run.name: run.study for run in group}).items():
+        groups[labels_by_name[run.name]].append(run)
+    for group in groups.values():
+        for name, settings in distinguishing_settings({run.name: run.study for run in group}).items():
             run = next(run for run in group if run.name == name)
-            found[name] = " · ".join([found[name], *(_told(run, *pair) for pair in settings.items())])
+            labels_by_name[name] = " · ".join(
+                [labels_by_name[name], *(_label_setting(run, *pair) for pair in settings.items())]
+            )
 
 
-def _told(run: Run, field: str, value: str) -> str:
+def _label_setting(run: Run, field: str, value: str) -> str:
     """A setting as a label names it."""
     study = run.study
     if field == "metric":
         return label(study.metric)
     short_ones = {
-        "retention": f"keep {100 * study.retention:.3g} %",
+        "retention": f"keep {100 * study.retention:.3g}%",
         "model": short(study.model),
-        "primary": f"A {short(study.primary)}",
-        "auxiliary": f"B {short(study.auxiliary)}",
-        "substitute": f"C {short(study.substitute) or 'none'}",
+        "primary": f"A {short_text(study, study.primary)}",
+        "auxiliary": f"B {short_text(study, study.auxiliary)}",
+        "substitute": f"C {short_text(study, study.substitute) if study.substitute else 'none'}",
         "methods": counted(len(study.methods), "method"),
-        "evaluation.texts": f"on {', '.join(map(short, study.evaluation.texts)) or 'no text'}",
+        "evaluation.texts": f"on {', '.join(short_text(study, text) for text in study.evaluation.texts) or 'no text'}",
         "evaluation.tasks": counted(len(study.evaluation.tasks), "task"),
     }
     words = short_ones.get(field) or f"{field.rpartition('.')[2].replace('_', ' ')} {value}"
@@ -81,7 +84,7 @@ def _told(run: Run, field: str, value: str) -> str:
 
 
 def _measures(run: Run) -> str:
-    """What a run has measured that only measures."""
+    """Name what a run measured that only measures an earlier one."""
     evaluation = run.study.evaluation
     tasks = [counted(len(evaluation.tasks), "task")] if evaluation.tasks else []
     return ", ".join([*tasks, *(["speed"] if evaluation.speed != "none" else [])]) or "measured again"
@@ -106,78 +109,78 @@ def _words(run: Run) -> str:
 
 
 def choose_run(name: str) -> None:
-    """Lets the next drawing of the frame show another run."""
-    url_state.put(RUN, name)
+    """Show another run from the next drawing of the frame on."""
+    address.put(RUN, name)
 
 
 def forget(name: str, left: list[Run]) -> None:
-    """Has another of the runs that are left shown, the newest first, where a deleted run is the one shown."""
+    """Show another of the runs that are left, the newest first, where the deleted run is the one shown."""
     if st.session_state.get(SHOWN) == name:
-        url_state.put(RUN, _default(left))
+        address.put(RUN, _default(left))
 
 
 def _default(runs: list[Run]) -> str:
     """The run to show where none was chosen; empty where there is none."""
     listed = [run for run in runs if not _passed_over(run)] or runs
-    own, _ = _apart(listed)
-    found = work.preferred(own or listed)
-    return found.name if found else ""
+    independent, _ = _split_studies(listed)
+    run = work.preferred(independent or listed)
+    return run.name if run else ""
 
 
 def pick(runs: list[Run]) -> None:
-    """Draws the choice of the run, kept in the address by its folder's name."""
+    """Draw the choice of the run, kept in the address by its folder's name."""
     default = _default(runs)
     # always there, so that a copied address shows the same run to whoever opens it later
-    asked = url_state.text(RUN, default)
-    known = any(run.name == asked for run in runs)
-    chosen = asked if known else default
-    if known:
+    name = address.text(RUN, default)
+    is_known = any(run.name == name for run in runs)
+    chosen = name if is_known else default
+    if is_known:
         # what is shown stays when another run becomes the preferred one
-        url_state.put(RUN, chosen)
+        address.put(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
-    elif st.session_state.get(SHOWN) == asked:
+    elif st.session_state.get(SHOWN) == name:
         # it was there when this tab was last drawn
-        st.session_state[_DELETED] = (asked, st.session_state.get(_LABEL, asked))
+        st.session_state[_DELETED] = (name, st.session_state.get(_LABEL, name))
     # no page shows the numbers of a run that was not asked for
-    st.session_state[SHOWN] = chosen if known else ""
-    _selector(runs, chosen if known else None)
+    st.session_state[SHOWN] = chosen if is_known else ""
+    _selector(runs, chosen if is_known else None)
 
 
 def explain_missing(runs: list[Run]) -> None:
     """Show on the page that the run of the address is not in the cache, and offer the nearest one."""
-    asked = url_state.text(RUN)
-    if not asked or any(run.name == asked for run in runs):
+    wanted_name = address.text(RUN)
+    if not wanted_name or any(run.name == wanted_name for run in runs):
         return
     name, deleted_label = st.session_state.get(_DELETED, ("", ""))
-    if name == asked:
+    if name == wanted_name:
         st.warning(f"The run “{plain(deleted_label)}” was deleted.", icon=":material/delete:")
     else:
-        warn(asked)
+        st.warning(f"The address asks for the run {plain(wanted_name)}, which is not in this cache.")
     if runs:
-        nearest = next(iter(get_close_matches(asked, [run.name for run in runs], n=1)), _default(runs))
+        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
         words = f"Open “{plain(labels(runs)[nearest])}”"
         buttons.act(words, "frame_go_on", "", choose_run, nearest)
 
 
 def _selector(runs: list[Run], chosen: str | None) -> None:
     """The widget itself, empty where no run is chosen, and below it the switch for the runs of studies."""
-    own, of_studies = _apart([run for run in runs if not _passed_over(run)])
+    independent, of_studies = _split_studies([run for run in runs if not _passed_over(run)])
     offered = {run.name: run for run in listed(runs, (chosen,) if chosen else ())}
-    shown = labels(runs)
+    names = labels(runs)
     st.session_state[_PICKED] = chosen
     st.selectbox(
         "Run",
         list(offered),
         key=_PICKED,
-        format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
+        format_func=lambda name: run_label(offered[name], names) if name in offered else name,
         help="Every page shows this run.",
         placeholder="Choose a run",
         on_change=_take,
     )
-    if chosen and len(called := run_label(offered[chosen], shown)) > _ROOM:
+    if chosen and len(called := run_label(offered[chosen], names)) > _ROOM:
         # the field is narrower than that
         st.caption(plain(called))
-    if own and of_studies:
+    if independent and of_studies:
         many = len(of_studies) > 1
         st.toggle(
             f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
@@ -187,13 +190,9 @@ def _selector(runs: list[Run], chosen: str | None) -> None:
 
 
 def _take() -> None:
-    if not url_state.sent_along() and st.session_state[_PICKED] is not None:
-        choose_run(str(st.session_state[_PICKED]))
-
-
-def warn(asked: str) -> None:
-    """Says that the address asks for a run that is not there."""
-    st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
+    picked = st.session_state[_PICKED]
+    if picked is not None:
+        address.on_move(_PICKED, lambda: choose_run(str(picked)))
 
 
 def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
@@ -202,25 +201,27 @@ def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well, and
     of runs that have only measured what an earlier one shows.
     """
-    wanted = set(always)
-    own, of_studies = _apart([run for run in runs if not _passed_over(run) or run.name in wanted])
-    if not own or st.session_state.get(_STUDIES):
-        return own + of_studies
-    return own + [run for run in of_studies if run.name in wanted]
+    always_listed = set(always)
+    independent, of_studies = _split_studies(
+        [run for run in runs if not _passed_over(run) or run.name in always_listed]
+    )
+    if not independent or st.session_state.get(_STUDIES):
+        return independent + of_studies
+    return independent + [run for run in of_studies if run.name in always_listed]
 
 
 def _passed_over(run: Run) -> bool:
-    """Whether lists have no entry of a run."""
+    """Return True if lists have no entry of a run."""
     return run.about.hidden or bool(run.shown_by)
 
 
-def run_label(run: Run, shown: dict[str, str]) -> str:
-    """What to call a run in a list, with the series of studies that it belongs to."""
-    known = shown.get(run.name, run.name)
-    told = not run.study.group or known.startswith(run.study.group)
-    return known if told else f"{run.study.group} · {known}"
+def run_label(run: Run, names: dict[str, str]) -> str:
+    """Return the label of a run in a list, with the series of studies that it belongs to."""
+    label = names.get(run.name, run.name)
+    is_grouped = not run.study.group or label.startswith(run.study.group)
+    return label if is_grouped else f"{run.study.group} · {label}"
 
 
-def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+def _split_studies(runs: list[Run]) -> tuple[list[Run], list[Run]]:
     """Runs that someone started by themselves, and those of a series of studies."""
     return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]

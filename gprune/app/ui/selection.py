@@ -6,10 +6,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis import inspection
-from gprune.app.ui import buttons, places, tables, url_state
+from gprune.app.ui import address, buttons, tables
+from gprune.app.ui.panel import KEYS, Selection, available_part
 from gprune.app.ui.text import said
-from gprune.app.ui.unit import KEYS, Selection, there
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
@@ -21,32 +20,32 @@ _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
 
 
 def asked() -> Selection:
-    """What was selected, whether or not the run at hand has it."""
-    layer, module, neuron = (url_state.index(key) for key in KEYS)
+    """Return what was selected, whether or not the run at hand has it."""
+    layer, module, neuron = (address.index(key) for key in KEYS)
     return Selection(layer, module, neuron) if layer is not None else Selection()
 
 
-def current(run: Run) -> Selection:
+def current_selection(run: Run) -> Selection:
     """As much of the selection as the run has."""
-    return there(run, asked())[0]
+    return available_part(run, asked())[0]
 
 
 def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
     """Selects; for callbacks. Without a layer, nothing is selected any more."""
     parts = (layer, module, neuron) if layer is not None else (None, None, None)
-    url_state.put_all(dict(zip(KEYS, parts, strict=True)))
+    address.put_all(dict(zip(KEYS, parts, strict=True)))
 
 
 def of_point(point: dict[str, Any]) -> None:
-    """Selects what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
-    found = custom_data(point)[: len(KEYS)]
-    parts = [int(value) if int(value) >= 0 else None for value in found]
+    """Select what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
+    parts_sent = custom_data(point)[: len(KEYS)]
+    parts = [int(value) if int(value) >= 0 else None for value in parts_sent]
     if parts and parts[0] is not None:
         select(*parts)
 
 
 def custom_data(point: dict[str, Any]) -> list[Any]:
-    """What a chart has stored with a clicked mark, in order; empty where it has stored nothing."""
+    """Return what a chart has stored with a clicked mark, in order."""
     data = point.get("customdata")
     # an array that went to the browser as bytes comes back as numbered entries
     return list(data.values() if isinstance(data, dict) else data or [])
@@ -54,7 +53,7 @@ def custom_data(point: dict[str, Any]) -> list[Any]:
 
 def layer_field(run: Run, key: str, layers: int, default: int | None = None) -> int:
     """Draw the field for the layer of a card, and return it: the selected one, else the default or the middle."""
-    selected = current(run).layer
+    selected = current_selection(run).layer
     layer = layers // 2 if default is None else default
     if selected is not None and selected < layers:
         layer = selected
@@ -65,53 +64,53 @@ def layer_field(run: Run, key: str, layers: int, default: int | None = None) -> 
 
 def _take_layer(key: str) -> None:
     typed = st.session_state.get(key)
-    if typed is not None and not url_state.sent_along():
-        select(int(typed))
+    if typed is not None:
+        address.on_move(key, lambda: select(int(typed)))
 
 
-def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
-    """A table in which a chosen row selects, and `then` is called; see KEYS for the columns that count."""
+def table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None, **options: Any) -> None:
+    """A table in which a chosen row selects, and `after` is called; see KEYS for the columns that count."""
 
-    def take(place: int) -> None:
-        row = frame.iloc[place]
+    def take(row_number: int) -> None:
+        row = frame.iloc[row_number]
         select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
-        if then is not None:
-            then()
+        if after is not None:
+            after()
 
     tables.show(frame, key=key, on_row=take, **options)
 
 
 def chip(run: Run) -> None:
-    """Shows what is selected, says what the run lacks of it, and clears it."""
-    wanted = asked()
-    if not wanted:
+    """Draw what is selected, with what the run lacks of it, as a button that clears it."""
+    wanted_unit = asked()
+    if not wanted_unit:
         return
-    found, lacking = there(run, wanted)
+    unit, missing = available_part(run, wanted_unit)
     buttons.act(
-        wanted.words, "frame_selection", "close", select, None,
+        wanted_unit.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip
-    if url_state.page() != PLACE:
-        places.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
-    if lacking:
-        st.caption(f":orange[:material/warning:] This run has no {lacking}.")
-    elif found.module is None and found.neuron is not None:
+    if address.current_page() != PLACE:
+        address.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
+    if missing:
+        st.caption(f":orange[:material/warning:] This run has no {missing}.")
+    elif unit.module is None and unit.neuron is not None:
         st.caption("Modules of this run are not there yet.")
 
 
 def search(run: Run) -> None:
-    """Draws the field in the frame that finds a unit; the page that shows units has one of its own."""
-    if url_state.page() == PLACE:
+    """Draw the field in the frame that finds a unit; the page that shows units has one of its own."""
+    if address.current_page() == PLACE:
         st.session_state.pop(_ON_THE_WAY, None)
         return
     if st.session_state.get(_ON_THE_WAY):
         # what a page sends while it is still being built can overtake the change to another one
-        places.turn(PLACE)
+        address.turn(PLACE)
     search_field(run, "frame_find", placeholder="Find a neuron: L5N688", label_visibility="collapsed")
 
 
 def search_field(run: Run, key: str, **options: object) -> None:
-    """Draws the field under a key of its own, and below it why nothing was found."""
+    """Draw the field under a key of its own, and below it why nothing was found."""
     st.text_input("Find", key=key, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
     if problem := st.session_state.pop(_ERROR, ""):
         st.error(said(problem), icon=":material/search_off:")
@@ -120,17 +119,22 @@ def search_field(run: Run, key: str, **options: object) -> None:
 def _find(run: Run, key: str) -> None:
     # the field says no limit, for which a side bar has no room
     typed = str(st.session_state.get(key) or "")[:_LONGEST]
-    if not typed.strip() or url_state.sent_along():
-        return
+    if typed.strip():
+        address.on_move(key, lambda: _find_unit(run, key, typed))
+
+
+def _find_unit(run: Run, key: str, typed: str) -> None:
+    from gprune.analysis import inspection
+
     try:
-        wanted = Selection(**inspection.asked(typed))
-        lacking = there(run, wanted)[1]
+        unit = Selection(**inspection.parse_unit(typed))
+        missing = available_part(run, unit)[1]
     except GpruneError as error:
         st.session_state[_ERROR] = str(error)
         return
-    if lacking:
-        st.session_state[_ERROR] = f"this run has no {lacking}"
+    if missing:
+        st.session_state[_ERROR] = f"this run has no {missing}"
         return
     st.session_state[key] = ""
     st.session_state[_ON_THE_WAY] = True
-    select(wanted.layer, wanted.module, wanted.neuron)
+    select(unit.layer, unit.module, unit.neuron)

@@ -1,32 +1,83 @@
-"""The slides: the tour for an audience, one sentence and one figure that fill the window.
+"""The slides: for each question of the app one sentence and one figure, which fill the window.
 
-A slide is a step of the tour whose address says `present=1`. It stands in the place of the page of its step,
-which Escape gives back.
+The number of the open slide stands in the address. Escape leads to the page behind the slide.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import assets, faults, present, slide_foot, tour
+from gprune.app.ui import address, buttons, components, run_status, story, work
 from gprune.app.ui.panel import Panel, PanelFunction
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.app.ui.text import join_numbers, plain
+from gprune.pipeline.runs.opened import MissingResultError, Run, root
 
+SLIDE = "slide"
+"""key in the address: the number of the open slide, from 1"""
 _LETTERS = 21
 _FEW = 4
 _BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
 """a longer legend stands beside the figure, which is wide, and not below it"""
-_GROWN = 1.7
+_LARGER = 1.7
 """factor by which lines and marks are larger"""
+# The slide that was asked for last is one value of the browser. With a button for each number, two presses while a
+# slide is drawn would reach the script as two clicks, whose order Streamlit does not keep.
+_FOOT = st.components.v2.component(
+    "gprune_slide_foot",
+    html='<nav class="slide-foot" aria-label="slides"></nav>\n',
+    css=components.read_asset("slide_foot.css"),
+    js=components.read_asset("slide_foot.js"),
+)
 
 
-def on() -> bool:
-    """Return True if a step of the tour is presented."""
-    return present.on() and tour.under_way() > 0
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """One slide."""
+
+    place: str
+    """the place behind it, as addresses call it"""
+    title: str
+    """its question"""
+    finding: Callable[[Run], str]
+    """the answer of a run, whose first sentence it shows; raises MissingResultError where the run lacks it"""
+    figure: str = ""
+    """name of its figure; the last slide has the retention curve"""
+
+    def sentence(self, run: Run | None) -> str:
+        """Return the sentence, or why there is none; raises GpruneError where a result is damaged."""
+        if run is None:
+            active = work.read_situation(root()).active
+            return "The first run has just begun." if active else "There is no run yet."
+        try:
+            # a full stop and a space end a sentence; "6.3 %" has no space
+            return re.split(r"(?<=\.)\s+", self.finding(run), maxsplit=1)[0]
+        except MissingResultError as missing:
+            reason = "is being computed" if run_status.is_live(run) else "is not part of this run"
+            return f"This slide needs “{missing.title}”, which {reason}."
+
+
+SLIDES = (
+    Slide("home", "What does pruning cost?", lambda run: f"{story.headline(run).sentence}.", "cost"),
+    Slide("drift", "Does importance depend on the text?", story.drift_finding, "drift"),
+    Slide("agreement", "Are modules stable across texts?", story.agreement_finding, "agreement"),
+    Slide("rasa", "Which scores cannot be trusted?", story.adapted_finding, "modules"),
+    Slide("decisions", "Where did the budget go?", story.budget_finding, "retention"),
+    Slide("compare", "Was it worth it?", story.unseen_finding, "perplexity"),
+    Slide("rasa", "What if less were kept?", story.retention_finding),
+)
+_NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
+
+
+FRAME = "slide_figure"
+"""key of the container of a slide's figure"""
+PLAIN = {"displayModeBar": False}
+"""configuration of a figure without a toolbar"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,57 +86,86 @@ class SlideFigures:
 
     panels: Mapping[str, PanelFunction[...]]
     """the figures of all pages by name"""
-    retention_curve: Callable[[Run], None]
-    """draws the figure of the last slide"""
+    retention_curve: Callable[[Run, Callable[[str], None]], None]
+    """draws slider and figure of the last slide, the figure in the container FRAME; calls the function with the
+    sentence for the slider's retention"""
 
 
-def show(run: Run | None, figures: SlideFigures) -> None:
-    """Draws the slide."""
-    number = tour.under_way()
-    step = tour.STEPS[number - 1]
-    # whoever ends presenting goes on where the slide was
-    tour.stay(number)
-    assets.look("slides")
-    assets.install("slide_keys")
+def draw_button(key: str, **look: Any) -> None:
+    """Draw a button that opens the first slide."""
+    about = "One sentence and one figure for each question, for an audience. Escape ends them."
+    buttons.act("Slides", key, "slideshow", address.put, SLIDE, "1", help=about, **look)
+
+
+def open_number() -> int:
+    """Return the number of the open slide, from 1; 0 where none is open."""
+    return int(address.read_option(SLIDE, _NUMBERS, "") or 0)
+
+
+def draw_slide(run: Run | None, figures: SlideFigures) -> None:
+    """Draw the open slide over the page."""
+    number = open_number()
+    slide = SLIDES[number - 1]
+    components.add_style("slides")
     with st.container(key="slide", gap="small"):
-        st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
-        with faults.shown():
-            st.markdown(f"# {tour.told(step.sentence, run)}")
-            with st.container(key="slide_figure"):
-                # the sentence names a result that is missing
-                with contextlib.suppress(MissingResultError):
-                    if run is not None and step.figure:
-                        _figure(step.figure, figures.panels[step.figure](run))
-                    elif run is not None:
-                        figures.retention_curve(run)
-        _foot(number)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
+            if buttons.pressed("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
+                address.put(SLIDE, "")
+                address.turn(slide.place)
+        with buttons.show_errors():
+            heading = st.empty()
+            _draw_sentence(heading, slide.sentence(run))
+            # the sentence names a result that is missing
+            with contextlib.suppress(MissingResultError):
+                if run is not None and slide.figure:
+                    with st.container(key=FRAME):
+                        _draw_figure(slide.figure, figures.panels[slide.figure](run))
+                elif run is not None:
+                    figures.retention_curve(run, partial(_draw_sentence, heading))
+        _draw_foot(number)
 
 
-def _figure(name: str, panel: Panel) -> None:
-    st.plotly_chart(
-        grown(panel.figure),
-        key=f"slide_{name}",
-        height="stretch",
-        config={"displayModeBar": False},
-        alt=panel.alt or panel.caption,
-    )
+def _draw_sentence(heading: Any, sentence: str) -> None:
+    heading.markdown(f"# {join_numbers(plain(sentence))}")
 
 
-def grown(figure: go.Figure) -> go.Figure:
-    """A figure that takes the height of its frame, its letters, lines and marks as an audience sees them."""
-    made = present.enlarged(figure, _LETTERS).update_layout(height=None, title=None)
-    if made.layout.legend.orientation != "h" or len(made.data) > _FEW:
-        made.update_layout(legend=_BESIDE)
-    for trace in made.data:
+def _draw_figure(name: str, panel: Panel) -> None:
+    options: dict[str, Any] = {"config": PLAIN, "alt": panel.alt or panel.caption}
+    st.plotly_chart(enlarged(panel.figure), key=f"slide_{name}", height="stretch", **options)
+
+
+def enlarged(figure: go.Figure) -> go.Figure:
+    """Return a figure that takes the height of its frame, with letters, lines and marks for an audience.
+
+    The figure itself, which others may be shown, stays as it is.
+    """
+    letters = {"font": {"size": _LETTERS}}
+    copy = go.Figure(figure).update_layout(font={"size": _LETTERS}, legend=letters, height=None, title=None)
+    copy.update_annotations(font_size=_LETTERS)
+    copy.update_xaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
+    copy.update_yaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
+    if copy.layout.legend.orientation != "h" or len(copy.data) > _FEW:
+        copy.update_layout(legend=_BESIDE)
+    for trace in copy.data:
         # bars and maps have no width or size of their own
         for part, size in (("line", "width"), ("marker", "size")):
-            drawn: Any = getattr(trace, part, None)
-            value = getattr(drawn, size, None)
+            look: Any = getattr(trace, part, None)
+            value = getattr(look, size, None)
             if isinstance(value, int | float):
-                drawn[size] = value * _GROWN
-    return made
+                look[size] = value * _LARGER
+    return copy
 
 
-def _foot(number: int) -> None:
-    """The way on: for those who use a pointer, and by the keys of a presenter."""
-    slide_foot.draw([step.title for step in tour.STEPS], number, key="slide_foot", on_slide=tour.go)
+def _draw_foot(number: int) -> None:
+    """Draw the numbers of the slides, which also listen to the keys of a presenter."""
+
+    def take() -> None:
+        sent = st.session_state["slide_foot"].get("asked")
+        target = sent.get("slide") if isinstance(sent, dict) else None
+        # what a browser sends may be anything
+        if type(target) is int and 1 <= target <= len(SLIDES):
+            address.put(SLIDE, str(target))
+
+    data = {"titles": [slide.title for slide in SLIDES], "shown": number}
+    _FOOT(key="slide_foot", data=data, height="content", on_asked_change=take)

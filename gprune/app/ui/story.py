@@ -2,18 +2,18 @@
 
 import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gprune import records
-from gprune.analysis import comparison, neurons, thresholds, verdict
+from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
 from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.run_settings import seed_groups
 from gprune.analysis.verdict import OURS, Headline, Opponents
-from gprune.app.ui import derived_cache, job_runs
-from gprune.app.ui.memo import memoized, once_a_draw
-from gprune.app.ui.text import short
+from gprune.app.ui import derived_cache, run_status
+from gprune.app.ui.text import short_text
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import stages
@@ -27,58 +27,62 @@ _BINS = 5
 
 
 def standings(run: Run) -> dict[str, HoldoutStatus]:
-    """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
+    """Return how each evaluation text of a run relates to its calibration texts."""
     return stages.standings(run.graph, run.load)
 
 
 def ended(run: Run) -> bool:
-    """Whether nothing is still to come: no process is at work on a run."""
-    return not job_runs.is_live(run)
+    """Return True if no process is working on a run."""
+    return not run_status.is_live(run)
 
 
-@once_a_draw
+@lru_cache(32)
 def lines_of(run: Run) -> list[Line]:
     """Every method of a run, with the runs that differ in their seed and have measured all that it has.
 
     Raises StoreError where a result of the run is damaged.
     """
-    own = derived_cache.measurements(run)
-    cells, groups, pairs = list(own), {run.name: ("", run.study.seed)}, {(item.method, item.text) for item in own}
+    cells_of_run = derived_cache.measurements(run)
+    cells, groups, pairs = (
+        list(cells_of_run),
+        {run.name: ("", run.study.seed)},
+        {(item.method, item.text) for item in cells_of_run},
+    )
     for seed, other in _of_seeds(run).items():
         if other is not run:
             with contextlib.suppress(GpruneError):
                 more = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
-                if len(more) == len(own):
+                if len(more) == len(cells_of_run):
                     cells, groups = cells + more, groups | {other.name: ("", seed)}
     left_out = comparison.unavailable(run.name, derived_cache.unavailable(run))
     return comparison.lines(comparison.rows(cells) + left_out, groups)
 
 
 def expected(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
-    """What a comparison of runs must have, as `verdict.missing_methods` takes it; no `methods` are all of them."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Return what a comparison must have, as `verdict.missing_methods` takes it; no `methods` are all of them."""
+    by_text: dict[str, list[tuple[str, str]]] = {}
     for run in runs:
         for text in run.study.evaluation.texts if not run.stopped_early else ():
-            found.setdefault(text, []).extend(
-                (run.name, one) for one in run.study.methods if not methods or one in methods
+            by_text.setdefault(text, []).extend(
+                (run.name, method) for method in run.study.methods if not methods or method in methods
             )
-    return found
+    return by_text
 
 
 def _outcome(run: Run) -> Opponents | None:
     return verdict.outcome(lines_of(run), run.study, standings(run))
 
 
-@once_a_draw
+@lru_cache(32)
 def headline(run: Run) -> Headline:
     """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
 
     Raises StoreError where a result is damaged.
     """
-    found = _outcome(run)
-    if found is not None and (found.ours or found.base):
-        return verdict.headline(found, standings(run)[found.text], run.study, len(_of_seeds(run)))
-    missing = _unmeasured(run, found)
+    opponents = _outcome(run)
+    if opponents is not None and (opponents.ours or opponents.base):
+        return verdict.headline(opponents, standings(run)[opponents.text], run.study, len(_of_seeds(run)))
+    missing = _unmeasured(run, opponents)
     if run.has(stages.drift):
         return Headline(verdict.drift_title(curves(run)), missing)
     return Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
@@ -86,29 +90,33 @@ def headline(run: Run) -> Headline:
 
 def _of_seeds(run: Run) -> dict[int, Run]:
     """The runs of the cache that differ from a run in their seed, by that; the run itself is the first."""
-    found = {run.study.seed: run}
+    by_seed = {run.study.seed: run}
     runs = all_runs(run.root)[0]
-    groups = seed_groups({one.name: one.study for one in (run, *runs)})
-    for one in runs:
-        if groups[one.name][0] == groups[run.name][0]:
-            found.setdefault(one.study.seed, one)
-    return found
+    groups = seed_groups({other.name: other.study for other in (run, *runs)})
+    for other in runs:
+        if groups[other.name][0] == groups[run.name][0]:
+            by_seed.setdefault(other.study.seed, other)
+    return by_seed
 
 
 def seeds(run: Run) -> tuple[int, ...]:
     """The seeds over which the headline compares GPrune with other methods; StoreError where a result is damaged."""
-    found = _outcome(run)
-    return tuple(sorted(found.ours.seeds)) if found is not None and found.ours is not None and found.fair else ()
+    opponents = _outcome(run)
+    return (
+        tuple(sorted(opponents.ours.seeds))
+        if opponents is not None and opponents.ours is not None and opponents.fair
+        else ()
+    )
 
 
-def _unmeasured(run: Run, found: Opponents | None) -> str:
-    """Why no perplexity can be told."""
+def _unmeasured(run: Run, opponents: Opponents | None) -> str:
+    """Say why there is no perplexity."""
     if run.stopped_early:
         return "This run was not asked to prune and measure."
-    if found is None:
+    if opponents is None:
         return "This study measures no perplexity."
     coming = "" if ended(run) else " This sentence appears when it is measured."
-    return f"{verdict.headline(found, standings(run)[found.text], run.study).sentence}.{coming}"
+    return f"{verdict.headline(opponents, standings(run)[opponents.text], run.study).sentence}.{coming}"
 
 
 def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
@@ -116,67 +124,67 @@ def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
     return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE, layer)
 
 
-def movers_of(run: Run, layer: int | None, among: int | None) -> neurons.Movers:
+def movers_of(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
     """Return the neurons that move most in a layer, by default the one that drifts most, and the neuron `among`."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
 
-@memoized(64)
+@lru_cache(64)
 def _movers(
     root: str, drift: str, primary: str, auxiliary: str, layer: int | None, among: int | None = None
-) -> neurons.Movers:
-    found = record(root, "drift", drift, records.RankDrift.__name__)
+) -> ranks.Movers:
+    drift_record = record(root, "drift", drift, records.RankDrift.__name__)
     scores = [record(root, "scores", key, records.UnitScores.__name__) for key in (primary, auxiliary)]
-    chosen = neurons.unstable_layer(found) if layer is None else layer
-    return neurons.movers(found, scores[0], scores[1], chosen, among=among)
+    chosen = ranks.unstable_layer(drift_record) if layer is None else layer
+    return ranks.movers(drift_record, scores[0], scores[1], chosen, among=among)
 
 
 def drift_finding(run: Run) -> str:
-    """How far ranks move."""
+    """Say how far ranks move."""
     return verdict.drift_finding(curves(run))
 
 
 def agreement_finding(run: Run) -> str:
-    """Whether the modules survive another text."""
+    """Say whether the modules survive another text."""
     if not run.study.substitute and not run.has_agreement:
-        return "This run has no third text, so its modules are not held against those of another text."
+        return "This run has no third text, so its modules are not compared with those of another text."
     return verdict.agreement_finding(run.agreement())
 
 
 def counts(run: Run) -> thresholds.Counts:
-    """What RASA decided; MissingResultError where it has not decided yet."""
+    """Count what RASA decided; MissingResultError where it has not decided yet."""
     return thresholds.count(run.load(stages.modules), run.load(stages.adapted))
 
 
 def adapted_finding(run: Run) -> str:
-    """How many modules are adapted."""
+    """Say how many modules are adapted."""
     return verdict.adaptation_finding(counts(run))
 
 
 def budget_finding(run: Run) -> str:
-    """Where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
+    """Say where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
     run.key(stages.masks, OURS)
     other = rival(run)
     if other is None:
-        return "No other pruned model stands beside GPrune in this run."
+        return "This run has no other pruned model to compare with GPrune."
     return verdict.budget_finding(bins(run, other), METHODS[other].label)
 
 
 def rival(run: Run) -> str | None:
     """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
     masked = (name for name in run.masked if name != OURS)
-    others = sorted(masked, key=lambda name: not of_masks(name).baseline)
-    own = METHODS[verdict.own_method(run.study.metric)].masks
+    ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
+    own_masks = METHODS[verdict.own_method(run.study.metric)].masks
     # a run at work may still be to make them
     coming = set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
-    return own if own in others or own in coming else next(iter(others), None)
+    return own_masks if own_masks in ordered or own_masks in coming else next(iter(ordered), None)
 
 
 def bins(run: Run, other: str) -> Bins:
     """Both methods by drift of the modules; MissingResultError where drift, modules or masks are absent."""
-    ours, base = (run.key(stages.masks, name) for name in (OURS, other))
-    return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS)
+    first, second = (run.key(stages.masks, name) for name in (OURS, other))
+    return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), first, second, _BINS)
 
 
 def comparison_finding(run: Run) -> str:
@@ -187,7 +195,7 @@ def comparison_finding(run: Run) -> str:
 def unseen_finding(run: Run) -> str:
     """GPrune against the best other method on the text of the headline, which is unseen where one is."""
     text, _ = on_unseen(run)
-    return _comparison(run, (text,), f"the perplexity of GPrune on {short(text)}")
+    return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
 
 def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
@@ -198,7 +206,7 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 
 def retention_finding(run: Run) -> str:
-    """What GPrune, else the first method, costs at the retention of the run, on the headline's text."""
+    """Say what GPrune, else the first method, costs at the retention of the run, on the headline's text."""
     text, cells = on_unseen(run)
     by_name = {item.method: item for item in cells}
     dense = by_name.get(DENSE)
@@ -216,5 +224,5 @@ def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
     text = holdout.first(standings(run), run.study)
     cells = [item for item in derived_cache.measurements(run) if item.text == text]
     if not any(item.method != DENSE for item in cells):
-        raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short(text)}'}")
+        raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")
     return text, cells

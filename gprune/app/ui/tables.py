@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-from pandas.io.formats.style import Styler
 
 from gprune.analysis import table
 from gprune.analysis.formatting import percent
@@ -23,16 +22,16 @@ _LINE_PIXELS, _LETTERS = 22, 48
 
 
 def show(
-    frame: pd.DataFrame | Styler,
+    frame: pd.DataFrame,
     *,
     shares: Mapping[str, int] | None = None,
     forms: Mapping[str, str] | None = None,
     on_row: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Any:
-    """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
+    """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Whoever styles a table has guarded its cells, whose places have styles. Columns of `shares` read as
+    Columns of `shares` read as
     percent, with so many decimals, those of `forms` as numbers of a format; their cells stay numbers.
     `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
     `options` go to `st.dataframe`, whose answer is given back.
@@ -43,18 +42,18 @@ def show(
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))
         options |= {"on_select": chosen, "selection_mode": "single-row"}
-    safe = frame if isinstance(frame, Styler) else table.guard(frame, shown=True)
-    if shares and not isinstance(safe, Styler):
+    safe: Any = table.guard(frame, shown=True)
+    if shares:
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
         safe = safe.style.format(words, na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
 
 
-def _take_row(key: str, then: Callable[[int], None], count: int) -> None:
+def _take_row(key: str, take: Callable[[int], None], count: int) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     # the table may have been longer when the row was chosen
     if rows and rows[0] < count:
-        then(rows[0])
+        take(rows[0])
 
 
 def height(rows: int) -> int:
@@ -62,15 +61,15 @@ def height(rows: int) -> int:
     return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
 
 
-def lines(frame: pd.DataFrame, most: int) -> dict[str, Any]:
-    """Heights for a table of sentences, which break where they are long; at most `most` rows are seen."""
+def lines(frame: pd.DataFrame, rows: int) -> dict[str, Any]:
+    """Heights for a table of sentences, which break where they are long; at most so many `rows` are seen."""
     longest = max((len(str(cell)) for cell in frame.to_numpy().ravel()), default=0)
-    row = ROW_PIXELS if longest <= _LETTERS else 3 * _LINE_PIXELS
-    return {"row_height": row, "height": _HEAD_PIXELS + row * max(min(len(frame), most), 1)}
+    pixels = ROW_PIXELS if longest <= _LETTERS else 3 * _LINE_PIXELS
+    return {"row_height": pixels, "height": _HEAD_PIXELS + pixels * max(min(len(frame), rows), 1)}
 
 
 def download(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:
-    """Draws the button that hands over a file: its bytes, or what makes them; the page is not drawn anew."""
+    """Draw the button that hands over a file: its bytes, or what makes them; the page is not drawn anew."""
     shared = {"file_name": file, "mime": mime, "key": key, "on_click": "ignore"}
     st.download_button(words, data, **({"icon": ":material/download:"} | shared | look))
 
@@ -81,9 +80,9 @@ def csv(frame: pd.DataFrame) -> bytes:
     return Table(frame).csv().encode("utf-8", "replace")
 
 
-def stamps(found: Iterable[Stamp | None]) -> None:
-    """Draws the stamps that are known of some figures, each once; of many the first ones."""
-    lines = protocol.lines(found)
+def stamps(entries: Iterable[Stamp | None]) -> None:
+    """Draw the stamps that are known of some figures, each once; of many the first ones."""
+    lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
         st.caption(f":material/straighten: {plain(line)}.")
     if len(lines) > _MOST_STAMPS:
@@ -91,6 +90,6 @@ def stamps(found: Iterable[Stamp | None]) -> None:
 
 
 def footnotes(marks: Marks) -> None:
-    """Draws what the marks of a table stand for."""
+    """Draw what the marks of a table stand for."""
     if marks.footnotes:
         st.caption(f"{plain('; '.join(marks.footnotes))}.")

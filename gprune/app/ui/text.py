@@ -11,13 +11,13 @@ _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
 _CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
-_SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[%±×])|(?<=[±≈≤≥=<>]) (?=\d)")
+_SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[±×])|(?<=[±≈≤≥=<>]) (?=\d)")
 _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
 
 def plain(text: object) -> str:
-    """Escapes Markdown, so that a name or a path reads as it is and links to nothing.
+    """Escape Markdown, so that a name or a path reads as it is and links to nothing.
 
     A browser's address becomes a link where it is escaped as well, unless something stands in it.
     """
@@ -29,43 +29,48 @@ def _escaped(line: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """What a reader sees of Markdown as this module and the pages write it: one line without its signs."""
+    """Return Markdown of this module and the pages as one line without its signs."""
     line = _ICON.sub("", text.replace(_JOINER, ""))
     line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
     return " ".join(_ESCAPED.sub(r"\1", line).split())
 
 
 def join_numbers(text: str) -> str:
-    """Join numbers to their sign, percent and error by no-break spaces, so that no line ends between them."""
+    """Join numbers to their sign and error by no-break spaces, so that no line ends between them."""
     return _SPACE_OF_NUMBER.sub("\u00a0", text)
 
 
 def in_figure(text: object) -> str:
-    """Escapes the mark-up that Plotly understands in names and titles."""
+    """Escape the mark-up that Plotly understands in names and titles."""
     return html.escape(str(text), quote=False)
 
 
 def names_in_figure(settings: study.Study) -> dict[str, str]:
     """Return the short names of a study's calibration texts by letter, escaped for figures."""
     names = zip("ABC", (settings.primary, settings.auxiliary, settings.substitute), strict=True)
-    return {letter: in_figure(short(name)) for letter, name in names if name}
+    return {letter: in_figure(short_text(settings, text)) for letter, text in names if text}
 
 
 def from_figure(text: object) -> str:
-    """What a reader sees of a name or a title in a figure: without Plotly's mark-up."""
+    """Return a name or a title of a figure without Plotly's mark-up."""
     return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())
 
 
-def short(text: str, most: int = 22) -> str:
+def short(text: str, width: int = 22) -> str:
     """A name without its folders and options, cut for narrow labels."""
     last = study.short(text.partition("#")[0]) or text
-    return last if len(last) <= most else last[: most - 1] + "…"
+    return last if len(last) <= width else last[: width - 1] + "…"
+
+
+def short_text(settings: study.Study, text: str, width: int = 22) -> str:
+    """Return the name that a study gives a text, else its file, cut for narrow labels."""
+    return short(settings.text_name(text), width)
 
 
 def said(error: object) -> str:
-    """What went wrong, for a page: one sentence of bounded length, without mark-up of its own.
+    """Return an error for a page: one sentence of bounded length, without mark-up of its own.
 
     What stands between backticks, as a command to type, is shown as code: there nothing is mark-up.
     """
     parts = _CODE.split(safe_parsing.sentence(error))
-    return "".join(f"`{part}`" if place % 2 else _escaped(part) for place, part in enumerate(parts))
+    return "".join(f"`{part}`" if i % 2 else _escaped(part) for i, part in enumerate(parts))

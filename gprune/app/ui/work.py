@@ -1,6 +1,7 @@
-"""Jobs as the pages see them: which run a job makes, what is going on now, and the demo's first start."""
+"""Jobs as the pages see them: what is running now, starting one, and the form that offers one."""
 
 import os
+import shlex
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.server import require_trust
-from gprune.app.ui import buttons, faults, job_runs, packed
+from gprune.app.ui import buttons, run_status
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, short
+from gprune.app.ui.text import plain, said, short, short_text
 from gprune.jobs import Job, queue
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
@@ -23,18 +24,11 @@ from gprune.system.errors import GpruneError, StoreError
 from gprune.system.units import seconds_since_1970
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """What tells whether a page has to be drawn anew, from what changes most seldom to what changes most."""
-
-    states: str
-    """the state of the run that is shown, and whether it has its first chart; at once"""
-    others: str
-    """the states of all jobs and other runs, which stand in lists; soon"""
-    stages: str
-    """how many stages the run has; when the page has rested"""
+SITUATION = "frame_situation"
+"""session key: runs and jobs as they were when the page began to draw"""
+SHOWN, FOLLOWED, ORIGINS = "frame_shown_run", "jobs_followed", "jobs_origins"
+"""session keys: the run that is shown, the active jobs when the page was last drawn, and the run that each job
+was started from"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +53,17 @@ class Situation:
 
     @property
     def states(self) -> str:
-        """Changes with the state of a job or a run, and when a run has its first chart."""
+        """A text that changes with the state of a job or a run, and when a run has its first chart."""
         jobs = [(job.id, job.state) for job in self.jobs]
         runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
 
-    def marks(self, whose: str | None) -> Marks:
-        """What a page of one run, or of all where it is None, is drawn from."""
-        if whose is None:
-            return Marks(self.states, "", self.signature)
-        run = self.run_named(whose)
-        mine = run and (run.state, stages.drift(run.graph).name in run.stages)
-        jobs = [(job.id, job.state) for job in self.jobs]
-        # the job of a run that has not begun to write is the reader's as well
-        own = [pair for pair in jobs if job_runs.made_by(self.root, pair[0]) == whose]
-        runs = [(one.name, one.state) for one in self.runs]
-        others = repr((jobs, runs, len(self.unreadable)))
-        return Marks(repr((own, mine)), others, repr(run and len(run.stages)))
-
-    @property
-    def signature(self) -> str:
-        """Changes whenever a page should be drawn anew: with the states, and with every stage of a run."""
-        return self.states + repr([len(run.stages) for run in self.runs])
+    def stage_counts(self, name: str | None) -> str:
+        """Return a text that changes with every stage of a run, or of all runs where no name is given."""
+        return repr([len(run.stages) for run in self.runs if name in (None, run.name)])
 
 
-def look(root: str) -> Situation:
+def read_situation(root: str) -> Situation:
     """Read runs and jobs; jobs whose process is gone are ended first."""
     try:
         require_folder(Path(root))
@@ -91,17 +71,17 @@ def look(root: str) -> Situation:
         return Situation(root, [], [], [], str(error))
     runs, unreadable = all_runs(root)
     try:
-        found = queue.jobs(Path(root))
-        if any(job.active for job in found):
+        jobs = queue.jobs(Path(root))
+        if any(job.active for job in jobs):
             queue.reconcile(Path(root))
-            found = queue.jobs(Path(root))
-        return Situation(root, runs, unreadable, found, "")
+            jobs = queue.jobs(Path(root))
+        return Situation(root, runs, unreadable, jobs, "")
     except GpruneError as error:
         return Situation(root, runs, unreadable, [], str(error))
 
 
 def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
-    """Puts a study into the queue; every job of the app comes this way.
+    """Put a study into the queue; every job of the app comes this way.
 
     Raises GpruneError where the queue refuses it, or it asks for what this server was not started for.
     """
@@ -110,16 +90,19 @@ def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] 
 
 
 def resume(root: str, job_id: str) -> Job:
-    """Submits the study of a job again; for errors see `submit`, and GpruneError where it cannot be read."""
+    """Submit the study of a job again; for errors see `submit`, and GpruneError where it cannot be read."""
     require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
     return queue.resume(Path(root), job_id)
 
 
-def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
-    """Submits a study, or finds the job of a double click; None after the page has been told why not."""
-    with faults.shown():
-        packed.require_here(root, study)
-        return begin(root, study, job_label(study), arguments)
+def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str = "") -> Job | None:
+    """Submit a study, or find the job of a double click; None after the page was told why not.
+
+    `origin` is the run that its result is compared with; the one that is shown where left out.
+    """
+    with buttons.show_errors():
+        run_status.require_inputs(root, study)
+        return begin_job(root, study, job_label(study), arguments, origin)
     return None
 
 
@@ -132,17 +115,20 @@ def start_button(
     place: Any = None,
     **look: Any,
 ) -> None:
-    """Draws the button that submits a study, in a place if one is given; see `start` and `st.button`."""
+    """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
         clicked = buttons.pressed(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study, arguments) is not None:
         st.rerun()
 
 
-def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
-    """Submits a job, or finds one at work on the same; None after the page has been told why not."""
-    with faults.shown():
+def begin_job(root: str, study: Study, title: str, arguments: tuple[str, ...], origin: str = "") -> Job | None:
+    """Submit a job, or find an active one that does the same; None after the page was told why not."""
+    with buttons.show_errors():
         job = submit(root, study, title, arguments)
+        state = st.session_state
+        state[FOLLOWED] = state.get(FOLLOWED, set()) | {job.id}
+        state[ORIGINS] = state.get(ORIGINS, {}) | {job.id: origin or state.get(SHOWN, "")}
         # a job waits for its device by itself, so that nobody knows here when it begins
         st.toast(f"Submitted: {plain(job.label)}")
         return job
@@ -150,10 +136,10 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
 
 
 def job_label(study: Study) -> str:
-    """What to call a job: name or model, metric and kept share, a seed that is not 0, then both texts."""
-    what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
+    """Return the label of a job: name or model, metric and retention, a seed that is not 0, then both texts."""
+    name = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g}%"
     seed = f", seed {study.seed}" if study.seed else ""
-    return f"{what}{seed}, {short(study.primary)} | {short(study.auxiliary)}"
+    return f"{name}{seed}, {short_text(study, study.primary)} | {short_text(study, study.auxiliary)}"
 
 
 def preferred(runs: list[Run]) -> Run | None:
@@ -164,11 +150,11 @@ def preferred(runs: list[Run]) -> Run | None:
 
 
 def autostart(situation: Situation) -> bool:
-    """Starts the demo where nothing was ever run and GPRUNE_AUTOSTART is not 0; says whether it did."""
-    wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
-    if not wanted or situation.runs or situation.jobs or situation.problem:
+    """Start the demo if nothing was ever run and GPRUNE_AUTOSTART is not 0; return True if it did."""
+    is_on = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
+    if not is_on or situation.runs or situation.jobs or situation.problem:
         return False
-    with faults.shown():
+    with buttons.show_errors():
         submit(situation.root, demo_study())
         return True
     return False
@@ -179,10 +165,74 @@ def under_way(situation: Situation, job: Job) -> Run | None:
 
     Where another process computes the same run, the job shares its work and the record is that one's.
     """
-    run = situation.run_named(job_runs.made_by(situation.root, job.id))
+    run = situation.run_named(run_status.run_of_job(situation.root, job.id))
     if run is None or job.started is None:
         return None
     began = seconds_since_1970(run.record.get("started"))
     # a record's start is in whole seconds; one in the future is of a clock that was set back since
-    own = job.started - 1.0 <= began <= time.time() + 1.0
-    return run if own or run.state == "running" else None
+    is_of_job = job.started - 1.0 <= began <= time.time() + 1.0
+    return run if is_of_job or run.state == "running" else None
+
+
+def draw_job_form(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
+    """Draw the state of the job that its arguments name, its command, and the button that starts it."""
+    active = draw_job_state(run, arguments)
+    st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
+    if not active:
+        draw_job_start(run, arguments, title, words=words, key=key)
+
+
+def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
+    """Draw the state of the job that its arguments name; return True if it runs or waits."""
+    job = next((job for job in st.session_state[SITUATION].jobs if job.arguments == arguments), None)
+    if job is not None and job.active:
+        st.caption(f":material/hourglass_top: {_describe_state(run, job)}")
+        return True
+    if job is not None and job.state == "failed":
+        st.error(said(job.error), icon=":material/error:")
+    return False
+
+
+def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
+    """Draw the button that starts the job that its arguments name."""
+    if not buttons.pressed(words, key=key, icon=":material/play_arrow:"):
+        return
+    if begin_job(run.root, run.study, f"{title}: {job_label(run.study)}", arguments) is not None:
+        st.rerun()
+
+
+def _describe_state(run: Run, job: Job) -> str:
+    if job.state == "queued":
+        return f"Waits in the queue, place {job.position or 1}."
+    try:
+        progress = queue.progress(Path(run.root), job.id)
+    except GpruneError as error:
+        return said(error)
+    return f"Running: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
+
+
+def warn_left_out_tasks(run: Run) -> None:
+    """Say of every task that could not be measured why."""
+    for task, reason in run.missing_tasks.items():
+        st.warning(f"{plain(run_status.task_label(task))} was left out: {said(reason)}", icon=":material/warning:")
+
+
+def offer_tasks(run: Run, key: str) -> None:
+    """Say that there is no accuracy, and offers what needs no data."""
+    if not run.complete and run_status.is_live(run):
+        st.info(
+            "This run is still running. Its accuracies appear here when it ends, if it measures any.",
+            icon=":material/info:",
+        )
+        return
+    if not run.missing_tasks:
+        st.info("This run has been measured on no task.", icon=":material/quiz:")
+    from gprune.evaluation.tasks import STANDARD_TASKS, known
+
+    built_in = [name for name in known() if name not in STANDARD_TASKS]
+    st.caption(
+        f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
+        "and your own questions are chosen on the page Runs & export, under Measure an existing run."
+    )
+    study = run.study.with_settings({"evaluation.tasks": built_in})
+    start_button("Measure on the built-in questions", key, run.root, study)

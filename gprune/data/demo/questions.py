@@ -36,19 +36,7 @@ class Question:
 
 
 def questions(name: str) -> list[Question]:
-    """Return the 200 questions of one of `NAMES`; ValueError if the name is not known."""
-    _require(name)
+    """Return the 200 questions of one of `NAMES`."""
     with (FOLDER / f"{name}.jsonl").open(encoding="ascii") as lines:
         rows = [json.loads(line) for line in lines]
     return [Question(row["question"], tuple(row["choices"]), row["answer"]) for row in rows]
-
-
-def version(name: str) -> str:
-    """Return the twelve hexadecimal digits that stand for the questions in keys; ValueError if not known."""
-    _require(name)
-    return VERSIONS[name]
-
-
-def _require(name: str) -> None:
-    if name not in NAMES:
-        raise ValueError(f"unknown kind of question {name!r}; known kinds: {', '.join(NAMES)}")

@@ -30,23 +30,6 @@ VERSIONS: dict[str, str] = {
 
 
 def documents(name: str, split: str) -> list[str]:
-    """Return the documents of one of `SPLITS` of one of `NAMES`, in order.
-
-    Raises:
-        ValueError: the name or the split is not known.
-    """
-    _require(name, "text", NAMES)
-    _require(split, "split", SPLITS)
+    """Return the documents of one of `SPLITS` of one of `NAMES`, in order."""
     with gzip.open(FOLDER / f"{name}.{split}.jsonl.gz", "rt", encoding="ascii") as lines:
         return [json.loads(line) for line in lines]
-
-
-def version(name: str) -> str:
-    """Return the twelve hexadecimal digits that stand for a text in keys; ValueError if the name is not known."""
-    _require(name, "text", NAMES)
-    return VERSIONS[name]
-
-
-def _require(value: str, kind: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"unknown {kind} {value!r}; known {kind}s: {', '.join(choices)}")

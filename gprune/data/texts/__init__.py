@@ -1,6 +1,6 @@
 """Calibration and evaluation texts, and their tokens.
 
-A text is named by one string: a name of `known()`, a local file, a dataset folder, `hub:owner/name`, or
+A text is named by one string: a name of `named_texts()`, a local file, a dataset folder, `hub:owner/name`, or
 `self:` for text that the model writes, with options after a `#`. `draw` makes a calibration set of it
 (section 4: 2048 sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens
 for perplexity; `fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the
@@ -8,8 +8,17 @@ demo. A run samples the text of `self:` by its `recipe`; `choose` makes a calibr
 """
 
 from gprune.data.texts import bundled
-from gprune.data.texts.catalogue import TextEntry, known
+from gprune.data.texts.catalogue import named_texts
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe, seed_of
 from gprune.data.texts.source import by_amount
-from gprune.data.texts.tokens import choose, cut_from, draw, draw_windows, drawn_from, missing, require_embedded, stream
+from gprune.data.texts.tokens import (
+    choose,
+    draw,
+    draw_windows,
+    missing,
+    require_embedded,
+    stream,
+    tokens_for_calibration,
+    tokens_for_windows,
+)

@@ -23,7 +23,7 @@ def key(text: str, tokenizer: str, **sizes: int) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def drawn(name: str, text: str, tokenizer: str, samples: int, length: int, seed: int) -> Tokens | None:
+def bundled_calibration(name: str, text: str, tokenizer: str, samples: int, length: int, seed: int) -> Tokens | None:
     """Return the calibration set that `draw` makes of the text `name`, None if it does not come with the package.
 
     `text` and `tokenizer` are digests of their content.
@@ -35,7 +35,7 @@ def drawn(name: str, text: str, tokenizer: str, samples: int, length: int, seed:
     return Tokens(text=name, fingerprint=token_fingerprint(ids), ids=ids, available=available)
 
 
-def stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
+def bundled_stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
     """Return the (limit,) start of a stream as `stream` of this package gives it, None if it is not there."""
     tokens = None if limit is None else _read(key(text, tokenizer, limit=limit))
     return None if tokens is None else tokens[0]

@@ -3,8 +3,7 @@
 Corpus and part are read from a text's name: a known name, a hub dataset, or a file or folder by its resolved path.
 No file is read, so that the answer is the same on machines without the texts.
 
-Verbatim overlap is the share of runs of several tokens that occur in both. Runs are compared exactly, without
-hashing: every run of k tokens gets a number, those of 2k tokens the number of a pair of such runs, and so on.
+Verbatim overlap is the share of runs of several tokens that occur in both.
 """
 
 import math
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gprune.data.demo import texts
 from gprune.data.texts import catalogue, naming, sampled
@@ -143,13 +143,13 @@ def run_length(vocabulary: int) -> int:
     return math.ceil(_TOKENS * math.log(_VOCABULARY) / math.log(max(vocabulary, 2)))
 
 
-def cut(stream: Array, length: int, most: int | None = None) -> Array:
-    """Return (windows, length) consecutive windows from the start of a stream, `most` at most, for perplexity.
+def cut(stream: Array, length: int, limit: int | None = None) -> Array:
+    """Return (windows, length) consecutive windows from the start of a stream, `limit` at most, for perplexity.
 
     The tokens left at the end are dropped.
     """
     count = len(stream) // length
-    count = min(count, most or count)
+    count = min(count, limit or count)
     return np.asarray(stream)[: count * length].reshape(count, length)
 
 
@@ -170,26 +170,12 @@ def shared(windows: Array, sequences: Array, run: int) -> float:
 
     `run` is the tokens of a run, at most either length; the share is 0 without windows.
     """
-    first, second = _number_runs(windows, sequences, run)
-    return float(np.isin(first, second).mean()) if first.size else 0.0
+    calibrated = set(_runs(sequences, run))
+    repeats = [each in calibrated for each in _runs(windows, run)]
+    return float(np.mean(repeats)) if repeats else 0.0
 
 
-def _number_runs(windows: Array, sequences: Array, run: int) -> tuple[Array, Array]:
-    """A number for every run of tokens of both; equal runs, and only they, have equal numbers."""
-    parts = [np.asarray(windows, dtype=np.int64), np.asarray(sequences, dtype=np.int64)]
-    length = 1
-    while length < run:
-        # two runs that overlap or touch make a longer one
-        step = min(length, run - length)
-        parts = _number_pairs(parts, step)
-        length += step
-    return parts[0].ravel(), parts[1].ravel()
-
-
-def _number_pairs(parts: list[Array], step: int) -> list[Array]:
-    """A number for every pair of numbers `step` apart in a row."""
-    base = int(max(part.max(initial=0) for part in parts)) + 1
-    pairs = [part[:, :-step] * base + part[:, step:] for part in parts]
-    _, numbers = np.unique(np.concatenate([pair.ravel() for pair in pairs]), return_inverse=True)
-    first, second = np.split(numbers, [pairs[0].size])
-    return [first.reshape(pairs[0].shape), second.reshape(pairs[1].shape)]
+def _runs(ids: Array, run: int) -> list[bytes]:
+    """The bytes of every `run` neighbouring ids of a (rows, length) array."""
+    rows = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1)
+    return [each.tobytes() for each in rows.reshape(-1, run)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from gprune.data.texts import reading
 from gprune.data.texts.naming import TextName
-from gprune.records.base import Array, Record, whole
+from gprune.records.base import Array, Record, integers
 from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, DamagedError
@@ -42,9 +42,9 @@ class HubRows(Record):
     """commit"""
     sha256: str
     """of the documents and of where they end"""
-    utf8: Annotated[Array, whole("bytes")]
+    utf8: Annotated[Array, integers("bytes")]
     """(bytes,) the documents one after the other"""
-    ends: Annotated[Array, whole("documents")]
+    ends: Annotated[Array, integers("documents")]
     """(documents,) the byte after each document"""
 
     def documents(self) -> Iterator[str]:

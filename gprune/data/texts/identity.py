@@ -14,14 +14,12 @@ from pathlib import Path
 from gprune.data.demo import texts
 from gprune.data.texts.reading import TEXT, plain_errors
 from gprune.data.texts.sampled import sampling_of
-from gprune.data.texts.source import Role, Source, documents, fields_of, resolve
+from gprune.data.texts.source import Role, Source, fields_of, read_documents, resolve
 from gprune.store import Store, digests
 
 # larger texts are described by their size, not by their count of documents
 _COUNTED_BYTES = 64 << 20
 _CACHED = 256
-_SALTS = {TEXT: "document"}
-"""what the digest of a file begins with where that is not its reader"""
 
 
 def fingerprint(
@@ -56,7 +54,7 @@ def fingerprint(
         "joined": source.joined,
     }
     if source.kind == "embedded":
-        content |= {"embedded": name.place, "split": source.split, "version": texts.version(name.place)}
+        content |= {"embedded": name.place, "split": source.split, "version": texts.VERSIONS[name.place]}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif source.rows is not None:
@@ -116,12 +114,12 @@ def _extent(source: Source) -> list[str]:
 @lru_cache(maxsize=_CACHED)
 def _count(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
     """Return the number of documents and of characters; `states` makes a changed file another argument."""
-    lengths = [len(document) for document in documents(source)]
+    lengths = [len(document) for document in read_documents(source)]
     return len(lengths), sum(lengths)
 
 
 def _digests(source: Source, memory: Path | None) -> Sequence[str]:
     """Return the SHA-256 of each file's bytes and of how it is read."""
-    salt = _SALTS.get(source.format, source.format)
+    salt = "document" if source.format == TEXT else source.format
     with plain_errors(source.name.place):
         return digests.of_files(source.files, memory, salt.encode())

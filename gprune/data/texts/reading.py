@@ -7,6 +7,7 @@ A plain text file is one document. Of files of records each record is one: the f
 import glob
 import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,13 +30,18 @@ _ENDINGS: Mapping[str, str] = {
     "parquet": ".parquet",
     "arrow": ".arrow .feather .ipc",
 }
-"""endings of the files of a reader; of other files the first bytes decide"""
+"""endings of the files of a reader, for files whose first bytes do not tell"""
 _READ_AS: Mapping[str, Mapping[str, Any]] = {
     TEXT: {"sample_by": "document", "encoding": "utf-8-sig"},
     # "NA" and "null" are words
     "csv": {"keep_default_na": False},
 }
-_SIGNATURES = {b"PAR1": "parquet", b"ARROW1": "arrow"}
+_SIGNATURES = {
+    re.compile(rb"PAR1"): "parquet",
+    re.compile(rb"ARROW1|\xff{4}"): "arrow",
+    re.compile(rb'(\xef\xbb\xbf)?\{".*\}\r?\n\{"'): "json",
+}
+"""patterns of the first bytes of a reader's files; JSON is two lines with an object each"""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 _PACKED = {
     b"\x1f\x8b": ".gz",
@@ -47,6 +53,7 @@ _PACKED = {
 _REFUSED = {
     b"PK\x03\x04": "a ZIP archive: unpack it and name a file in it",
     b"7z\xbc\xaf": "a 7z archive: unpack it and name a file in it",
+    b"FEA1": "an old Feather file: save its table as .parquet",
     b"%PDF": "a PDF document: save its text as .txt",
     b"SQLite format 3": "an SQLite database: save its text as .jsonl",
     b"\x89HDF": "an HDF5 file: save its text as .jsonl",
@@ -54,7 +61,13 @@ _REFUSED = {
 }
 _BINARY = "is binary data, not text: give a text, .jsonl, .csv or .parquet file"
 _OBJECTS = 'each line must hold one object, like {"text": "..."}'
-_DECOMPRESS = "decompress it, or pip install zstandard or lz4"
+_HINTS = {
+    "JSON": _OBJECTS,
+    "Compression type": "decompress it, or pip install zstandard or lz4",
+    "Not a gzipped file": "take .gz off its name if it is not compressed",
+    "tokenizing data": "separate values by commas in .csv, by tabs in .tsv, and quote texts that hold such a sign",
+}
+"""remedies by a part of the library's message"""
 _HEAD_BYTES = 8192
 _LISTED_FIELDS = 20
 
@@ -91,8 +104,8 @@ class Split:
 def format_of(path: str) -> str:
     """Return the name of the reader of a file: json, csv, parquet, arrow or text.
 
-    A name without a known ending is decided by the file's first bytes. Raise CorpusError if the file is of a kind
-    that is not read; the message names the kind.
+    The first bytes decide where they tell, else the ending. Raise CorpusError if the file is of a kind that is not
+    read; the message names the kind.
     """
     suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes if suffix.lower() not in _COMPRESSED]
     by_ending = (reader for reader, endings in _ENDINGS.items() if suffixes and suffixes[-1] in endings.split())
@@ -105,6 +118,8 @@ def format_of(path: str) -> str:
     if refused:
         raise CorpusError(f"{path!r} is {refused}")
     packed = next((ending for start, ending in _PACKED.items() if head.startswith(start)), "")
+    if packed and reader in ("parquet", "arrow"):
+        raise CorpusError(f"{path!r} is a compressed .{reader} file, which cannot be read: decompress it")
     # of a name with one of these endings the library takes the bytes as they are
     if packed and PurePosixPath(path).suffix.lower() in f".txt {' '.join(_ENDINGS.values())}".split():
         raise CorpusError(f"{path!r} is compressed and its name does not say so: add {packed} to it")
@@ -113,7 +128,7 @@ def format_of(path: str) -> str:
     # pyarrow's reader of JSON ends the process on it
     if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
         raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
-    return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
+    return next((kind for start, kind in _SIGNATURES.items() if start.match(head)), reader or TEXT)
 
 
 def _create_closed(folder: Path) -> str:
@@ -131,8 +146,8 @@ def open_files(files: Sequence[str], cache_folder: Path) -> Any:
     if ".tsv" in PurePosixPath(files[0].lower()).suffixes:
         options["sep"] = "\t"
     paths = [file if "://" in file else glob.escape(file) for file in files]
-    place = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_closed(cache_folder)}
-    return library().load_dataset(reader, **place, **options)
+    arguments = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_closed(cache_folder)}
+    return library().load_dataset(reader, **arguments, **options)
 
 
 def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, revision: str = "") -> Split:
@@ -156,23 +171,19 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
                     f"{name.place!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a pattern: "
                     "rename the folder, or give one of its files"
                 )
-        place = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
-        builder = _open_builder(folder, name, place)
-        reader = _reader_of(builder)
+        arguments = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
+        builder = _open_builder(folder, name, arguments)
+        reader = str(type(builder).__module__).rpartition(".")[2]
         if reader not in {TEXT, *_ENDINGS}:
             if revision:
                 raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
             # endings that the library does not know, such as .utf8, or takes for sound, such as .raw
-            builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **place), TEXT
+            builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **arguments), TEXT
         elif reader in _READ_AS:
-            builder = _open_builder(folder, name, {**place, **_READ_AS[reader]})
+            builder = _open_builder(folder, name, {**arguments, **_READ_AS[reader]})
         splits = {str(key): files for key, files in builder.config.data_files.items()}
         files = splits[name.pick_split(split, list(splits))]
         return Split(tuple(files), reader, partial(builder.as_streaming_dataset, split=split))
-
-
-def _reader_of(builder: Any) -> str:
-    return str(type(builder).__module__).rpartition(".")[2]
 
 
 def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> Any:
@@ -180,8 +191,8 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
     try:
         return load(folder, config or None, **arguments)
     except ValueError as error:
-        place = {key: value for key, value in arguments.items() if key == "revision"}
-        configs = library().get_dataset_config_names(folder, **place)
+        selection = {key: value for key, value in arguments.items() if key == "revision"}
+        configs = library().get_dataset_config_names(folder, **selection)
         if config in configs or (not config and len(configs) < 2):
             raise
         if configs != ["default"]:
@@ -209,7 +220,7 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
                     f"{name.place!r} has more values in a row than columns in its header: quote texts with commas in "
                     'them, as in "one, two"'
                 )
-            fields = fields or choose_fields(first_record(batch), name)
+            fields = fields or choose_fields(batch, name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
                 yield _join(parts, fields, f"row {number} of {name.place!r}")
@@ -226,22 +237,18 @@ def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
     """Return the fields that make up a document; none for a dataset without records."""
     with plain_errors(name.place):
         batch = next(iter(dataset().iter(batch_size=1)), None)
-    return choose_fields(first_record(batch), name) if batch else ()
+    return choose_fields(batch, name) if batch else ()
 
 
-def first_record(batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the first record of a batch of columns."""
-    return {field: values[0] for field, values in batch.items()}
-
-
-def choose_fields(record: Mapping[str, Any], name: TextName) -> tuple[str, ...]:
-    """Return the fields of a record that are its text, in the order they are joined.
+def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[str, ...]:
+    """Return the fields of a batch's first record that are its text, in the order they are joined.
 
     Raise CorpusError if a field asked for is missing, or none was asked for and the choice is not plain.
     """
+    record = {field: values[0] for field, values in batch.items()}
     listing = ", ".join(list(record)[:_LISTED_FIELDS]) or "none"
     text_fields = [field for field, value in record.items() if isinstance(value, str)]
-    remedy = ". None of them is text"
+    remedy = ". None of them is text: each record needs a field that is a string"
     if text_fields:
         longest = max(text_fields, key=lambda field: len(record[field]))
         remedy = f". Type for example {name.typed(fields=longest)}"
@@ -252,6 +259,11 @@ def choose_fields(record: Mapping[str, Any], name: TextName) -> tuple[str, ...]:
         return name.fields
     if isinstance(record.get("text", 0), str | None):
         return ("text",)
+    if len(record) == 1 and re.search(r"[,;|\t]", listing):
+        raise CorpusError(
+            f"{name.place!r} has one column, {listing!r}: separate values by commas in .csv, by tabs in .tsv, or add "
+            "#fields= with its name if it is one"
+        )
     if record and len(text_fields) == len(record):
         return tuple(record)
     raise CorpusError(f"{name.place!r} does not say which of its fields is the text: {listing}{remedy}")
@@ -269,8 +281,8 @@ def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
 
 
 @contextmanager
-def plain_errors(place: str) -> Iterator[None]:
-    """Turn what a reader raises into a CorpusError of one sentence that starts with the `place`."""
+def plain_errors(path: str) -> Iterator[None]:
+    """Turn what a reader raises into a CorpusError of one sentence that starts with the `path`."""
     try:
         yield
     except GpruneError:
@@ -278,14 +290,13 @@ def plain_errors(place: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
         if b"\0" in error.object[:_HEAD_BYTES] and not wide:
-            raise CorpusError(f"{place!r} {_BINARY}") from error
+            raise CorpusError(f"{path!r} {_BINARY}") from error
         encoding = "UTF-16" if wide else "ISO-8859-1"
         raise CorpusError(
-            f"{place!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
-            f"iconv -f {encoding} -t UTF-8 {shlex.quote(place)} > converted.txt"
+            f"{path!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
+            f"iconv -f {encoding} -t UTF-8 {shlex.quote(path)} > converted.txt"
         ) from error
     except Exception as error:  # each reader and each version has its own classes
         reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200) or type(error).__name__
-        hints = {"JSON": _OBJECTS, "Compression type": _DECOMPRESS}
-        hint = next((f"; {hint}" for sign, hint in hints.items() if sign in reason), "")
-        raise CorpusError(f"{place!r} cannot be read: {reason}{hint}") from error
+        hint = next((f"; {hint}" for sign, hint in _HINTS.items() if sign in reason), "")
+        raise CorpusError(f"{path!r} cannot be read: {reason}{hint}") from error

@@ -109,17 +109,17 @@ def in_words(sampling: Sampling) -> str:
     return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {length}{share}"
 
 
-def _number(name: TextName, option: str, default: float, least: float, most: float) -> float:
+def _number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
     """Return an option's value, a whole number where the default is one."""
     typed, is_whole = name.option(option), isinstance(default, int)
     if not typed:
         return default
     readable = (_WHOLE if is_whole else _DECIMAL).fullmatch(typed) and any(digit.isdigit() for digit in typed)
     value = (int if is_whole else float)(typed) if readable else -1
-    if not least <= value <= most:
+    if not least <= value <= limit:
         rule = f"{'a whole' if is_whole else 'a'} number from {least:{',' if is_whole else 'g'}} to "
         raise SettingsError(
             f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.text)} must be {rule}"
-            f"{most:{',' if is_whole else 'g'}}"
+            f"{limit:{',' if is_whole else 'g'}}"
         )
     return value

@@ -70,8 +70,6 @@ def resolve(
         SettingsError: the name has an unknown option, or one that this kind of text does not take.
         CorpusError: there is no such text, or not this split of it.
     """
-    if role not in ("calibration", "evaluation"):
-        raise SettingsError(f"role must be calibration or evaluation (got {role!r})")
     name, cache = naming.parse(text), cache or Store().texts
     if name.place in catalogue.HUB_TEXTS or name.place.startswith(HUB_PREFIX):
         return _hub(name, role, download, tokens, cache)
@@ -107,7 +105,7 @@ def by_amount(text: str) -> bool:
     return partial_text or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
 
 
-def documents(source: Source) -> Iterator[str]:
+def read_documents(source: Source) -> Iterator[str]:
     """Yield the documents of a text on this machine, in order.
 
     Raise CorpusError if a file cannot be read, or the slice of documents is empty.
@@ -206,11 +204,11 @@ def _missing(name: TextName) -> str:
     path = Path(name.place)
     folder = path.parent
     near = closest(path.name, _names_in(folder))
-    hints = [closest(name.place, catalogue.names()), str(folder / near) if near else ""]
+    hints = [closest(name.place, catalogue.named_texts()), str(folder / near) if near else ""]
     meant = " or ".join(repr(hint) for hint in hints if hint)
     if meant:
         return f"there is no text {name.place!r}: did you mean {meant}?"
     if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
         return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
-    known = ", ".join(catalogue.names())
-    return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {known}"
+    names = ", ".join(catalogue.named_texts())
+    return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {names}"

@@ -10,15 +10,18 @@ replacement, and passes over documents shorter than a sequence (section 4, basel
 """
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gprune.data.texts.source import BLANK_LINE, Source, documents, resolve
+from gprune.data.texts.source import BLANK_LINE, Source, read_documents, resolve
 from gprune.records import Array, Tokens
+from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
+from gprune.system.safe_parsing import quoted
 
 # documents of a hub text for each window: of BookCorpus about 1 in 100 is long enough
 _DOCUMENTS_PER_WINDOW = 256
@@ -32,8 +35,8 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     The seed decides documents and windows; ids are (samples, length). Raises SettingsError where the name is not
     valid, CorpusError where the text cannot be read, or too few of its documents are long enough.
     """
-    source = resolve(text, "calibration", download=True, tokens=cut_from(samples, length), cache=cache)
-    texts = list(documents(source))
+    source = resolve(text, "calibration", download=True, tokens=tokens_for_windows(samples, length), cache=cache)
+    texts = list(read_documents(source))
     order = np.argsort(np.random.default_rng(seed).random(len(texts)))
     positions = np.random.default_rng((seed, 1))
     windows: list[Array] = []
@@ -55,7 +58,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     return Tokens(text=text, fingerprint=token_fingerprint(ids), ids=ids, available=samples)
 
 
-def cut_from(samples: int, length: int) -> int:
+def tokens_for_windows(samples: int, length: int) -> int:
     """Return the tokens of a hub text among whose documents windows are cut."""
     return _DOCUMENTS_PER_WINDOW * samples * length
 
@@ -77,19 +80,15 @@ def draw(
 ) -> Tokens:
     """Draw a calibration set: (samples, length) token-disjoint sequences.
 
-    `seed` is of the permutation that chooses and orders the sequences; `cache` is the folder of
-    the store's texts; `after` is the number of sequences of a calibration set under the same seed, which none of these
-    are then. Raises SettingsError where samples, length or seed is out of range or the name is not valid,
-    CorpusError where the text cannot be read or is too short.
+    `seed` is of the permutation that chooses and orders the sequences; `cache` is the folder of the store's texts;
+    `after` is the number of sequences of a calibration set under the same seed, with which these share none. Raises
+    SettingsError where the name is not valid, CorpusError where the text cannot be read or is too short.
     """
-    for setting, value, least in (("samples", samples, 1), ("length", length, 1), ("seed", seed, 0)):
-        if value < least:
-            raise SettingsError(f"{setting} must be at least {least} (got {value})")
     return choose(text, _drawable(text, tokenizer, after or samples, length, cache), samples, length, seed, after)
 
 
 def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path | None) -> Array:
-    count = drawn_from(samples, length)
+    count = tokens_for_calibration(samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
     partial = source.kind == "hub" and not source.joined
     return _token_stream(source, tokenizer, count if partial else None)
@@ -104,7 +103,7 @@ def missing(text: str, tokenizer: Any, samples: int, held_out: int, length: int,
     return max(0, samples + held_out - len(tokens) // length)
 
 
-def drawn_from(samples: int, length: int) -> int:
+def tokens_for_calibration(samples: int, length: int) -> int:
     """Return the tokens of a hub text among which a calibration set is drawn."""
     return _HUB_FACTOR * samples * length
 
@@ -129,12 +128,9 @@ def choose(text: str, tokens: Array, samples: int, length: int, seed: int, after
 def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
     """Return the text as one (tokens,) int32 stream, for perplexity.
 
-    `limit` is the tokens wanted at most, the same prefix read sooner; `cache` is the folder of the
-    store's texts. Raises SettingsError where limit is out of range or the name is not valid, CorpusError where the
-    text cannot be read or is empty.
+    `limit` is the most tokens to return, the same prefix read sooner; `cache` is the folder of the store's texts.
+    Raises SettingsError where the name is not valid, CorpusError where the text cannot be read or is empty.
     """
-    if limit is not None and limit < 1:
-        raise SettingsError(f"limit must be at least 1 (got {limit})")
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
     return _token_stream(source, tokenizer, limit)
 
@@ -186,10 +182,7 @@ def _token_stream(source: Source, tokenizer: Any, enough: int | None) -> Array:
 
 
 def _strings(source: Source) -> Iterator[str]:
-    if source.joined:
-        strings: Iterator[str] = iter([BLANK_LINE.join(documents(source))])
-    else:
-        strings = documents(source)
+    strings = [BLANK_LINE.join(read_documents(source))] if source.joined else read_documents(source)
     # a text of white space only counts as empty
     return (string for string in strings if string.strip())
 
@@ -227,3 +220,53 @@ def _without_surrogates(string: str) -> str:
     except UnicodeEncodeError:
         return string.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return string
+
+
+GIVEN = "given documents"
+"""name of documents in memory"""
+Words = str | os.PathLike[str] | Sequence[str]
+"""a text by its name, a file, or documents"""
+
+
+def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
+    """Draw a calibration set of a name, a file, or documents; see `draw`.
+
+    Raises CorpusError where the text cannot be read or is too short.
+    """
+    _require_tokenizer(tokenizer)
+    if isinstance(text, str | os.PathLike):
+        return draw(os.fspath(text), tokenizer, samples, length, seed, Store().texts)
+    return choose(GIVEN, _document_stream(text, tokenizer), samples, length, seed)
+
+
+def text_stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
+    """Return the (tokens,) stream of a name, a file, or documents; see `stream`.
+
+    Raises CorpusError where the text cannot be read or is empty.
+    """
+    _require_tokenizer(tokenizer)
+    if isinstance(text, str | os.PathLike):
+        return stream(os.fspath(text), tokenizer, Store().texts, limit)
+    return _document_stream(text, tokenizer)[:limit]
+
+
+def name_of(text: Words) -> str:
+    """Return the name of a text."""
+    return os.fspath(text) if isinstance(text, str | os.PathLike) else GIVEN
+
+
+def _require_tokenizer(tokenizer: object) -> None:
+    if not callable(tokenizer):
+        raise SettingsError(f"tokenizer must be one of transformers (got {quoted(tokenizer)})")
+
+
+def _document_stream(documents: Sequence[str], tokenizer: Any) -> Array:
+    if isinstance(documents, bytes) or not isinstance(documents, Iterable):
+        raise CorpusError(f"a text is a name, a file or a list of strings (got {quoted(documents)})")
+    for document in documents:
+        if not isinstance(document, str):
+            raise CorpusError(f"documents are strings (got {quoted(document)}): decode them first")
+    texts = [document for document in documents if document.strip()]
+    if not texts:
+        raise CorpusError(f"the text {GIVEN!r} is empty: give a text with words in it")
+    return encode(texts, tokenizer)

@@ -78,8 +78,9 @@ class InMemoryModel(HFLM):
     def _require_readable(self, context: str, continuation: str) -> None:
         embeddings = self.model.get_input_embeddings().num_embeddings
         if len(self.tokenizer) > embeddings:
-            ids = np.array(self.tok_encode(context + continuation), dtype=np.int64)
-            require_embedded(ids, f"the choice {_short(continuation)}", embeddings, self.tokenizer)
+            text = context + continuation
+            ids = np.array(self.tok_encode(text), dtype=np.int64)
+            require_embedded(ids, text[:_SHOWN], embeddings, self.tokenizer)
         # a token is a byte at least
         if continuation.strip() and len(continuation.encode(errors="replace")) < self.max_length:
             return
@@ -102,9 +103,9 @@ class _ResponseHook(CacheHook):
         """Take the response `res` to the request `req`."""
         likelihood = {"loglikelihood": lambda: res[0], "loglikelihood_rolling": lambda: res}.get(attr, lambda: 0.0)()
         if math.isnan(likelihood):
-            what = "text" if attr == "loglikelihood_rolling" else "choice"
+            kind = "text" if attr == "loglikelihood_rolling" else "choice"
             raise NumericsError(
-                f"the log-likelihood of the {what} {_short(req[-1])} is NaN: the model overflows in its number "
+                f"the log-likelihood of the {kind} {_short(req[-1])} is NaN: the model overflows in its number "
                 "type, so use float32 or bfloat16, or check its weights for NaN"
             )
         self._done += 1

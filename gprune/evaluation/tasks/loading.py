@@ -59,7 +59,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
         tasks = build_requests(source, settings)["tasks"]
         return _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])
     if source.kind == "demo":
-        return _digest({"demo": source.task, "version": questions.version(source.task)})
+        return _digest({"demo": source.task, "version": questions.VERSIONS[source.task]})
     if source.file is not None:
         status = source.file.stat()
         return _digest_rows(source, status.st_mtime_ns, status.st_size)

@@ -31,16 +31,16 @@ def task_manager(name: str) -> Any:
     return _paper_manager() if name in STANDARD_TASKS else _full_manager()
 
 
-def require_runnable(name: str, others: tuple[str, ...]) -> None:
+def require_runnable(name: str, further: tuple[str, ...]) -> None:
     """Raise SettingsError if lm-eval has no such task, or it executes generated code.
 
-    `others` are names that are not lm-eval's, for a suggestion.
+    `further` are names that are not lm-eval's, for a suggestion.
     """
     index = task_manager(name).task_index
     if name not in index:
-        near = closest(name, others) or closest(name, index)
+        near = closest(name, further) or closest(name, index)
         meant = (
-            f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(others)}."
+            f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(further)}."
         )
         raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl or .parquet")
     unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]

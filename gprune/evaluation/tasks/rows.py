@@ -131,34 +131,26 @@ def _own_answer(value: Any, row: Row) -> int:
     return choices.index(value if value in choices else _member(value, choices))
 
 
-def _one_of_two(value: Any, _: Row) -> int:
-    return _index(value, 2)
-
-
-def _yes_or_no(value: Any, _: Row) -> int:
-    return _index(int(value) if isinstance(value, bool) else value, 2)
-
-
-def _ending(value: Any, row: Row) -> str:
-    return str(_index(value, len(row["endings"])))
-
-
-def _gap_option(value: Any, _: Row) -> str:
-    return _member(value, ["1", "2"])
-
-
-def _letter(value: Any, row: Row) -> str:
-    return _member(value, row["choices"]["label"])
-
-
 OWN_COLUMNS: Columns = {"question": _text, "choices": _options, "answer": _own_answer}
 """columns of own questions; the answer is the index of the right choice, or the choice itself"""
-_BOOLQ = {"passage": _text, "question": _text, "label": _yes_or_no}
-_PIQA = {"goal": _text, "sol1": _text, "sol2": _text, "label": _one_of_two}
-_HELLASWAG = {"activity_label": _text, "ctx_a": _text, "ctx_b": _text, "endings": _texts, "label": _ending}
-_WINOGRANDE = {"sentence": _text_with_gap, "option1": _text, "option2": _text, "answer": _gap_option}
-_ARC = {"question": _text, "choices": _lettered_options, "answerKey": _letter}
-_OPENBOOKQA = {"question_stem": _text, "choices": _lettered_options, "answerKey": _letter}
+_BOOLQ = {
+    **dict.fromkeys(("passage", "question"), _text),
+    "label": lambda value, _: _index(int(value) if isinstance(value, bool) else value, 2),
+}
+_PIQA = {"goal": _text, "sol1": _text, "sol2": _text, "label": lambda value, _: _index(value, 2)}
+_HELLASWAG = {
+    **dict.fromkeys(("activity_label", "ctx_a", "ctx_b"), _text),
+    "endings": _texts,
+    "label": lambda value, row: str(_index(value, len(row["endings"]))),
+}
+_WINOGRANDE = {
+    "sentence": _text_with_gap,
+    **dict.fromkeys(("option1", "option2"), _text),
+    "answer": lambda value, _: _member(value, ["1", "2"]),
+}
+_LETTERED = {"choices": _lettered_options, "answerKey": lambda value, row: _member(value, row["choices"]["label"])}
+_ARC = {"question": _text, **_LETTERED}
+_OPENBOOKQA = {"question_stem": _text, **_LETTERED}
 STANDARD_TASKS: Mapping[str, StandardTask] = {
     "boolq": StandardTask("validation", "super_glue/boolq", _BOOLQ),
     "piqa": StandardTask("validation", "piqa", _PIQA),

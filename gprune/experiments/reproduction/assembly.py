@@ -59,7 +59,7 @@ class Assembled:
     answers: tuple[Answer, ...]
     """one a row, in the table's order"""
     long: pd.DataFrame
-    """one line a number, with settings, run and reason"""
+    """one line a number, with settings, run and reason; of derived tables their numbers"""
     display: pd.DataFrame
     """as people read it: text cells only"""
     published: pd.DataFrame
@@ -88,15 +88,17 @@ def assemble(
     marks = Marks(_stamps_by_column(answers))
     rows = {rule: tuple(_study_row(table, answer, tasks, rule, marks) for answer in answers) for rule in accuracy.RULES}
     notes = _notes(table, series, answers, tasks, marks)
-    long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
+    if table.is_derived:
+        long = derived_values(table.name, _frames(rows))
+    else:
+        long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
     first, second = (
         Assembled(table, answers, long, _display(table, answers, rows, rule), *published, notes, rows)
         for rule in accuracy.RULES
         for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
-    first = replace(first, attachments=_attachments(table, answers, rows, tasks))
     if table.name != MAIN or not tasks:
-        return first
+        return replace(first, attachments=_attachments(table, answers))
     first, second = (
         replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
         for form, rule in zip((first, second), accuracy.RULES, strict=True)
@@ -228,10 +230,10 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
     columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
     cells = []
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, each in columns:
-            line[heading(ruled(name, each) if name == ACCURACY else name)] = _cell(rows[each][place], name)
+            line[heading(ruled(name, each) if name == ACCURACY else name)] = _cell(rows[each][index], name)
         cells.append(line | {REASON: answer.reason})
     cells += _summaries(answers, rows, columns) if table.name == "seeds" else []
     display = pd.DataFrame(cells).fillna("")
@@ -260,10 +262,10 @@ def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[st
     spread, names = under_both(derived.over_seeds, _frames(rows)), [ruled(*column) for column in columns]
     cells = []
     for method, group in spread.groupby("method", sort=False):
-        own = [answer.row for answer in answers if answer.row.method_id == method]
+        method_rows = [answer.row for answer in answers if answer.row.method_id == method]
         seeds = int(group["seeds"].max())
-        which = SUMMARY if seeds == len(own) else f"{SUMMARY} of {seeds} of {len(own)} seeds"
-        line = {"method": label(own[0]), "seed": which}
+        which = SUMMARY if seeds == len(method_rows) else f"{SUMMARY} of {seeds} of {len(method_rows)} seeds"
+        line = {"method": label(method_rows[0]), "seed": which}
         for item in group[group["seeds"] == seeds].itertuples():
             metric = str(item.metric)
             if metric in names:
@@ -273,7 +275,7 @@ def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[st
 
 
 def _frames(rows: Rows) -> dict[str, pd.DataFrame]:
-    return {rule: frame(own) for rule, own in rows.items()}
+    return {rule: frame(study_rows) for rule, study_rows in rows.items()}
 
 
 def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -297,14 +299,8 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
     return table[["metric", *(name for name in table.columns if name != "metric")]]
 
 
-def _attachments(
-    table: PaperTable, answers: Sequence[Answer], rows: Rows, tasks: Sequence[str]
-) -> dict[str, pd.DataFrame]:
-    if table.is_derived:
-        return {"values": derived_values(table.name, _frames(rows))}
-    frames = {"accuracy": _accuracy_table(answers, rows, tasks)} if tasks else {}
-    if table.name == "seeds":
-        frames["spread"] = under_both(derived.over_seeds, _frames(rows))
+def _attachments(table: PaperTable, answers: Sequence[Answer]) -> dict[str, pd.DataFrame]:
+    frames = {}
     if table.name == "figure-1a" and answers[0].drift is not None:
         frames["histogram"] = figures.histogram(answers[0].drift)
     clocks = {answer.clock: answer.run for answer in answers if answer.clock is not None}
@@ -312,20 +308,6 @@ def _attachments(
         parts = [throughput.every_row(record, run) for record, run in clocks.items()]
         frames["runs"] = pd.concat(parts, ignore_index=True)
     return frames
-
-
-def _accuracy_table(answers: Sequence[Answer], rows: Rows, tasks: Sequence[str]) -> pd.DataFrame:
-    """Return mean accuracies in full: one line a row and rule, in points."""
-    cells: list[dict[str, Any]] = []
-    for index, answer in enumerate(answers):
-        for rule, own in rows.items():
-            if ACCURACY not in own[index].values:
-                continue
-            mean = accuracy.mean_accuracy(_compared(answer, tasks), rule)
-            line = {"row": index + 1, **answer.row.labels, "method id": answer.row.method_id, "rule": rule}
-            line |= {"mean accuracy": 100.0 * mean.value, "standard error": 100.0 * mean.error}
-            cells.append(line | {"chance": 100.0 * mean.chance, "tasks": " ".join(tasks), "run": answer.run})
-    return pd.DataFrame(cells)
 
 
 # notes

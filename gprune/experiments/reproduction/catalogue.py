@@ -5,7 +5,7 @@ For the pages: no model, no study is run, only the folders that `reproduce` has 
 
 import os
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from gprune.system import safe_parsing
 from gprune.system.errors import StoreError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
-_LONGEST_MARK = 40
-_ROW_FIELDS = {field.name for field in fields(StudyRow)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,6 @@ def _reproduction(folder: Path) -> Reproduction | None:
 
 
 def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not the name of a table")
     return Reproduced(
         name=name,
         title=str(entry["title"]),
@@ -115,16 +111,7 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
 
 
 def _row(values: dict[str, Any]) -> StudyRow:
-    """Return a row of the index, its types checked."""
-    if missing := _ROW_FIELDS - set(values):
-        raise ValueError(f"a row lacks {min(missing)!r}")
-    row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
-    numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
-    if not all(isinstance(number, int | float) for number in numbers):
-        raise ValueError(f"a number of a row of {row.method!r} is none")
-    if not all(isinstance(mark, str) and len(mark) <= _LONGEST_MARK for mark in row.marks.values()):
-        raise ValueError(f"a mark of a row of {row.method!r} is none")
-    return row
+    return StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
 
 
 def _frame(values: dict[str, Any]) -> pd.DataFrame:

@@ -11,20 +11,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gprune.analysis import ablation_effect
-from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, Case, Claim, growing, judge_claim
+from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, Case, Claim, judge_claim
 from gprune.analysis.formatting import signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.experiments.reproduction.control_rows import fair_rows, identifier
+from gprune.experiments.reproduction.comparison_rows import (
+    AUTO,
+    CHOSEN,
+    MASKS,
+    OWN,
+    UNREPAIRED,
+    Treatment,
+    fair_rows,
+    identifier,
+    repair_rows,
+)
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, Finished
-from gprune.experiments.reproduction.repair_rows import AUTO, CHOSEN, MASKS, OWN, UNREPAIRED, Treatment, repair_rows
 from gprune.pipeline import opened, stages
 from gprune.pipeline.provenance import code
 from gprune.pipeline.stages import Results
-from gprune.records import Choice
 from gprune.store import Store
 from gprune.study import short
 from gprune.study.methods import METHODS, RECOMMENDED, of_masks
@@ -54,8 +62,8 @@ class Block:
 
     @property
     def name(self) -> str:
-        """As in `demo at 50 %`."""
-        return f"{short(self.series.model)} at {100 * self.retention:.0f} %"
+        """As in `demo at 50%`."""
+        return f"{short(self.series.model)} at {100 * self.retention:.0f}%"
 
     @property
     def methods(self) -> dict[str, list[Answer]]:
@@ -89,21 +97,17 @@ def blocks(store: Store, every: Sequence[Series], rows_of: Callable[[Series], li
     `rows_of` gives the rows of a series, the dense model's first; `first` is the method whose study says what
     the texts are.
     """
-    finished = Finished(store)
-    return [block for series in every for block in _blocks(finished, series, rows_of(series), first)]
-
-
-def _blocks(finished: Finished, series: Series, rows: list[Row], first: str) -> list[Block]:
-    dense, *answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows]
-    model_blocks = []
-    for retention in series.scale.retentions:
-        own = (dense, *(answer for answer in answers if answer.row.study.retention == retention))
-        study = next(answer.row.study for answer in own if identifier(answer.row) == first)
-        results = opened(study, finished.store)
-        texts = stages.standings(results.graph, results.get)
-        cases = tuple(_case(series, retention, text, own) for text in texts.values())
-        model_blocks.append(Block(series, retention, own, cases, results, texts))
-    return model_blocks
+    finished, parts = Finished(store), list[Block]()
+    for series in every:
+        dense, *answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows_of(series)]
+        for retention in series.scale.retentions:
+            block_answers = (dense, *(answer for answer in answers if answer.row.study.retention == retention))
+            study = next(answer.row.study for answer in block_answers if identifier(answer.row) == first)
+            results = opened(study, store)
+            texts = stages.standings(results.graph, results.get)
+            cases = tuple(_case(series, retention, text, block_answers) for text in texts.values())
+            parts.append(Block(series, retention, block_answers, cases, results, texts))
+    return parts
 
 
 def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequence[Answer]) -> Case:
@@ -133,7 +137,7 @@ def _measured(every: Sequence[Series], parts: Sequence[Block], command: str) -> 
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
-        "their 95 % interval over windows and seeds; better and worse mean that the interval of the losses "
+        "their 95% interval over windows and seeds; better and worse mean that the interval of the losses "
         "does not hold 0.",
     ]
 
@@ -142,7 +146,7 @@ def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
-        numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')} %"] if verdict.cases else ["", ""]
+        numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
         rows.append([claim.words, claim.source or "a check of ours", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
@@ -193,7 +197,7 @@ def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, 
 # the report of `study`
 
 
-def study_document(store: Store, every: Sequence[Series], command: str, _earlier: str = "") -> str:
+def study_document(store: Store, every: Sequence[Series], command: str) -> str:
     """Return every method beside its controls for some series, one a model, and which claims of the paper hold."""
     parts = blocks(store, every, fair_rows, GPRUNE)
     cases = [case for block in parts for case in block.cases]
@@ -206,8 +210,7 @@ def study_document(store: Store, every: Sequence[Series], command: str, _earlier
         "*Given* are the texts of a method, whether anything was learned, and its forward and backward "
         "passes of the dense model over as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
-        *_growing(cases),
-        *(paragraph for block in parts for paragraph in _study_table(block)),
+        *(line for block in parts for line in _block_table(block, "given", _beside_gprune(block), _study_cells, 2)),
         "## What the parts change",
         "Of the first seed: the share of the rank drift's variance that lies between the modules, their "
         "initialization and random modules; and the share of the decisions that would change without each part.",
@@ -216,17 +219,8 @@ def study_document(store: Store, every: Sequence[Series], command: str, _earlier
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _growing(cases: Sequence[Case]) -> list[str]:
-    gains = [
-        f"{case.model} on {short(case.text).partition('#')[0]} {in_percent(gain)}" for case, gain in growing(cases)
-    ]
-    words = "The gain over FLAP at the lowest retention less that at the highest (the paper: negative)"
-    return [f"{words}: {', '.join(gains)}."] if gains else []
-
-
-def _study_table(block: Block) -> list[str]:
-    heads = [f"against GPrune, {name}" for name in block.text_names]
-    return _block_table(block, "given", heads, _study_cells, 2)
+def _beside_gprune(block: Block) -> list[str]:
+    return [f"against GPrune, {name}" for name in block.text_names]
 
 
 def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
@@ -239,13 +233,13 @@ def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, lis
 def _given(answer: Answer, block: Block) -> str:
     """Return the texts, passes and learning of a method, of the first seed."""
     try:
-        given = stages.given(opened(answer.row.study, block.results.store), answer.row.method)
+        inputs = stages.given(opened(answer.row.study, block.results.store), answer.row.method)
     except StoreError:
         return "not recorded"
-    if given is None:
+    if inputs is None:
         return ""
-    passes = ["not recorded" if np.isnan(count) else f"{count:.3g}" for count in (given.forward, given.backward)]
-    return f"{given.means}; passes {', '.join(passes)}"
+    passes = ["not recorded" if np.isnan(count) else f"{count:.3g}" for count in (inputs.forward, inputs.backward)]
+    return f"{inputs.means}; passes {', '.join(passes)}"
 
 
 _EFFECT_HEADS = (
@@ -262,10 +256,10 @@ def _effects(block: Block) -> list[list[str]]:
     if effect is None:
         return []
     drift = effect.drift_explained
-    start = "not kept" if drift.initialization is None else f"{100 * drift.initialization:.0f} %"
-    explained = f"{100 * drift.modules:.0f} %, {start}, {100 * drift.random:.0f} %"
-    changed = [f"{100 * effect.decisions_changed[part]:.1f} %" for part in ("BCM", "RASA", "MSL")]
-    return [[short(block.series.model), f"{100 * block.retention:.0f} %", explained, *changed]]
+    start = "not kept" if drift.initialization is None else f"{100 * drift.initialization:.0f}%"
+    explained = f"{100 * drift.modules:.0f}%, {start}, {100 * drift.random:.0f}%"
+    changed = [f"{100 * effect.decisions_changed[part]:.1f}%" for part in ("BCM", "RASA", "MSL")]
+    return [[short(block.series.model), f"{100 * block.retention:.0f}%", explained, *changed]]
 
 
 # the report of `repair`
@@ -307,30 +301,15 @@ _HEAD = (
     "*In-domain* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
     "change of perplexity to the same masks without any repair. `self` is text that the dense model wrote.",
 )
-_CHAPTER = "\n## "
-"""beginning of a model's chapter, before its name"""
 _DEVELOPMENT = (
     "A development model: the weights by which repairs and recipes are chosen were fixed on it, so that what "
     "the choice brings here is no test of it."
 )
 
 
-def repair_document(store: Store, every: Sequence[Series], command: str, earlier: str = "") -> str:
-    """Return masks times repairs for some series, a chapter each, and whether repairs hold on unseen text.
-
-    `earlier` is the document as it was: chapters of other models stay as they are, since hours of work are
-    behind each.
-    """
-    own = {short(series.model): _chapter(store, series, command) for series in every}
-    return "\n\n".join([*_HEAD, *(chapters(earlier) | own).values()]) + "\n"
-
-
-def chapters(document: str) -> dict[str, str]:
-    """Return the chapters of a document that `repair_document` wrote, by model."""
-    title, *parts = f"\n{document}".split(_CHAPTER)
-    if title.strip().partition("\n")[0] != _HEAD[0]:
-        return {}
-    return {part.partition("\n")[0]: f"{_CHAPTER}{part}".strip() for part in parts}
+def repair_document(store: Store, every: Sequence[Series], command: str) -> str:
+    """Return masks times repairs for some series, a chapter each, and whether repairs hold on unseen text."""
+    return "\n\n".join([*_HEAD, *(_chapter(store, series, command) for series in every)]) + "\n"
 
 
 def _chapter(store: Store, series: Series, command: str) -> str:
@@ -339,7 +318,7 @@ def _chapter(store: Store, series: Series, command: str) -> str:
     name = short(series.model)
     return "\n\n".join(
         [
-            f"{_CHAPTER.strip()} {name}",
+            f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
             *_measured([series], parts, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
@@ -351,8 +330,6 @@ def _chapter(store: Store, series: Series, command: str) -> str:
 
 def _recipe(parts: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
-    chosen = ("model", "method", "chosen, by seed", "best on unseen text in hindsight", "ratio to that")
-    tried = ("model", "masks", "repair", "held-out A", "held-out B", "divergence", "chosen by", "unseen")
     return [
         "### The recommended recipe on unseen text",
         "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. At most "
@@ -364,30 +341,16 @@ def _recipe(parts: Sequence[Block]) -> list[str]:
                 for block in parts
             ),
         ).markdown(),
-        "### What was chosen, and what would have been best",
-        "Chosen on held-out text of A, of B and of the model itself; no unseen text takes part. The last column "
-        "is the ratio to the best treatment of the same masks in this document.",
-        Table.of(chosen, [row for block in parts for row in _chosen_rows(block)]).markdown(),
-        "Candidates of the recipe, means over seeds, as ratios to the candidate that has 1. The lowest weighted "
-        "geometric mean (*chosen by*) is chosen; the last column took no part.",
-        Table.of(tried, [row for block in parts for row in _tried(block)]).markdown(),
     ]
-
-
-def _choices(block: Block, method: str) -> dict[int, Choice]:
-    """Return what was chosen for a method, by seed."""
-    choices = {}
-    for answer in block.methods.get(AUTO.of(method), []):
-        choice = stages.made(opened(answer.row.study, block.results.store), method)
-        if choice is not None:
-            choices[answer.row.study.seed] = choice
-    return choices
 
 
 def _own_masks(block: Block) -> Difference | None:
     """Return how much worse the recipe is than the masks that it chose under each seed, not repaired."""
-    choices = _choices(block, RECOMMENDED).items()
-    names = {seed: UNREPAIRED.of(of_masks(choice.masks[choice.chosen]).name) for seed, choice in choices}
+    names = {}
+    for answer in block.methods.get(_RECIPE, []):
+        choice = stages.find_choice(opened(answer.row.study, block.results.store), RECOMMENDED)
+        if choice is not None:
+            names[answer.row.study.seed] = UNREPAIRED.of(of_masks(choice.masks[choice.chosen]).name)
     cases = []
     for case in block.unseen:
         plain = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
@@ -402,61 +365,6 @@ def _best(block: Block, methods: Sequence[str]) -> str:
         return NOT_MEASURED
     best = max(differences, key=lambda name: differences[name].nats)
     return f"{_ratio(differences[best])} ({block.methods[best][0].row.labels['method']})"
-
-
-def _chosen_rows(block: Block) -> list[list[str]]:
-    rows = []
-    for method in CHOSEN:
-        words = {}
-        for seed, choice in _choices(block, method).items():
-            repair = stages.described(block.results.graph, choice.repair)
-            masks = of_masks(choice.masks[choice.chosen]).label
-            words[seed] = f"{masks}, {repair}" if method == RECOMMENDED else repair
-        seeds = "; ".join(f"{seed}: {repair}" for seed, repair in words.items())
-        if len(words) > 1 and len(set(words.values())) == 1:
-            seeds = f"{next(iter(words.values()))} (all {len(words)} seeds)"
-        rows.append([block.name, METHODS[method].label, seeds or NOT_MEASURED, *_hindsight(block, method)])
-    return rows
-
-
-def _hindsight(block: Block, method: str) -> tuple[str, str]:
-    """Return the treatment of a method's masks that is best on unseen text, and the ratio of the chosen one to it."""
-    cases, chosen = block.unseen, AUTO.of(method)
-    masks = block.series.base.choice.masks if method == RECOMMENDED else (method,)
-    names = [name for name, answers in block.methods.items() if answers[0].row.method in masks]
-    losses = {name: sum(case.loss(name) for case in cases) for name in dict.fromkeys((*names, chosen))}
-    finite = {name: loss for name, loss in losses.items() if math.isfinite(loss)}
-    if chosen not in finite or any(case.missing & losses.keys() for case in cases):
-        return NOT_MEASURED, ""
-    # of equals the one that has a name of its own: the chosen one is in the column before
-    best = min(finite, key=lambda name: (finite[name], name == chosen))
-    labels = block.methods[best][0].row.labels
-    words = "the chosen one" if best == chosen else f"{labels['method']}, {labels['repair']}"
-    return words, _ratio(_over(cases, chosen, best))
-
-
-def _tried(block: Block) -> list[list[str]]:
-    """Return the candidates of the recipe, the best first, with their figures and their ratio on unseen text."""
-    choices = list(_choices(block, RECOMMENDED).values())
-    if not choices:
-        return []
-    first = choices[0]
-    # a repair is written as its kind, with its texts where it is fitted
-    names = [Treatment(*word.split(":")).of(masks) for masks, word in zip(first.masks, first.repairs, strict=True)]
-    shares = np.exp(np.mean([np.log(choice.figures / choice.figures[choice.reference]) for choice in choices], axis=0))
-    numbers = np.mean([choice.numbers for choice in choices], axis=0)
-    rows = []
-    for place in np.argsort(numbers, kind="stable"):
-        name = _RECIPE if all(choice.chosen == place for choice in choices) else names[place]
-        rows.append(
-            [
-                *(block.name, of_masks(first.masks[place]).label),
-                stages.described(block.results.graph, first.repairs[place]),
-                *(f"{value:.2f}" for value in (*shares[place], numbers[place])),
-                _ratio(_over(block.unseen, name, names[first.reference])),
-            ]
-        )
-    return rows
 
 
 def _ratio(difference: Difference | None) -> str:

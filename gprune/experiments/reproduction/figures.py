@@ -113,7 +113,7 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
     return stages.drift(graph), stages.partition(graph), own_masks, stages.masks(graph, "flap")
 
 
-def measures(row: Row, results: Results) -> list[Measure]:
+def figure_measures(row: Row, results: Results) -> list[Measure]:
     """Return the numbers of a figure's row, from results that have all its sources; it reads no clock.
 
     Raises MethodError where the model cannot have this row, StoreError where a record is absent or damaged.

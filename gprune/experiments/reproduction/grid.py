@@ -1,7 +1,7 @@
 """Rows of tables, the study that each needs, and the fewest studies that fill some rows.
 
 Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
-GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
+GPrune on FLAP at 50% retention stands in seven of the paper's tables).
 """
 
 from collections.abc import Iterable
@@ -93,7 +93,7 @@ class Series:
     """All studies of one reproduction."""
 
     def __init__(self, model: str, scale: Scale) -> None:
-        """Builds the study that every other differs from, of a folder, a hub name, or `demo`.
+        """Build the study that every other differs from, of a folder, a hub name, or `demo`.
 
         Raises SettingsError where a setting of the scale is not valid.
         """
@@ -204,7 +204,7 @@ def together(methods: Iterable[str]) -> tuple[str, ...]:
 
 
 def entries(rows: Iterable[Row]) -> list[TableStudy]:
-    """Groups rows into as few studies as fill them, in the order of the rows, those with a clock last."""
+    """Group rows into as few studies as fill them, in the order of the rows, those with a clock last."""
     groups: dict[Study, list[Row]] = {}
     for row in rows:
         groups.setdefault(shared(row.study), []).append(row)

@@ -1,10 +1,12 @@
-"""Looks up the numbers of a row in the cache, or the reason for none.
+"""Look up the numbers of a row in the cache, or the reason for none.
 
 Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
-number (a text, the model, a setting, a formula) changes its key, and the row is open again.
+number (a text, the model, a setting, a formula) changes its key, and the row is open again. The records of the
+runs say where a result comes from, which method cannot run, and how a run has failed.
 """
 
-from collections.abc import Container
+import contextlib
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
@@ -13,14 +15,16 @@ import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures, throughput
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, together
-from gprune.experiments.reproduction.runs import Runs
-from gprune.pipeline.stages import Graph, Results, Stage, accuracy, drift, masks, perplexity, speed
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, shared, together
+from gprune.pipeline import runs
+from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, drift, masks, order, perplexity, speed
+from gprune.pipeline.stages.inputs import plugins_read, read_inputs
 from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, RankDrift, Throughput
 from gprune.store import Store
-from gprune.study.methods import METHODS
-from gprune.system.errors import MethodError, StoreError
+from gprune.study import Study, from_dict
+from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.system.errors import GpruneError, MethodError, SettingsError, StoreError
 
 NAN = float("nan")
 
@@ -109,12 +113,12 @@ class Finished:
     """Finds the answers of rows in a cache, whichever runs made them."""
 
     def __init__(self, store: Store) -> None:
-        """Reads the records of all runs."""
+        """Read the records of all runs."""
         self.store = store
         self.refresh()
 
     def refresh(self) -> None:
-        """Reads the records again, and once more what the studies read from outside."""
+        """Read the records again, and once more what the studies read from outside."""
         self._runs = Runs(self.store)
         self._clocks: dict[str, Throughput] = {}
 
@@ -140,11 +144,11 @@ class Finished:
     def _read(self, row: Row, results: Results) -> Answer | None:
         refused = self._refused(row, results)
         stages = self._stages(row, results, refused)
-        values = self._values(row, results, stages) if all(map(results.there, stages)) else []
+        values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
         first = stages[0]
-        kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         accuracies = self._accuracies(row, results, first)
         return Answer(
             row=row,
@@ -155,7 +159,7 @@ class Finished:
             missing_tasks=tuple((self._runs.missing_tasks(row.study) | refused).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
-            retention=kept,
+            retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
             versions=results.details(first),
@@ -178,10 +182,10 @@ class Finished:
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
         """Return the measurement of all methods of a row's study side by side, alone or with more of them."""
-        own, inputs = together(row.study.methods), results.graph.inputs
-        larger = (run.study.methods for run in self._runs.every if set(own) <= set(run.study.methods))
-        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, own))]
-        stages = [speed(Graph(study, inputs)) for study in studies]
+        required, inputs = together(row.study.methods), results.graph.inputs
+        larger = (run.study.methods for run in self._runs.every if set(required) <= set(run.study.methods))
+        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, required))]
+        stages = [speed(Graph(study, inputs, failures=results.graph.failures)) for study in studies]
         return next(filter(results.holds, stages), stages[-1])
 
     def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
@@ -192,12 +196,12 @@ class Finished:
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row but accuracies; none where its method was not measured."""
         if row.reads in FIGURES:
-            return [Value(name, "", value, error) for name, value, error in figures.measures(row, results)]
+            return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
         texts = row.study.evaluation.texts if row.reads != "speed" else ()
         values = [_perplexity(results, row.method, text) for text in texts]
         if row.reads not in TIMED:
             return values
-        timed = throughput.measures(self._clock(stages[0], results), row.method)
+        timed = throughput.speed_measures(self._clock(stages[0], results), row.method)
         return [*values, *(Value(name, "", value, error) for name, value, error in timed)] if timed else []
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
@@ -216,9 +220,7 @@ class Finished:
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
         """Return why a row can have no numbers, where a run says so; else None."""
-        # a measurement side by side does without the methods that cannot run
-        needed = [stage for stage in stages if not stage.optional]
-        method = METHODS[row.method]
+        needed, method = list(stages), METHODS[row.method]
         if row.reads in TIMED and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
         reason = self._runs.reason(needed, results)
@@ -231,7 +233,7 @@ def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
 
 
 def _measured_tasks(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
-    stages = [stage for stage in _tasks(row, results).values() if results.there(stage)]
+    stages = [stage for stage in _tasks(row, results).values() if results.holds(stage)]
     records, precision = [(results.record(stage), stage) for stage in stages], results.graph.inputs.precision
     return [(item, of_accuracy(item, results.details(stage), precision=precision)) for item, stage in records]
 
@@ -252,3 +254,114 @@ def _size(row: Row, results: Results) -> tuple[float, int]:
     except StoreError:
         return NAN, 0
     return float(summary["retention"][row.method]), int(summary["parameters"][row.method])
+
+
+_READ = (
+    *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
+    *("choice", "evaluation", "baselines", "retention"),
+)
+"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as its record says."""
+
+    name: str
+    study: Study
+    record: dict[str, Any]
+    """what run.json holds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason for a missing result."""
+
+    run: str
+    """the run that says so"""
+    words: str
+
+
+class Runs:
+    """The runs of a cache as they stand now, and the results of studies."""
+
+    def __init__(self, store: Store) -> None:
+        """Read the records of all runs."""
+        self.store, self.every = store, tuple(_readable(store))
+        self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
+        self._results: dict[Study, list[Results]] = {}
+        self._makers: dict[str, list[Run]] = {}
+        self._reasons: dict[tuple[str, int], Reason] = {}
+        self._latest: dict[Study, Run] = {}
+        for run in self.every:
+            self._latest.setdefault(shared(run.study), run)
+            for entry in run.record["stages"].values():
+                self._makers.setdefault(entry.get("key", ""), []).append(run)
+            # what does not fit into memory may fit in smaller batches
+            batch = run.study.calibration.batch
+            for entry in run.record.get("unavailable", {}).values():
+                self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
+
+    def results(self, study: Study) -> list[Results]:
+        """Return the results of a study on every device that runs name; none where it cannot be read here."""
+        if study not in self._results:
+            inputs: list[Inputs] = []
+            for device in dict.fromkeys((study.device, *(run.study.device for run in self.every))):
+                reading = self._read(replace(study, device=device))
+                if reading is not None and reading[0] not in inputs:
+                    inputs.append(reading[0])
+            self._results[study] = []
+            # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
+            with contextlib.suppress(SettingsError):
+                plugins = plugins_read(study)
+                failures = {key: reason.words for (key, _), reason in self._reasons.items() if key not in self._makers}
+                graphs = (Graph(study, replace(item, plugins=plugins), failures=failures) for item in inputs)
+                self._results[study] = [Results(self.store, graph) for graph in graphs]
+        return self._results[study]
+
+    def missing_tasks(self, study: Study) -> dict[str, str]:
+        """Return why tasks of a study cannot be measured here, by task."""
+        reading = self._read(study)
+        return {} if reading is None else reading[1]
+
+    def makers(self, stage: Stage[Any]) -> list[Run]:
+        """Return the runs that have a result, the latest first."""
+        return self._makers.get(stage.key, [])
+
+    def refused(self, stage: Stage[Any], results: Results) -> Reason | None:
+        """Return why one result cannot be had itself, where a run has noted it and no other has made it since."""
+        reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
+        return reason if reason is not None and not results.holds(stage) else None
+
+    def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
+        """Return why some results cannot be had: the reason of the first of them, or of their needs, that has one."""
+        needed = order(stages) if self._reasons else ()
+        return next(filter(None, (self.refused(stage, results) for stage in needed)), None)
+
+    def failure(self, study: Study) -> str:
+        """Return the error of a study's latest run, whatever its methods, if that run failed; else empty."""
+        run = self._latest.get(shared(study))
+        if run is None or run.record.get("state") != "failed":
+            return ""
+        return str(run.record.get("error") or "the run failed without a reason")
+
+    def _read(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
+        """Return the digests of a study's inputs, and why tasks have none; None where it cannot be read here."""
+        # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
+        methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
+        # other settings change no digest
+        reads = Study(study.model, **{name: getattr(study, name) for name in _READ})
+        reads = replace(reads, methods=methods) if methods else reads
+        if reads not in self._inputs:
+            missing: dict[str, str] = {}
+            self._inputs[reads] = None
+            with contextlib.suppress(GpruneError):
+                self._inputs[reads] = read_inputs(reads, missing, download=False, store=self.store), missing
+        return self._inputs[reads]
+
+
+def _readable(store: Store) -> Iterator[Run]:
+    """Yield the runs of a cache that this version can read, the latest first."""
+    for name, record in runs.read_all(store):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            yield Run(name, from_dict(record["study"]), record)

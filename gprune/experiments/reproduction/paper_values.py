@@ -34,8 +34,8 @@ def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, p
         table = make(frame)
         if "metric" not in table.columns:
             continue
-        own = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
-        parts.append(own.assign(metric=[ruled(str(metric), rule) for metric in own["metric"]]))
+        ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
+        parts.append(ruled_rows.assign(metric=[ruled(str(metric), rule) for metric in ruled_rows["metric"]]))
     filled = [part for part in parts if len(part)]
     if filled:
         return pd.concat(filled, ignore_index=True)
@@ -55,8 +55,8 @@ def figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.
     Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
     figures; `rule` of single tasks is max or fixed.
     """
-    own = paper_model(series.model)
-    model = own if own and (name == MAIN or is_derived) else published.MODELS[0]
+    measured_by_paper = paper_model(series.model)
+    model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if is_derived:
         return spelled(_derived(name, model)), title

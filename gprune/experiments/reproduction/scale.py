@@ -14,7 +14,6 @@ from gprune.data.demo import questions
 from gprune.study.demo import TEXTS
 from gprune.study.methods import require_known
 from gprune.study.settings import require, require_choice
-from gprune.system.errors import SettingsError
 
 SCALES = ("paper", "demo", "study")
 SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
@@ -75,14 +74,9 @@ class Scale:
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 
     def __post_init__(self) -> None:
-        """Checks what the studies themselves cannot."""
-        require(bool(self.retentions), "--retentions", self.retentions, "at least one")
-        require(bool(self.seeds), "--seeds", self.seeds, "at least one")
-        require(bool(self.texts), "--evaluate", self.texts, "at least one text")
+        """Check what the studies themselves cannot."""
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
-        require_choice("--tasks_in", self.tasks_in, ("all", "main"))
-        require_choice("--speed", self.speed, ("auto", "cpu", "gpu"))
         for method in self.methods:
             require_known("--methods", method)
         three = (self.primary, self.auxiliary, self.substitute)
@@ -141,10 +135,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
         fields |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
     if fields.get("limit") == 0:
         fields["limit"] = None
-    try:
-        return replace(scale, **fields)
-    except TypeError as error:
-        raise SettingsError(f"a scale has no such field ({error})") from error
+    return replace(scale, **fields)
 
 
 def _paper(model: str) -> Scale:

@@ -10,9 +10,8 @@ from typing import Any
 
 from gprune.data.published import TABLES as PUBLISHED
 from gprune.experiments.reproduction import figures, throughput
-from gprune.experiments.reproduction.control_rows import FAIR, fair_rows
+from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR, fair_rows, repair_rows
 from gprune.experiments.reproduction.grid import Row, Series
-from gprune.experiments.reproduction.repair_rows import REPAIR, repair_rows
 from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.study import short
 from gprune.study.methods import METHODS
@@ -234,7 +233,7 @@ TABLES: dict[str, PaperTable] = {
 """every table by the name the command takes, in the order of `all`, which leaves out those with a scale"""
 
 
-def choose(names: Iterable[str]) -> list[PaperTable]:
+def choose_tables(names: Iterable[str]) -> list[PaperTable]:
     """Return the tables that are asked for, each once, in the order of TABLES; `all` means every one.
 
     Raises SettingsError where a name is not known.

@@ -68,7 +68,7 @@ def _alignments(series: Series) -> list[int]:
     return [multiple for multiple in ALIGNMENTS if multiple == 1 or width is None or multiple * SMALLEST_SHARE <= width]
 
 
-def measures(record: Throughput, method: str) -> list[Measure]:
+def speed_measures(record: Throughput, method: str) -> list[Measure]:
     """Return the figures of one method in a measurement of models side by side, the dense one first.
 
     Tokens a second and ratio of every phase, each with its interquartile range, and memory in MiB; those of a

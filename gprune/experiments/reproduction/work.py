@@ -14,7 +14,7 @@ from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
 from gprune.pipeline import opened
 from gprune.pipeline.eta import expected
-from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import Study
 
@@ -33,14 +33,14 @@ def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) ->
     return grouping.entries([*rows, *first])
 
 
-def prepare(series: Series) -> None:
+def check_inputs(series: Series) -> None:
     """Make sure that all that the studies read is on this machine, before the first one starts.
 
     Tasks without data stop nothing: the studies leave them out, and say why. Raises ModelError or CorpusError where the
     model or a text is missing or cannot be downloaded, SettingsError where the name of a text or of a task is
     not valid, or two texts hold the same content.
     """
-    read(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
+    read_inputs(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
 
 
 def _studies(table: PaperTable, series: Series) -> set[Study]:
@@ -98,11 +98,11 @@ class TableWork:
         """Return the number of missing studies, and the seconds of all of them; None if no such run was timed."""
         left = missing(self.tables, self.series, self.finished)
         opened_studies = [(opened(entry.study, self.store), entry.until) for entry in left]
-        times = [expected(results.course(until), results).total for results, until in opened_studies]
+        times = [expected(results.plan(until), results).total for results, until in opened_studies]
         return len(left), None if None in times else sum(seconds or 0.0 for seconds in times)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
-        """Assembles tables of what is there now and writes them."""
+        """Assemble tables of what is there now and write them."""
         assembled = [self.assemble(table) for table in tables]
         write(self.folder, self.series, assembled, self.command)
         return assembled

@@ -141,7 +141,8 @@ def load_verified(folder: Path) -> nn.Module:
         fault = manifests.spoilt(folder)
         if fault:
             raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
-        record = read_record(folder)
+    record = read_record(folder)
+    with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         model = _read(folder, "auto")
         require_finite(model, folder)
         same_model.require_answer(model, record.probe_tokens, record.probe_logits)
@@ -194,7 +195,6 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, fields: d
 
 
 def _why_not_ordinary(model: Any, model_class: Any, layout: Layout) -> str:
-    """Why a model whose layers all have the same width is no ordinary one; empty for other models."""
     if type(model) is model_class.dense_class or not ordinary.has_equal_widths(*ordinary.widths(model, layout)):
         return ""
     return ordinary.find_stock_model(model, layout).why
@@ -219,23 +219,19 @@ def _widths(masks: PruningMasks) -> tuple[list[int], list[int]]:
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
-    """Return what the configuration of a cut model has beside the dense one's fields, read from the model.
-
-    The table of its units is left out where it is that of the modelling file.
-    """
+    """Return the fields that the configuration of a cut model adds to the dense one, read from the model."""
     layers = list(model.get_submodule(layout.layers).children())
     bias = {
         f"{name}_bias": any(layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers)
         for name in _OUTPUT_MAPS
     }
-    table = {"unit_slices": layout.table(), "unit_counts": layout.numbers()}
-    usual = {"unit_slices": modeling_gprune.PLAIN, "unit_counts": modeling_gprune.COUNTS}
     neurons, groups = ordinary.widths(model, layout)
     return {
         "ffn_widths": neurons,
         "key_value_groups": groups,
         **bias,
-        **{name: value for name, value in table.items() if value != usual[name]},
+        "unit_slices": layout.table(),
+        "unit_counts": layout.numbers(),
     }
 
 

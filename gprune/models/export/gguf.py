@@ -26,22 +26,6 @@ ARCHITECTURE = "deci"
 _STEPS = 4
 Tensors = Callable[[], Iterator[tuple[str, Array]]]
 """yields every tensor under llama.cpp's name"""
-_OUTSIDE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-_INSIDE = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 _ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
 # Scalings of the rotary positions that divide each frequency by a constant.
 _ROPE_TYPES = ("default", "linear", "llama3")
@@ -63,8 +47,8 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
         )
     on_progress(0, _STEPS, "reading the checkpoint")
     model: Any = checkpoint.load_verified(folder)
-    factors = _rope_factors(model)
     _require_supported(model)
+    factors = _rope_factors(model)
     on_progress(1, _STEPS, "reading the tokenizer")
     with as_checkpoint_error(f"the tokenizer in {str(folder)!r} cannot be written"):
         vocabulary = vocabulary_of(load_tokenizer(str(folder)), model.config.vocab_size)
@@ -83,11 +67,13 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
 def _require_supported(model: Any) -> None:
     config = model.config
     family = dense_type(config.model_type)
-    remedy = "export it with --padded and convert that" if ordinary.has_own_class(model) else "convert the folder"
     if not FAMILIES[family].gguf:
+        remedy = "convert the folder with llama.cpp's own converter"
+        if ordinary.has_own_class(model):
+            padding = "export it with --padded and convert that with llama.cpp's own converter"
+            remedy = "use the folder with transformers" if FAMILIES[family].text else padding
         raise CheckpointError(
-            f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy} with "
-            "llama.cpp's own converter"
+            f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy}"
         )
     if config.hidden_act != "silu":
         raise CheckpointError(f"llama.cpp's deci architecture uses SiLU, the model {config.hidden_act!r}")
@@ -110,6 +96,9 @@ def _rope_factors(model: Any) -> Array | None:
 
 
 def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
+    import gguf
+
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, len(model.model.layers))
     tied = model.lm_head.weight is model.get_input_embeddings().weight
     for name, tensor in model.state_dict().items():
         if tied and name == "lm_head.weight":
@@ -117,19 +106,12 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
         values = tensor.float()
         if any(f".{part}." in name for part in _ROTATED):
             values = _interleaved(values, model.model.layers[0].self_attn.head_dim)
-        yield _name(name), _converted(name, values, dtype)
+        deci_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if deci_name is None:
+            raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
+        yield deci_name, _converted(name, values, dtype)
     if factors is not None:
         yield "rope_freqs.weight", factors
-
-
-def _name(name: str) -> str:
-    if name in _OUTSIDE:
-        return _OUTSIDE[name]
-    parts = name.removeprefix("model.layers.").split(".")
-    inside = _INSIDE.get(".".join(parts[1:-1]))
-    if inside is None:
-        raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
-    return f"blk.{parts[0]}.{inside}.{parts[-1]}"
 
 
 def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
@@ -193,10 +175,10 @@ def _add_shape(writer: Any, model: Any) -> None:
 def _require_same(file: Path, tensors: Tensors) -> None:
     import gguf
 
-    written = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     for name, values in tensors():
-        tensor = written.pop(name, None)
+        tensor = stored.pop(name, None)
         if tensor is None or not np.array_equal(tensor.data.reshape(values.shape), values):
             raise CheckpointError(f"the tensor {name} does not read back as it was written: check the disk")
-    if written:
-        raise CheckpointError(f"the file holds tensors that were not written: {', '.join(sorted(written))}")
+    if stored:
+        raise CheckpointError(f"the file holds tensors that were not written: {', '.join(sorted(stored))}")

@@ -118,8 +118,8 @@ def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
         kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     if max(texts) >= size:
         raise CheckpointError(
-            f"the tokenizer has a token {max(texts)}, the model only {size} embeddings: copy the dense "
-            "model's tokenizer again"
+            f"the tokenizer has {max(texts) + 1} tokens, the model {size}: token {texts[max(texts)]} has no embedding. "
+            "Take it out of the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
         )
     for number, text in texts.items():
         if model.get("byte_fallback") and _BYTE_TOKEN.fullmatch(text):
@@ -175,7 +175,6 @@ def _split(values: dict[str, Any]) -> str:
 
 
 def _space_prefix(values: dict[str, Any]) -> bool:
-    """Whether a SentencePiece tokenizer puts a space before the text."""
     normalizer, before = values.get("normalizer") or {}, values.get("pre_tokenizer") or {}
     steps = normalizer.get("normalizers", [normalizer])
     if before.get("type") == "Metaspace":
@@ -189,7 +188,6 @@ def _special(tokenizer: Any) -> dict[str, int]:
 
 
 def _ends(tokenizer: Any) -> dict[str, bool]:
-    """Whether a text begins with bos and ends with eos, seen on one."""
     ids = tokenizer("a").input_ids
     return {
         "add_bos_token": ids[:1] == [tokenizer.bos_token_id],

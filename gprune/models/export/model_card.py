@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.models import identity, weight_headers
+from gprune.models import identity
 from gprune.models.export.older_versions import NEWER_THAN_4
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type, language_values
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type
 from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError
 from gprune.system.version import __version__
@@ -151,13 +151,11 @@ def _title(record: PruningRecord) -> str:
 
 def _pruning(folder: Path, record: PruningRecord) -> str:
     values = identity.configuration(folder)
-    stored = weight_headers.tensors(identity.weight_files(folder))
-    counted = weight_headers.counted(stored, bool(language_values(values).get("tie_word_embeddings")))
     family = dense_type(values.get("model_type"))
     neurons, groups = record.widths
     rows = [
         ("family", FAMILIES[family].label if family in FAMILIES else family),
-        ("parameters", f"{sum(tensor.numbers for tensor in counted):,}"),
+        ("parameters", f"{sum(tensor.numbers for tensor in identity.parameter_tensors(folder)):,}"),
         ("number type", _number_types(folder, _base_folder(record.source))),
         ("FFN neurons a layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
         ("key/value groups a layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
@@ -215,7 +213,7 @@ def _loading(folder: Path, record: PruningRecord, why: str) -> str:
     )
     family = dense_type(model_type)
     if family in NEWER_THAN_4:
-        explanation += f" It needs transformers 5: version 4.57 has no {FAMILIES[family].label}."
+        explanation += f" It needs transformers 5: version 4.57 cannot run a pruned {FAMILIES[family].label}."
     units = f"`{PRUNING_FILE}` lists the kept units of every layer of the base model."
     return "\n\n".join(("## How to load it", code, explanation, units))
 

@@ -1,4 +1,4 @@
-"""Loads a model that GPrune Studio has pruned: a decoder whose layers differ in width.
+"""Load a model that GPrune Studio has pruned: a decoder whose layers differ in width.
 
 This file travels with every pruned checkpoint and needs torch and transformers only:
 
@@ -30,37 +30,19 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     # whether the attention output projections have a bias, and the down projections
     "o_proj_bias": (bool, False),
     "down_proj_bias": (bool, False),
-    # where units stand in a layer: [path, axis, units]; PLAIN where left out
+    # where units stand in a layer: [path, axis, units]
     "unit_slices": (list | None, None),
-    # attributes of a layer that hold numbers of units: [path, unit]; COUNTS where left out
+    # attributes of a layer that hold numbers of units: [path, unit]
     "unit_counts": (list | None, None),
 }
 """What a configuration has beside the dense one's fields: type and default."""
 
-PLAIN = [
-    ["mlp.gate_proj", 0, ["neurons"]],
-    ["mlp.up_proj", 0, ["neurons"]],
-    ["mlp.down_proj", 1, ["neurons"]],
-    ["self_attn.q_proj", 0, ["queries"]],
-    ["self_attn.k_proj", 0, ["keys"]],
-    ["self_attn.v_proj", 0, ["keys"]],
-    ["self_attn.o_proj", 1, ["queries"]],
-]
-"""The slices of a decoder with seven projections."""
-COUNTS = [
-    ["mlp.intermediate_size", "neurons"],
-    ["self_attn.num_heads", "query_heads"],
-    ["self_attn.num_attention_heads", "query_heads"],
-    ["self_attn.num_key_value_heads", "key_heads"],
-]
-"""The numbers of units that attributes of a layer hold, where it has them."""
 
-
-class Kept:
-    """Which units of a layer stay."""
+class KeptUnits:
+    """Indices of the units of a layer that stay."""
 
     def __init__(self, neurons: torch.Tensor, groups: torch.Tensor, dense: tuple[int, int, int, int]) -> None:
-        """Takes the indices of what stays.
+        """Store the indices of the units that stay.
 
         Args:
             neurons: (kept,) int64 of FFN neurons.
@@ -94,47 +76,47 @@ def _spread(index: torch.Tensor, size: int) -> torch.Tensor:
     return (index[:, None] * size + torch.arange(size, device=index.device)).flatten()
 
 
-class Seen:
+class ConfigView:
     """A configuration in which some values are others, for a layer that reads its own widths there."""
 
-    def __init__(self, config: Any, own: dict[str, int]) -> None:
-        """Everything but `own` is read from the configuration, now and later."""
-        self.__dict__.update(_config=config, **own)
+    def __init__(self, config: Any, values: dict[str, int]) -> None:
+        """Everything but `values` is read from the configuration, now and later."""
+        self.__dict__.update(_config=config, **values)
 
     def __getattr__(self, name: str) -> Any:
-        """What the configuration has."""
+        """Return a value of the configuration."""
         if name.startswith("__") or "_config" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["_config"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets what the configuration has."""
+        """Set a value of the configuration."""
         setattr(self.__dict__["_config"], name, value)
 
 
-def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], kept: Kept) -> None:
-    """Leaves a layer those units alone that are kept, in place; weights that change are new ones."""
+def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], remaining: KeptUnits) -> None:
+    """Keep only the remaining units of a layer, in place; changed weights are new parameters."""
     for path, axis, units in slices:
         module: Any = _module(layer, path)
         if module is None:
             continue
-        index = kept.joined(units)
+        index = remaining.joined(units)
         if isinstance(module, nn.ModuleList):
             *owner, name = path.split(".")
-            chosen = nn.ModuleList(module[place] for place in index.tolist())
+            chosen = nn.ModuleList(module[position] for position in index.tolist())
             setattr(layer.get_submodule(".".join(owner)), name, chosen)
         else:
             _narrow_weights(module, axis, index)
     for path, unit in counts:
-        _set_count(layer, path, len(kept.index[unit]))
+        _set_count(layer, path, len(remaining.index[unit]))
 
 
 def _narrow_weights(module: Any, axis: int, index: torch.Tensor) -> None:
     for name, weight in list(module.named_parameters(recurse=False)):
         if weight.ndim <= axis:
             continue
-        found = weight.detach().index_select(axis, index.to(weight.device))
-        setattr(module, name, nn.Parameter(found, requires_grad=weight.requires_grad))
+        rows = weight.detach().index_select(axis, index.to(weight.device))
+        setattr(module, name, nn.Parameter(rows, requires_grad=weight.requires_grad))
     if isinstance(module, nn.Linear):
         setattr(module, ("out_features", "in_features")[axis], len(index))
 
@@ -146,7 +128,7 @@ def _set_count(layer: nn.Module, path: str, count: int) -> None:
     if module is None:
         return
     if through_config:
-        module.config = Seen(module.config, {name: count})
+        module.config = ConfigView(module.config, {name: count})
     elif hasattr(module, name):
         setattr(module, name, count)
 
@@ -166,7 +148,7 @@ class UnequalLayers:
     post_init: Any
 
     def __init__(self, config: Any) -> None:
-        """Builds the family's model without layers, then the layers one by one.
+        """Build the family's model without layers, then the layers one by one.
 
         Raises:
             ValueError: the widths are missing or not one for each layer.
@@ -194,11 +176,11 @@ def _decoder(model: Any) -> Any:
 
 
 def _with_layers(config: Any, count: int) -> Any:
-    found = copy.copy(config)
+    shallow = copy.copy(config)
     if config.get_text_config() is not config:
-        found.text_config = copy.copy(config.text_config)
-    found.get_text_config().num_hidden_layers = count
-    return found
+        shallow.text_config = copy.copy(config.text_config)
+    shallow.get_text_config().num_hidden_layers = count
+    return shallow
 
 
 def _layer(kind: Any, config: Any, index: int) -> Any:
@@ -210,9 +192,8 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
     dense = text.intermediate_size, text.num_key_value_heads, group_size, width
     widths = config.ffn_widths[index], config.key_value_groups[index]
     neurons, groups = (torch.arange(width, device="cpu") for width in widths)
-    kept = Kept(neurons, groups, dense)
-    slices = PLAIN if config.unit_slices is None else config.unit_slices
-    narrow(layer, slices, COUNTS if config.unit_counts is None else config.unit_counts, kept)
+    remaining = KeptUnits(neurons, groups, dense)
+    narrow(layer, config.unit_slices, config.unit_counts, remaining)
     for module, name in ((layer.self_attn, "o_proj"), (layer.mlp, "down_proj")):
         linear = getattr(module, name)
         if getattr(config, f"{name}_bias") and linear.bias is None:
@@ -221,20 +202,20 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
 
 
 def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
-    """Makes of a narrowed model of the family, in place, what its folder will give: class and configuration.
+    """Give a narrowed model of the family, in place, the class and configuration that its folder loads with.
 
     Args:
         model: whose layers are narrowed; one whose class is not the family's own is left as it is.
         family: the dense model type.
         values: of the configuration's own ``FIELDS``.
     """
-    made = classes_of(family)
-    if type(model) is made.dense_class:
-        model.config.__class__ = made.config_class
+    model_class = classes_of(family)
+    if type(model) is model_class.dense_class:
+        model.config.__class__ = model_class.config_class
         for name, value in values.items():
             setattr(model.config, name, value)
-        model.config.architectures = [made.__name__]
-        model.__class__ = made
+        model.config.architectures = [model_class.__name__]
+        model.__class__ = model_class
         if model.config.get_text_config() is not model.config:
             # weights are saved by the names that they have here, not by those of the dense model's files
             model._weight_conversions = []
@@ -251,19 +232,19 @@ def classes_of(family: str) -> Any:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
         # what holds a language model beside other parts is often none by itself
         places = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-        model: Any = next(found for place in places if (found := place.get(config, None)) is not None)
+        model: Any = next(model_class for mapping in places if (model_class := mapping.get(config, None)) is not None)
         fields = {name: default for name, (_, default) in FIELDS.items()}
         # saved by anybody, a folder gets this file and names it
-        own = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
-        own |= {"__annotations__": {name: kind for name, (kind, _) in FIELDS.items()}}
-        config_class = type(f"Gprune{config.__name__}", (config,), own)
-        own = {"config_class": config_class, "dense_class": model, "__module__": __name__}
-        own |= {"_auto_class": "AutoModelForCausalLM"}
-        made = type(f"Gprune{model.__name__}", (UnequalLayers, model), own)
-        for one in (config_class, made):
-            one.__doc__ = f"A pruned {family}."
-            globals()[one.__name__] = one
-        _CLASSES[family] = made
+        attributes = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
+        attributes |= {"__annotations__": {name: kind for name, (kind, _) in FIELDS.items()}}
+        config_class = type(f"Gprune{config.__name__}", (config,), attributes)
+        attributes = {"config_class": config_class, "dense_class": model, "__module__": __name__}
+        attributes |= {"_auto_class": "AutoModelForCausalLM"}
+        pruned_class = type(f"Gprune{model.__name__}", (UnequalLayers, model), attributes)
+        for created in (config_class, pruned_class):
+            created.__doc__ = f"A pruned {family}."
+            globals()[created.__name__] = created
+        _CLASSES[family] = pruned_class
     return _CLASSES[family]
 
 
@@ -271,11 +252,11 @@ _CLASSES: dict[str, Any] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """Makes the classes of a family when one of them is asked for by its name."""
-    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"] if name.startswith("Gprune") else {}
-    for family, config in known.items():
-        own = config.removesuffix("Config")
-        names = (f"{own}ForConditionalGeneration", f"{own.removesuffix('Text')}ForCausalLM", config)
+    """Create the classes of a family at the first access to one of their names."""
+    config_names = vars(configuration_auto)["CONFIG_MAPPING_NAMES"] if name.startswith("Gprune") else {}
+    for family, config in config_names.items():
+        stem = config.removesuffix("Config")
+        names = (f"{stem}ForConditionalGeneration", f"{stem.removesuffix('Text')}ForCausalLM", config)
         if name.removeprefix("Gprune") in names:
             classes_of(family)
             if name in globals():

@@ -10,8 +10,8 @@ from gprune.models import identity
 from gprune.models.loading import load_tokenizer, quiet
 from gprune.system import safe_parsing
 
-NEWER_THAN_4 = ("ministral3",)
-"""families that transformers 4.57 lacks"""
+NEWER_THAN_4 = ("ministral3", "stablelm")
+"""families that transformers 4.57 lacks, or whose other numbers of heads it cannot compute"""
 _NESTED = "text_config"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _CLASS_OF_5, _CLASS_OF_BOTH = "TokenizersBackend", "PreTrainedTokenizerFast"

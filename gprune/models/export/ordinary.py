@@ -142,7 +142,7 @@ def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _uses_window(config: Any) -> bool:
-    """Whether a model uses a window; without one, mistral and qwen2 compute what llama computes."""
+    """Return True if a model uses a window; without one, mistral and qwen2 compute what llama computes."""
     window = getattr(config, "sliding_window", None)
     if dense_type(config.model_type) == "mistral":
         return window is not None and window < config.max_position_embeddings
@@ -177,9 +177,9 @@ def _compare_tensors(model: Any, config: Any) -> StockModel:
             shapes = tuple(expected[name].shape), tuple(tensor.shape)
             return StockModel(why=f"{name} of an ordinary {family} model is {shapes[0]}, not {shapes[1]}")
     added = tuple(name for name in expected if name not in tensors)
-    lacking = next((name for name in added if not name.endswith(".bias")), None)
-    if lacking is not None:
-        return StockModel(why=f"an ordinary {family} model needs {lacking}")
+    missing = next((name for name in added if not name.endswith(".bias")), None)
+    if missing is not None:
+        return StockModel(why=f"an ordinary {family} model needs {missing}")
     return StockModel(config, added)
 
 

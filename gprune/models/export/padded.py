@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gprune.models.export import checkpoint, model_card, ordinary, same_model
-from gprune.models.export.modeling_gprune import Kept
+from gprune.models.export.modeling_gprune import KeptUnits
 from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
 from gprune.models.export.pruning_file import read_record, write_record
 from gprune.models.export.writing import new_folder, require_free_space
@@ -113,17 +113,17 @@ def _fill(padded: Any, pruned: Any) -> None:
 
 
 def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
-    """Where the rows of every map with several parts stand in the padded one, by the names of its weights."""
+    """Return the rows in the padded model of every map with several parts, by the names of its weights."""
     wide, rows = padded.config, {}
     layout = _layout(pruned.config)
     sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
     dense = wide.intermediate_size, wide.num_key_value_heads, *sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
         neurons, groups = (torch.arange(width) for width in widths)
-        kept = Kept(neurons, groups, dense)
+        remaining = KeptUnits(neurons, groups, dense)
         for path, axis, units in layout.table():
             for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
-                rows[f"{layout.layers}.{layer}.{path}.{name}"] = kept.joined(units)
+                rows[f"{layout.layers}.{layer}.{path}.{name}"] = remaining.joined(units)
     return rows
 
 

@@ -19,7 +19,7 @@ Units = Annotated[list[list[int]], Field(min_length=1)]
 
 
 class PruningRecord(BaseModel):
-    """What an exported folder says of its pruning, with a short answer of its model to recognise it by."""
+    """Description of the pruning of an exported folder, with a short answer of its model to recognise it by."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -108,7 +108,7 @@ def read_record(folder: Path) -> PruningRecord:
         return PruningRecord.model_validate_json(contents(path, "it"))
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"the folder {str(folder)!r} has no {PRUNING_FILE}: it is no pruned checkpoint"
+            f"the folder {str(folder)!r} has no {PRUNING_FILE}, so it is no pruned checkpoint: name the folder of one"
         ) from error
     except ValidationError as error:
         fault = error.errors()[0]
@@ -122,8 +122,8 @@ def _unreadable(path: Path, words: str) -> CheckpointError:
     return CheckpointError(f"{str(path)!r} cannot be read ({sentence(words, 160)}): export the model again")
 
 
-def _mask(kept: Units, width: int) -> Array:
-    mask = np.zeros((len(kept), width), dtype=bool)
-    for row, units in zip(mask, kept, strict=True):
+def _mask(kept_units: Units, width: int) -> Array:
+    mask = np.zeros((len(kept_units), width), dtype=bool)
+    for row, units in zip(mask, kept_units, strict=True):
         row[units] = True
     return mask

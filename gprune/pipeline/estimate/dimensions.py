@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.models import identity, weight_headers
+from gprune.models import identity
 from gprune.models.families import FAMILIES, language_values, shape_of
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError
@@ -90,6 +90,5 @@ def of_model(name: str) -> Dimensions:
     dimensions = Dimensions.of(identity.configuration(folder))
     if not dimensions.multimodal:
         return dimensions
-    tensors = weight_headers.counted(weight_headers.tensors(identity.weight_files(folder)), dimensions.tied)
-    other = sum(tensor.numbers for tensor in tensors) - dimensions.parameters
+    other = sum(tensor.numbers for tensor in identity.parameter_tensors(folder)) - dimensions.parameters
     return replace(dimensions, other_weights=max(other, 0))

@@ -1,4 +1,8 @@
-"""Memory and time of the stages that a run has to compute, before it starts."""
+"""Memory and time of the stages that a run has to compute, and whether they fit, before it starts.
+
+The formulas are right within a factor (`SLACK`), except for weights, which are exact. A stage is refused only
+if it would not fit with one sequence at a time even if the formula were too large by that factor.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gprune.models.shapes import is_random
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
-from gprune.pipeline.estimate.memory import Case, MemoryNeed, memory_need
+from gprune.pipeline.estimate.memory import OFFLOADED, Case, MemoryNeed, memory_need
 from gprune.pipeline.eta import StageTimes
-from gprune.pipeline.stages import Stage, StageId, on_the_way
+from gprune.pipeline.stages import Stage, StageId
 from gprune.study import Study
 from gprune.system import machine
-from gprune.system.errors import ModelError
+from gprune.system.errors import ModelError, SettingsError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
+from gprune.system.units import duration
+
+SLACK = 1.3
+"""factor within which the formulas are right"""
+ANYWAY = "--anyway"
+"""the option that starts a run that was refused"""
 
 PROCESS = {True: 0.8 * 2**30, False: 0.6 * 2**30}
 """bytes of a process without a model, with and without a GPU: libraries, tokenizer, kernels, texts"""
@@ -21,6 +32,10 @@ CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
 HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
 """share of what learning allocates on a CPU that malloc keeps besides (measured), and its most in bytes"""
+
+
+class TooLarge(SettingsError):  # noqa: N818  (raised before the start)
+    """A run that cannot fit on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +59,9 @@ class Capacity:
     card: float
     """memory of the GPU; 0 on a CPU"""
     host: float
+    """memory of the machine"""
     free: float
     """part of `host` that is free now"""
-    addresses: float
-    """limit of a process's address space (ulimit -v); 0 without one"""
     gpus: int = 1
     """GPUs that the study may use"""
 
@@ -61,7 +75,7 @@ class Capacity:
         name = machine.cards()[index] if gpu else "cpu"
         card = float(machine.card_memory(index)) if gpu else 0.0
         gpus = 1 if number or not gpu else count
-        return cls(name, gpu, card, float(host), float(free), float(machine.address_space()), gpus)
+        return cls(name, gpu, card, float(host), float(free), gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +119,10 @@ def forecast(study: Study, precision: str, stages: Iterable[Stage[Any]], times: 
     width = WIDTHS.get(precision, 4)
     gpus = count_gpus(model, width, capacity)
     case = Case(model, study, width, capacity.gpu, gpus)
-    along = on_the_way(stages)
     needs = [
         StageNeed(stage.id, stage.title, need, times.of_stage(stage))
         for stage in stages
-        if stage not in along and (need := memory_need(stage.id, case)) is not None
+        if (need := memory_need(stage.id, case)) is not None
     ]
     return Forecast(model, study, precision, capacity, tuple(needs), times.total(stages), gpus)
 
@@ -120,3 +133,123 @@ def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
     As in `gprune.models.loading.load`: all of them if the first one is too small.
     """
     return capacity.gpus if model.parameters * width > WEIGHTS_OF_A_GPU * capacity.card else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The sentences about a run's memory and time before it starts."""
+
+    summary: str
+    """the stage with the highest peak, the memory of the machine, and the time"""
+    refusal: str
+    """why the run cannot fit; empty if it can"""
+    warnings: tuple[str, ...]
+    """batches that will be halved, memory that other programs use, notes about the model"""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All sentences in order."""
+        warnings = tuple(f"warning: {words}" for words in self.warnings)
+        return (self.summary, *warnings, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
+
+
+def judge(forecast: Forecast) -> Verdict:
+    """Compare the memory of a run with that of the machine."""
+    # stages that offload cannot help come first: they decide whether the run is possible at all
+    ordered = sorted(forecast.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
+    refusals = [words for stage in ordered if (words := _refusal(forecast, stage))]
+    warnings = [forecast.model.note] if forecast.model.note else []
+    warnings += [words for stage in forecast.stages if (words := _halving(forecast, stage))]
+    needed = max((forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
+    if not refusals and needed > forecast.capacity.free:
+        warnings.append(
+            f"only {_gib(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
+            f"{_gib(needed)}: close what else uses it"
+        )
+    return Verdict(_summary(forecast), refusals[0] if refusals else "", tuple(dict.fromkeys(warnings)))
+
+
+def _summary(forecast: Forecast) -> str:
+    memory = f"{_gib(forecast.capacity.host)} of memory"
+    if forecast.capacity.gpu:
+        memory = f"{forecast.capacity.device} with {_gib(forecast.capacity.card)}, beside {memory}"
+    if not forecast.stages:
+        return f"nothing that needs the model is left to be made; there is {memory}"
+    peak = max(forecast.stages, key=lambda stage: forecast.on_device(stage.need, stage.need.batch))
+    time = "the time left shows after the first batch"
+    if forecast.seconds is not None:
+        time = f"about {duration(forecast.seconds, 1)}, as in earlier runs"
+    peak_size = _gib(forecast.on_device(peak.need, peak.need.batch))
+    return f"at most {peak_size} ({peak.title}, {forecast.precision}) of {memory}; {time}"
+
+
+def _refusal(forecast: Forecast, stage: StageNeed) -> str:
+    shortage = _shortage(forecast, stage.need)
+    if shortage is None:
+        return ""
+    memory, needed, available = shortage
+    smallest = " with a single sequence at a time" if stage.need.setting else ""
+    return (
+        f"{stage.title} takes about {_gib(needed)}{smallest}, more than the {_gib(available)} of {memory}: "
+        f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
+    )
+
+
+def _shortage(forecast: Forecast, need: MemoryNeed) -> tuple[str, float, float] | None:
+    """The memory that cannot hold a stage with one sequence: its name, the bytes needed and those available."""
+    capacity, host = forecast.capacity, forecast.on_host(need, 1)
+    limits = [("this machine’s memory", host, capacity.host)]
+    if capacity.gpu:
+        limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card))
+    for memory, needed, available in limits:
+        exact = need.weights if memory == capacity.device or not capacity.gpu else 0.0
+        if available and exact + (needed - exact) / SLACK > available:
+            return memory, needed, available
+    return None
+
+
+def _remedy(forecast: Forecast, stage: StageNeed) -> str:
+    study, smaller = forecast.study, dict[str, dict[str, Any]]()
+    if stage.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
+        smaller["switch offload on"] = {"offload": True}
+    length = study.calibration.length
+    while length > 16 and stage.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
+        length //= 2
+        smaller[f"set calibration.length {length}"] = {"calibration.length": length}
+    if study.evaluation.length > 128 and stage.need.setting == "evaluation.batch":
+        smaller["set evaluation.preset 128"] = {"evaluation.preset": "128"}
+    options = [(words, forecast.precision, changes) for words, changes in smaller.items()]
+    if forecast.precision == "float32":
+        narrow = [(f"{words} and dtype bfloat16", "bfloat16", changes) for words, changes in smaller.items()]
+        options = [("set dtype bfloat16", "bfloat16", {}), *options, *narrow]
+    for words, precision, changes in options:
+        case = Case(
+            forecast.model, study.with_settings(changes), WIDTHS[precision], forecast.capacity.gpu, forecast.gpus
+        )
+        need = memory_need(stage.identity, case)
+        if need is not None and _shortage(forecast, need) is None:
+            return words
+    if stage.identity.kind == "checkpoint":
+        return "stop before it with --until perplexity"
+    larger = "use a GPU with more memory" if forecast.capacity.gpu else "use a machine with more memory"
+    return f"choose a smaller model, or {larger}"
+
+
+def _halving(forecast: Forecast, stage: StageNeed) -> str:
+    """The batch that a stage continues with; empty if the one that is set fits, or none does."""
+    need, capacity = stage.need, forecast.capacity
+    available, size = capacity.card if capacity.gpu else capacity.host, stage.need.batch
+    while size and forecast.on_device(need, size) > available:
+        size //= 2
+    if not need.setting or not available or size in (0, need.batch):
+        return ""
+    needed = _gib(forecast.on_device(need, need.batch))
+    words = f"{stage.title}: {need.setting} {need.batch} takes about {needed} of {_gib(available)}"
+    if capacity.gpu:
+        return f"{words}, so about {size} at a time will be left of it"
+    # the system ends a process rather than refusing it memory
+    return f"{words}, so the system may end the run: set {need.setting} to {size}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"

@@ -1,15 +1,13 @@
-"""Read what lies in a run's folder, its record and the notes of a person, again only when a file has changed."""
+"""Records of runs with their graphs, read again only when a file has changed."""
 
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gprune.pipeline import runs
-from gprune.pipeline.runs import notes
 from gprune.pipeline.stages import Graph
-from gprune.pipeline.stages.inputs import from_plain, lacking
-from gprune.store.checksums import Stamp, stamp_of
+from gprune.pipeline.stages.inputs import from_plain, missing_texts
+from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 from gprune.study.methods import register_recorded
 from gprune.system import safe_parsing
@@ -19,35 +17,18 @@ ReadRecord = tuple[dict[str, Any] | None, Graph | None, str]
 """record and graph of a run, or why there is none"""
 
 
-def read_record(path: Path, status: os.stat_result) -> ReadRecord:
-    """Return record and graph of a run, or why there is none."""
-    return _read_record(str(path), stamp_of(status))
+def read_record(path: Path) -> ReadRecord:
+    """Return record and graph of a run, or why there is none; OSError where there is no such file."""
+    return _read_record(path, stamp(path))
 
 
 @lru_cache(maxsize=1024)
-def _read_record(path: str, stamp: Stamp) -> ReadRecord:
+def _read_record(path: Path, _: Stamp) -> ReadRecord:
     try:
-        record = runs.load(Path(path))
-        return record, recorded_graph(record, path, require_inputs=False), ""
+        record = runs.load(path)
+        return record, recorded_graph(record, str(path), require_inputs=False), ""
     except UnreadableError as error:
         return None, None, str(error)
-
-
-def read_notes(folder: Path) -> tuple[runs.RunNotes, str]:
-    """Return the notes on the run in a folder, and why they cannot be read."""
-    path = folder / notes.FILE
-    try:
-        return _read_notes(str(path), stamp_of(path.stat()))
-    except OSError:
-        return runs.RunNotes(), ""
-
-
-@lru_cache(maxsize=1024)
-def _read_notes(path: str, stamp: Stamp) -> tuple[runs.RunNotes, str]:
-    try:
-        return notes.read(Path(path).parent), ""
-    except UnreadableError as error:
-        return runs.RunNotes(), str(error)
 
 
 def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
@@ -62,9 +43,9 @@ def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool 
     except SettingsError as error:
         raise UnreadableError(safe_parsing.sentence(f"{source} holds a study of another version: {error}")) from error
     inputs = from_plain((record.get("provenance") or {}).get("inputs"))
-    missing = min(lacking(study, inputs), default="") if inputs else ""
+    missing = min(missing_texts(study, inputs), default="") if inputs else ""
     if missing:
         raise UnreadableError(f"{source} does not say what it has read as {missing!r}")
     if inputs is None and require_inputs:
         raise UnreadableError(f"{source} does not say what the run has read: run the study again")
-    return Graph(study, inputs)
+    return Graph(study, inputs, failures=runs.failures(record))

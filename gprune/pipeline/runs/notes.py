@@ -1,78 +1,61 @@
-"""What a person says of a run: its name, a note, tags, and whether lists pass it over.
+"""Notes of a user on a run: its name, and if lists hide it.
 
     <cache>/runs/<run>/about.json
 
 Kept beside the record, in a file of its own, so that whoever computes the run never writes over it.
 """
 
-import re
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explained
+from gprune.store.checksums import Stamp, stamp
 from gprune.study.settings import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json
-from gprune.system.forms import Listed, LooseForm, Rule, checked, shorter
+from gprune.system.forms import LooseForm, Rule, checked, shorter
 
 FILE = "about.json"
-MOST_NAME, MOST_NOTE, MOST_TAG = 80, 2000, 30
+MOST_NAME = 80
 """characters"""
-MOST_TAGS = 12
-_TAG = re.compile(r"\w[\w .+-]*")
-_Tag = Annotated[
-    str,
-    SOUND,
-    Rule(
-        f"at most {MOST_TAG} letters, digits, blanks and . + - _, a letter or digit first",
-        lambda tag: len(tag) <= MOST_TAG and bool(_TAG.fullmatch(tag)) and tag == tag.strip(),
-    ),
-]
 
 
 @checked
 @dataclass(frozen=True, slots=True)
 class RunNotes(LooseForm):
-    """What a person says of a run."""
+    """The user's notes on a run."""
 
     WHERE: ClassVar = "a run's "
     name: Annotated[str, shorter(MOST_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
     """what to call it; empty for the name of its study"""
-    note: Annotated[str, shorter(MOST_NOTE), SOUND] = ""
-    """plain text"""
-    tags: Annotated[
-        Listed[_Tag],
-        shorter(MOST_TAGS, "a list", "tags"),
-        Rule("tags that differ from each other", lambda tags: len(set(tags)) == len(tags)),
-    ] = ()
-    """words that it is found by"""
     hidden: bool = False
-    """whether lists of runs pass it over"""
+    """True if lists of runs pass it over"""
 
 
-def read(folder: Path) -> RunNotes:
-    """What is said of the run in a folder; nothing where there is no such file.
-
-    Raises UnreadableError where it is damaged; the message says what saving anew does.
-    """
+def read_notes(folder: Path) -> tuple[RunNotes, str]:
+    """Return the notes on the run in a folder, empty without a file, and why they cannot be read."""
     path = folder / FILE
     try:
-        if not path.is_file():
-            return RunNotes()
-        values = safe_parsing.json_file(path, f"the file {path}")
-        return RunNotes.parse(values)
-    except FileNotFoundError:
-        return RunNotes()
+        return _read(path, stamp(path))
+    except OSError:
+        return RunNotes(), ""
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, _: Stamp) -> tuple[RunNotes, str]:
+    try:
+        return RunNotes.parse(safe_parsing.json_file(path, f"the file {path}")), ""
     except (SettingsError, UnreadableError) as error:
         reason = safe_parsing.sentence(error, 200)
-        raise UnreadableError(f"name and note cannot be read, saving writes them anew ({reason})") from error
+        return RunNotes(), f"the name cannot be read, saving writes it anew ({reason})"
 
 
-def save(store: Store, run: str, about: RunNotes) -> None:
-    """Writes what a person says of a run; StoreError without such a run, or a cache that can be written."""
+def save_notes(store: Store, run: str, about: RunNotes) -> None:
+    """Write the notes on a run; StoreError without such a run, or if the cache cannot be written."""
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs import cached
+from gprune.pipeline.runs import cached, notes
 from gprune.pipeline.runs.attached import Attached, Source, attached
 from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.results import Declaration
@@ -47,9 +47,9 @@ class Unreadable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run as its record stands now."""
+    """One run as its record stands now; equal to itself alone."""
 
     root: str
     """the cache folder"""
@@ -76,17 +76,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What a person calls it, or the name of its study; may be empty."""
+        """Return the name that the user gave it, or that of its study; may be empty."""
         return self.about.name or self.study.name
 
     @property
     def state(self) -> str:
         """running, done, failed, cancelled or interrupted, also where its process is just gone."""
-        return runs.standing(self.record)
+        return runs.current_state(Path(self.root), self.record)
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
-        """What ran: finished stages by name."""
+        """Return the entries of finished stages, by name."""
         return cast("dict[str, dict[str, Any]]", self.record["stages"])
 
     @property
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def measured(self) -> EvaluationSettings:
-        """What its models are measured on, by itself and later; `study` says what was asked of itself."""
+        """Return the settings of all measurements of its models, by this run and later ones."""
         return self.graph.study.evaluation
 
     @property
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def missing_tasks(self) -> Mapping[str, str]:
-        """Why zero-shot tasks could not be measured, by task."""
+        """Return why zero-shot tasks could not be measured, by task."""
         later = self.later.missing_tasks if self.later else None
         return (self.record.get("missing_tasks") or {}) if later is None else later
 
@@ -127,58 +127,55 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether it ran to its end, or as far as it was asked to."""
+        """Return True if it ran to its end, or to the stage that was set as its end."""
         return self.state == "done" and (bool(self.record.get("result")) or self.stopped_early)
 
     @property
     def stopped_early(self) -> bool:
-        """Whether it was only asked to go a part of the way, as far as drift or agreement."""
+        """Return True if it was to stop before perplexities, for example after drift."""
         early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
         return early and not self.record.get("result")
 
     @property
     def outdated(self) -> int:
-        """How many of its results are of another formula or layout than today's, and are not used."""
-        known = stages.named(self.graph)
-        now = {name: known[name].key if name in known else "" for name in self.stages}
-        return sum(entry["key"] != now[name] for name, entry in self.stages.items())
+        """Return the number of its results of an older formula or layout, which are not used."""
+        current_stages = stages.named(self.graph)
+        current_keys = {name: current_stages[name].key if name in current_stages else "" for name in self.stages}
+        return sum(entry["key"] != current_keys[name] for name, entry in self.stages.items())
 
     @property
     def packed(self) -> bool:
-        """Whether it was read from a pack, which brings neither model nor texts."""
+        """Return True if it was read from a pack, which has neither model nor texts."""
         return isinstance(self.record.get("packed"), dict)
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why results did not come with its pack, by the name of their stage."""
+        """Return why results are not in its pack, by the name of their stage."""
         return dict((self.record.get("packed") or {}).get("left_out") or {})
 
     @property
     def is_demo(self) -> bool:
-        """Whether the bundled model was run."""
+        """Return True if it is a run of the bundled model."""
         return self.study.model == "demo"
 
     @property
     def results(self) -> Results:
-        """What is there of it; a result is there when its key is, whichever run made it."""
+        """Return its results; one exists if its key does, whichever run computed it."""
         return Results(_store(self.root), self.graph)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether a result is there: `run.has(stages.scores, "primary")`."""
+        """Return True if a result exists: `run.has(stages.scores, "primary")`."""
         return self.there(declare(self.graph, *args, **kwargs))
 
     def there(self, stage: Stage[Any]) -> bool:
-        """Whether a stage's result is there, or one that serves for it.
+        """Return True if a stage's result exists.
 
         What the run itself has made counts as there, although it may be damaged or lost since: reading it
         says so then, where a gap on the page would not.
         """
-        return self._made(stages.served(stage, self._made))
-
-    def _made(self, stage: Stage[Any]) -> bool:
         entry = self.stages.get(stage.name)
-        own = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
-        return bool(stage.key) and (own or self.results.holds(stage))
+        is_recorded = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
+        return bool(stage.key) and (is_recorded or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
         """Content key of a result that is there; MissingResultError where the run has not come that far."""
@@ -196,29 +193,27 @@ class Run:
         stage = declare(self.graph, *args, **kwargs)
         return self.read(stage) if self.there(stage) else None
 
-    def require(self, found: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What was found among results; where it is nothing, MissingResultError names the one declared."""
-        if not found:
+    def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return a value unless it is empty; MissingResultError then names the declared result."""
+        if not value:
             raise MissingResultError(declare(self.graph, *args, **kwargs).title)
-        return found
+        return value
 
     def read(self, stage: Stage[R]) -> R:
         """The record of a stage; for errors see `load`."""
-        found = self._there(stage)
-        kind = stages.KINDS[found.kind].record
-        return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
+        kind = stages.KINDS[self._there(stage).kind].record
+        return cast(R, record(self.root, stage.kind, stage.key, kind.__name__ if kind else ""))
 
     def _there(self, stage: Stage[R]) -> Stage[R]:
-        found = stages.served(stage, self._made)
-        if not self._made(found):
+        if not self.there(stage):
             raise MissingResultError(stage.title)
-        return found
+        return stage
 
     @property
     def cut(self) -> list[str]:
         """The methods whose masks are there, GPrune first."""
-        there = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
-        return sorted(there, key=lambda name: name != "gprune")
+        methods = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
+        return sorted(methods, key=lambda name: name != "gprune")
 
     @property
     def masked(self) -> list[str]:
@@ -233,20 +228,20 @@ class Run:
 
     def agreement(self) -> records.Agreement:
         """The comparisons of modules that are there; MissingResultError where none is."""
-        wanted = stages.agreements(self.graph)
-        rows = {name: self.read(stage) for name, stage in wanted.items() if self.there(stage)}
+        comparisons = stages.agreements(self.graph)
+        rows = {name: self.read(stage) for name, stage in comparisons.items() if self.there(stage)}
         if not rows:
             raise MissingResultError(AGREEMENT_TITLE)
         return records.Agreement.of(rows)
 
     @property
     def has_agreement(self) -> bool:
-        """Whether any comparison of modules is there."""
+        """Return True if a comparison of modules exists."""
         return any(self.there(stage) for stage in stages.agreements(self.graph).values())
 
 
 def root() -> str:
-    """The cache folder that the app looks at."""
+    """Return the cache folder of the app."""
     return str(default_cache().resolve())
 
 
@@ -257,7 +252,7 @@ def _store(root: str) -> Store:
 
 
 def record(root: str, stage: str, key: str, kind: str) -> Any:
-    """One record of the store, shared by all sessions, read-only.
+    """Return a record of the store, shared by all sessions, read-only.
 
     Its files are looked at each time that it is handed out: one that another program has changed in place is
     read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
@@ -273,27 +268,26 @@ def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
-    """Every run of a cache, the latest started first, and those that cannot be read."""
+    """Return every run of a cache, the latest started first, and those that cannot be read."""
     good: list[Run] = []
     bad: list[Unreadable] = []
     for path in sorted((Path(root) / "runs").glob("*/run.json")):
         try:
-            status = path.stat()
+            record, graph, reason = cached.read_record(path)
         except OSError:
             continue
-        record, graph, reason = cached.read_record(path, status)
         if record is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, record, graph.study, graph, *cached.read_notes(path.parent)))
+            good.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    sources = [Source(run.name, run.record, run.graph, bool(run.about.name)) for run in good]
+    sources = [Source(run.name, run.record, run.graph, bool(run.about.name), run.state == "done") for run in good]
     pairs = zip(good, attached(sources), strict=True)
     return [replace(run, graph=later.graph, later=later) for run, later in pairs], bad
 
 
 def run_named(root: str, name: str) -> Run:
-    """A run of a cache; SettingsError where its record cannot be used, or it has gone meanwhile."""
+    """Return a run of a cache; SettingsError where its record cannot be used, or it has gone meanwhile."""
     readable, damaged = all_runs(root)
     run = next((run for run in readable if run.name == name), None)
     if run is None:

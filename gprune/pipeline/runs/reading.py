@@ -1,65 +1,138 @@
-"""Reads the records of runs, whatever is in the files."""
+"""Read and check the records of runs.
+
+A record may be damaged, from another version or made by hand. Every field that a page, a table or a later run relies
+on is checked here; fields may be absent, and fields that nobody reads may be anything.
+"""
 
 import os
-import stat
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gprune.pipeline.runs import form
 from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError, UnreadableError
+from gprune.system.forms import LooseForm, Rule, one_of
 from gprune.system.nearest import did_you_mean
 
 RECORD = "run.json"
-MOST_BYTES = 16 * 2**20
-"""a run of every method on twenty texts leaves some hundred kilobytes"""
 REMEDY = "run its study again, which finds every finished stage and writes the record anew"
 """what is to be done where a record cannot be read"""
+_STATES = ("running", "done", "failed", "cancelled", "interrupted")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
+
+
+def _is_name(value: str) -> bool:
+    # nothing that leads out of a folder
+    return bool(_NAME.fullmatch(value)) and ".." not in value
+
+
+_Name = Annotated[str, Rule("a plain name", _is_name)]
+
+
+@dataclass(frozen=True)
+class _Stage(LooseForm):
+    key: _Name
+    seconds: float | None = None
+    reused: bool = False
+    passes: dict[str, float] | None = None
+    notices: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class _Reason(LooseForm):
+    key: _Name
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Inputs(LooseForm):
+    calibration: dict[str, str] = field(default_factory=dict)
+    evaluation: dict[str, str] = field(default_factory=dict)
+    tasks: dict[str, str] = field(default_factory=dict)
+    plugins: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Provenance(LooseForm):
+    inputs: _Inputs | None = None
+
+
+@dataclass(frozen=True)
+class _Packed(LooseForm):
+    left_out: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class _Owner(LooseForm):
+    pid: int | None = None
+    host: str = ""
+    started: float | None = None
+
+
+@dataclass(frozen=True)
+class _Record(LooseForm):
+    study: dict[str, Any]
+    stages: dict[_Name, _Stage]
+    run: str = ""
+    state: Annotated[str, one_of(_STATES)] = "done"
+    until: str | None = None
+    error: str | None = None
+    started: str | None = None
+    updated: str | None = None
+    seconds: float | None = None
+    expected: dict[str, float] | None = None
+    unavailable: dict[str, _Reason] | None = None
+    missing_tasks: dict[str, str] | None = None
+    texts: dict[str, str] | None = None
+    provenance: _Provenance | None = None
+    result: dict[str, Any] | None = None
+    packed: _Packed | None = None
+    owner: _Owner | None = None
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The record in a file, with every field of the form that the program relies on.
+    """Return the record in a file, with every field of the type that the program relies on.
 
-    Raises UnreadableError with one sentence that begins with the file and says what is wrong with it.
+    Raises UnreadableError with one sentence that names the file and what is wrong with it.
     """
+    if not _is_name(path.parent.name):
+        raise UnreadableError(f"{path} is in a folder whose name is not one of a run")
     try:
-        return form.check(_values(path))
-    except UnreadableError as error:
-        raise UnreadableError(safe_parsing.sentence(f"{path} {error}")) from error
+        data = safe_parsing.contents(path, str(path))
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path} does not exist") from error
+    return parse_record(data, str(path))
 
 
-def _values(path: Path) -> Any:
+def parse_record(data: bytes, source: str) -> dict[str, Any]:
+    """Return the record in the bytes of a file; UnreadableError where it is none, which names the source."""
+    # a perplexity in the result may exceed every float
+    values = safe_parsing.json_object(data, source, finite=False)
     try:
-        if not form.is_name(path.parent.name):
-            raise UnreadableError("is in a folder whose name is not one of a run")
-        status = path.stat()
-        # a pipe would be waited for
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("is no file")
-        if status.st_size > MOST_BYTES:
-            raise UnreadableError(f"has {status.st_size} bytes; at most {MOST_BYTES} are read")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableError(f"cannot be read ({error.strerror or error})") from error
-    try:
-        # a perplexity in the result may be beyond every float
-        return safe_parsing.json_value(data, "its text", finite=False)
+        _Record.parse(values, UnreadableError)
     except UnreadableError as error:
-        raise UnreadableError(f"is not readable JSON ({error})") from error
+        raise UnreadableError(safe_parsing.sentence(f"{source} is no record of a run: {error}")) from error
+    return values
 
 
 def read(store: Store, run: str) -> dict[str, Any] | None:
-    """The record of a run; None when there is none that can be read."""
+    """Return the record of a run; None when there is none that can be read."""
     try:
         return load(store.folder("runs", run) / RECORD)
     except UnreadableError:
         return None
 
 
+def failures(record: dict[str, Any] | None) -> dict[str, str]:
+    """Return why stages of a run could not be computed, by key; none without a record."""
+    return {entry["key"]: entry["reason"] for entry in ((record or {}).get("unavailable") or {}).values()}
+
+
 def required(store: Store, run: str) -> dict[str, Any]:
-    """The record of a run that a person has named; StoreError where none of that name can be read."""
+    """Return the record of a run that a person has named; StoreError where none of that name can be read."""
     path = store.folder("runs", run) / RECORD
     try:
         return load(path)
@@ -73,16 +146,16 @@ def required(store: Store, run: str) -> dict[str, Any]:
         ) from error
 
 
-def every(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The runs that can be read with their records, the latest written first."""
-    found = []
+def read_all(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the runs that can be read with their records, the latest written first."""
+    paths = []
     for path in (store.root / "runs").glob(f"*/{RECORD}"):
         try:
-            found.append((path.stat().st_mtime_ns, path))
+            paths.append((path.stat().st_mtime_ns, path))
         except OSError:
             # it was deleted meanwhile
             continue
-    for _, path in sorted(found, reverse=True):
+    for _, path in sorted(paths, reverse=True):
         try:
             yield path.parent.name, load(path)
         except UnreadableError:

@@ -1,21 +1,20 @@
-"""Write the records of runs, and tell whether the process of one still runs.
+"""Write the records of runs, and tell whether the process of a run still works on it.
 
-The record of a run that goes on names its owner. Whether that process still runs is asked of the system where
-it is one of this machine; a record of another machine counts as long as it is not older than QUIET_SECONDS: an
-owner writes at least every BEAT_SECONDS.
+The record of a run that goes on names its owner: by number and create time on this machine, and by the run's lock
+on another one.
 """
 
-import time
-from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explained
 from gprune.system import processes
 from gprune.system.files import make_folder, write_json
-from gprune.system.locks import Lock
-from gprune.system.processes import BEAT_SECONDS as BEAT_SECONDS
-from gprune.system.processes import QUIET_SECONDS as QUIET_SECONDS
+from gprune.system.locks import is_locked
+
+INTERRUPTED = "interrupted"
+"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
 
 
 def save(store: Store, run: str, values: dict[str, Any]) -> None:
@@ -29,66 +28,25 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
         write_json(folder / RECORD, values)
 
 
-INTERRUPTED = "interrupted"
-"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
+def lock_path(root: Path, run: str) -> Path:
+    """Return the file that the only writer of a run locks; a killed process loses the lock at once."""
+    return root / "locks" / f"{run}.run.lock"
 
 
-class Ownership:
-    """The right to write one run's record; a killed process loses it at once."""
-
-    def __init__(self, store: Store, run: str) -> None:
-        """Takes nothing yet."""
-        self._path = store.root / "locks" / f"{store.folder('runs', run).name}.run.lock"
-        self._lock = Lock(self._path)
-        self.writable = True
-        """whether the cache let the lock be tried"""
-
-    @property
-    def held(self) -> bool:
-        """Whether this process has it."""
-        return self._lock.held
-
-    def take(self) -> bool:
-        """Takes it if nobody has it; says whether this process has it now."""
-        if self.held:
-            return True
-        try:
-            make_folder(self._path.parent)
-            self._lock.acquire(0)
-            self.writable = True
-        except OSError:
-            # of a cache that cannot be written nothing can be owned
-            self.writable = False
-        return self.held
-
-    def give_up(self) -> None:
-        """Lets another process have it."""
-        self._lock.release()
-
-
-def standing(record: dict[str, Any]) -> str:
-    """The state of a run as it is now: what its record says, or interrupted where its process is gone."""
+def current_state(root: Path, record: dict[str, Any]) -> str:
+    """Return the state in a record of the cache `root`, or interrupted if its process is gone."""
     state = str(record.get("state") or "")
-    return INTERRUPTED if state == "running" and not _at_work(record) else state
+    return INTERRUPTED if state == "running" and not _is_at_work(root, record) else state
 
 
-def _at_work(record: dict[str, Any]) -> bool:
+def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
     owner = record.get("owner") or {}
-    if not owner.get("pid") or elsewhere(record):
-        # a moment in the future is one of a clock that was set back since
-        return abs(age(record)) < QUIET_SECONDS
-    return owner.get("boot") == processes.boot() and processes.is_alive(owner["pid"], owner.get("started"))
+    if other_host(record):
+        return is_locked(lock_path(root, str(record.get("run"))))
+    return processes.is_alive(owner.get("pid"), owner.get("started"))
 
 
-def elsewhere(record: dict[str, Any]) -> str:
-    """The machine on which a run goes on, if it is another one than this; else empty."""
+def other_host(record: dict[str, Any]) -> str:
+    """Return the name of the machine of a run if it is not this one; else an empty text."""
     host = str((record.get("owner") or {}).get("host") or "")
     return "" if host == processes.host() else host
-
-
-def age(record: dict[str, Any]) -> float:
-    """Seconds since a record was written, by the clock; infinite where it does not say."""
-    try:
-        return time.time() - datetime.fromisoformat(str(record.get("updated"))).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return float("inf")

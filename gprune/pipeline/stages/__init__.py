@@ -2,19 +2,22 @@
 
     graph = Graph(study, inputs)
     results = Results(store, graph)
-    for stage in results.course("masks"): ...                   # what a run goes through, in order
+    for stage in results.plan("masks"): ...                   # what a run goes through, in order
     results.get(drift), results.get(scores, "auxiliary")        # records, by the keys that follow
 
 A stage is declared by a function of this package; what follows from the declarations is in `graph` (keys
-and order), `course` (what a study wants) and `results` (what a store has of it). Importing it loads no torch:
+and order), `plan` (what a study wants) and `results` (what a store has of it). Importing it loads no torch:
 what computes is imported when it computes.
 """
 
 from gprune.pipeline.stages.calibration import (
+    components,
     context_statistics,
     contexts,
     groups,
     held_out,
+    mapped_texts,
+    neuron_map,
     norms,
     positions,
     sampled,
@@ -23,28 +26,20 @@ from gprune.pipeline.stages.calibration import (
     statistics,
     tokens,
 )
-from gprune.pipeline.stages.choices_made import carried_out, made, require_texts
-from gprune.pipeline.stages.choosing import candidate, choice, chosen, described
-from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
+from gprune.pipeline.stages.choosing import candidate, choice, described
 from gprune.pipeline.stages.evaluation import (
+    accuracy,
+    answers,
     overlap,
     perplexity,
+    questions,
     recovered_perplexity,
     speed,
 )
-from gprune.pipeline.stages.graph import (
-    KINDS,
-    PAIR,
-    Graph,
-    Stage,
-    StageId,
-    every_need,
-    needed,
-)
+from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, needed, order, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings, unequal
-from gprune.pipeline.stages.other_repair import with_repair
-from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named, recovers
+from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings
+from gprune.pipeline.stages.plan import UNTIL, every, execution_plan, named, recovers
 from gprune.pipeline.stages.pruned_models import (
     checkpoint,
     masks,
@@ -53,11 +48,11 @@ from gprune.pipeline.stages.pruned_models import (
     recovered,
     recovered_from,
     scales,
+    with_repair,
 )
 from gprune.pipeline.stages.pruning import gates, learning, repaired, repairs
-from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side, space
-from gprune.pipeline.stages.results import Results
+from gprune.pipeline.stages.rasa import adapted, agreements, modules, side, space
+from gprune.pipeline.stages.results import Results, applied_repairs, find_choice, require_texts
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.pipeline.stages.scoring import clusters, drift, partition, scores
-from gprune.pipeline.stages.stage_order import on_the_way, order, resolve, served
-from gprune.pipeline.stages.zero_shot import accuracy, answers, questions
+from gprune.pipeline.stages.scoring import drift, partition, scores
+from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS

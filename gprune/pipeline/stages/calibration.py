@@ -1,54 +1,44 @@
-"""The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3)."""
+"""The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3).
 
-from collections.abc import Mapping, Sequence
+The neuron maps at the end are made when somebody asks for them: no run makes them, and they can go at any time.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from gprune import records
 from gprune.data import texts
 from gprune.data.texts.sampled import Role
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import FRESH, ROLES, SAMPLED, recipe_of, roles, text_of
 from gprune.pipeline.stages.run_context import RunContext
+from gprune.pruning import neuron_embedding
 from gprune.pruning.modules.functional_groups import functional_groups
-from gprune.records import (
-    ActivationStatistics,
-    Contexts,
-    ContextStatistics,
-    ModelShape,
-    ModelSize,
-    Partition,
-    SampledText,
-    StrongestPositions,
-    Tokens,
-    WeightNorms,
-)
-from gprune.study import Study
+from gprune.records import Contexts, ContextStatistics, SampledText, StrongestPositions, Tokens
 
 
 @once
-def shape(graph: Graph) -> Stage[ModelShape]:
+def shape(graph: Graph) -> Stage[records.ModelShape]:
     """The sizes of the model that decide what can be pruned."""
-    make = lambda work: work.decoder.shape  # noqa: E731
-    return graph.stage(StageId("shape"), "sizes of the model", make, reads=graph.model)
+    return graph.stage(StageId("shape"), "sizes of the model", lambda work: work.decoder.shape, reads=graph.model)
 
 
 @once
-def size(graph: Graph) -> Stage[ModelSize]:
+def size(graph: Graph) -> Stage[records.ModelSize]:
     """Parameters and biases of the model."""
-    make = lambda work: work.decoder.size  # noqa: E731
-    return graph.stage(StageId("size"), "parameters of the model", make, reads=graph.model)
+    return graph.stage(StageId("size"), "parameters of the model", lambda work: work.decoder.size, reads=graph.model)
 
 
 @once
-def norms(graph: Graph) -> Stage[WeightNorms]:
+def norms(graph: Graph) -> Stage[records.WeightNorms]:
     """Weight norms that the scores need."""
-    make = lambda work: work.decoder.weight_norms()  # noqa: E731
-    return graph.stage(StageId("norms"), "weight norms", make, reads=graph.model)
+    return graph.stage(StageId("norms"), "weight norms", lambda work: work.decoder.weight_norms(), reads=graph.model)
 
 
 @once
 def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
-    """What the dense model writes, for a calibration text by role or an evaluation text by name.
+    """Text that the dense model writes, for a calibration text by role or an evaluation text by name.
 
     If `held_out`, other documents of a calibration text, for a choice between models.
     """
@@ -64,14 +54,9 @@ def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sampled
 
     index = None if calibration else graph.study.evaluation.texts.index(text)
     words = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
+    variant, method = ("held_out",) if held_out else (), "" if calibration else "evaluation"
     return graph.stage(
-        StageId(
-            "sampled",
-            (text,),
-            method="" if calibration else "evaluation",
-            variant=("held_out",) if held_out else (),
-            item=index,
-        ),
+        StageId("sampled", (text,), method=method, variant=variant, item=index),
         f"{words}{', held out' if held_out else ''}, written by the model",
         make,
         reads=graph.model | graph.tokenizer,
@@ -94,80 +79,72 @@ def held_out(graph: Graph, text: str) -> Stage[Tokens]:
 
 def _drawn(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
     """Sequences of a text by role: its calibration set, or held-out ones after so many."""
-    name, held = text_of(graph.study, text), after is not None
-    drawn = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
+    name, is_held_out = text_of(graph.study, text), after is not None
+    sampling = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
     digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
-    written = texts.is_sampled(name)
+    is_generated = texts.is_sampled(name)
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
-            return texts.choose(name, sampled.ids.ravel(), **drawn)
-        kept = None if held else texts.bundled.drawn(name, digest, tokenizer, **drawn)
-        if kept is None:
-            kept = texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after or 0)
-            work.require_embedded(kept.ids, name)
-        return kept
+            return texts.choose(name, sampled.ids.ravel(), **sampling)
+        sequences = None if is_held_out else texts.bundled.bundled_calibration(name, digest, tokenizer, **sampling)
+        if sequences is None:
+            sequences = texts.draw(name, work.tokenizer, **sampling, cache=work.text_cache, after=after or 0)
+            work.require_embedded(sequences.ids, name)
+        return sequences
 
     return graph.stage(
-        StageId("tokens", (text,), variant=("held_out",) if held else ()),
-        f"drawing {'held-out sequences of' if held else 'calibration'} text {graph.letters[text]}",
+        StageId("tokens", (text,), variant=("held_out",) if is_held_out else ()),
+        f"drawing {'held-out sequences of' if is_held_out else 'calibration'} text {graph.letters[text]}",
         make,
-        needs={"sampled": sampled(graph, text, **{"held_out": True} if held else {})} if written else {},
+        needs={"sampled": sampled(graph, text, **{"held_out": True} if is_held_out else {})} if is_generated else {},
         reads={"text": digest} | graph.tokenizer,
-        settings=drawn | ({"after": 0 if written else after} if held else {}),
+        settings=sampling | ({"after": 0 if is_generated else after} if is_held_out else {}),
     )
 
 
 @once
-def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -> Stage[ActivationStatistics]:
-    """One pass of the dense model over a calibration set.
+def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[records.ActivationStatistics]:
+    """One pass of the dense model over a calibration set, which serves the study's own metric and `metric`.
 
-    If `released`, the recursion of FLAP's released code is kept beside the moments.
+    The recursion of FLAP's released code is kept beside the moments where one of them needs it.
     """
     settings = graph.study.calibration
-    variant = replace(settings, flap_variant="released" if released else "paper")
-    # the moments are the same whether or not the recursion is kept beside them
-    richer = statistics(graph, text, released=True) if not released else None
-    count = settings.positions
+    released = settings.flap_variant == "released" and "flap" in (graph.study.metric, metric)
+    variant, count = replace(settings, flap_variant="released" if released else "paper"), settings.positions
 
-    def make(work: RunContext, tokens: Tokens, also: tuple[StageId, ...] = ()) -> Any:
+    def make(work: RunContext, tokens: Tokens) -> records.ActivationStatistics:
         from gprune.pruning.calibration import collect, strongest_of
 
-        decoder, kept = work.decoder, count if also else 0
-        strongest = strongest_of(decoder, tokens, kept) if kept else None
-        found = collect(decoder, tokens, variant, work.progress, strongest)
-        return found if strongest is None else (found, strongest.result(tokens))
+        key = positions(graph, text).key if count else ""
+        strongest = strongest_of(work.decoder, tokens, count) if key in work.missing else None
+        moments = collect(work.decoder, tokens, variant, work.progress, strongest)
+        if strongest is not None:
+            work.keep(key, strongest.result(tokens))
+        return moments
 
     return graph.stage(
         StageId("statistics", (text,), variant=("released",) if released else ()),
-        f"activation statistics on {graph.letters[text]}",
+        f"activation statistics on {graph.letters[text]}" + ", as FLAP's code takes them" * released,
         make,
         needs={"tokens": tokens(graph, text)},
         reads=graph.model,
         settings={"shards": settings.shards, "released": released},
-        served_by=richer,
-        beside=(positions(graph, text),) if count else (),
     )
-
-
-def recursive(study: Study, metric: str) -> bool:
-    """Whether a metric needs the recursion of FLAP's released code beside the moments."""
-    return metric == "flap" and study.calibration.flap_variant == "released"
 
 
 @once
 def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
-    """Where each FFN neuron answers most on a calibration set: made by the pass of the statistics.
+    """Positions of the strongest activations of each FFN neuron: the pass of the statistics yields them.
 
-    Where these are there already, as in the runs of versions that kept no positions, it takes a pass.
+    If these exist already, it takes a pass.
     """
     settings = graph.study.calibration
-    count = settings.positions
 
     def make(work: RunContext, tokens: Tokens) -> StrongestPositions:
         from gprune.pruning.calibration import collect_strongest
 
-        return collect_strongest(work.decoder, tokens, settings, count, work.progress)
+        return collect_strongest(work.decoder, tokens, settings, settings.positions, work.progress)
 
     return graph.stage(
         StageId("positions", (text,)),
@@ -175,7 +152,7 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
         make,
         needs={"tokens": tokens(graph, text)},
         reads=graph.model,
-        settings={"count": count},
+        settings={"count": settings.positions},
     )
 
 
@@ -216,44 +193,46 @@ def context_statistics(
     If `gradient`, the affinity of neurons and contexts is measured as well, by a backward pass.
     """
     settings = graph.study.calibration
-    # the moments are the same with and without a gradient
-    richer = None
-    if not gradient:
-        richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
+    # FANG's groups of a text under another seed are the control of those under its own: one pass serves both
+    control = None
+    if gradient and text == made_on and not other_seed:
+        control = context_statistics(graph, text, text, gradient=True, other_seed=True)
 
-    def make(work: RunContext, tokens: Tokens, contexts: Contexts, joined: Sequence[Mapping[str, Any]] = ()) -> Any:
+    def make(work: RunContext, tokens: Tokens, contexts: Contexts) -> ContextStatistics:
         from gprune.pruning.calibration.context_statistics import collect_contexts
 
-        known, shards = [contexts, *(one["contexts"] for one in joined)], settings.shards
-        found = collect_contexts(work.decoder, tokens, known, shards, settings.batch, gradient, work.progress)
-        return found if joined else found[0]
+        clusterings = [contexts]
+        if control is not None and control.key in work.missing:
+            stage = control.needs["contexts"]
+            clusterings.append(stage.make(work, tokens))
+            work.keep(stage.key, clusterings[1])
+        statistics, *controls = collect_contexts(
+            work.decoder, tokens, clusterings, settings.shards, settings.batch, gradient, work.progress
+        )
+        if control is not None and controls:
+            work.keep(control.key, controls[0])
+        return statistics
 
     under = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
+    made_of = (text,) if made_on == "primary" else (text, made_on)
+    variant = (() if gradient else ("forward",)) + seeded(other_seed)
     return graph.stage(
-        StageId(
-            "context_statistics",
-            (text,) if made_on == "primary" else (text, made_on),
-            variant=(() if gradient else ("forward",)) + seeded(other_seed),
-        ),
-        f"statistics by context on {graph.letters[text]}{under}{another(other_seed)}",
+        StageId("context_statistics", made_of, variant=variant),
+        f"statistics by context on {graph.letters[text]}{under}{another(other_seed)}"
+        + ", without gradients" * (not gradient),
         make,
         needs={"tokens": tokens(graph, text), "contexts": contexts(graph, made_on, other_seed=other_seed)},
         reads=graph.model,
         settings={"shards": settings.shards, "gradient": gradient},
-        served_by=richer,
-        # FANG's groups of a text under another seed are the control of those under its own
-        joined=(context_statistics(graph, text, text, gradient=True, other_seed=True),)
-        if gradient and text == made_on and not other_seed
-        else (),
     )
 
 
 @once
-def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[Partition]:
+def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[records.Partition]:
     """FANG's functional groups of one text (section 4, baselines); the seed is that of its contexts."""
     grouping = graph.study.baselines.fang_grouping
 
-    def make(_: Any, measured: ContextStatistics) -> Partition:
+    def make(_: Any, measured: ContextStatistics) -> records.Partition:
         return functional_groups(measured.affinity, grouping)
 
     measured = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
@@ -266,11 +245,71 @@ def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> 
     )
 
 
+@once
+def components(graph: Graph, layer: int) -> Stage[records.Components]:
+    """The neurons of a layer, counted from 0, in the principal components of their parameters."""
+
+    def make(work: RunContext) -> records.Components:
+        from gprune.models.weights import neuron_parameters
+        from gprune.pruning.calibration.principal import principal_coordinates
+
+        rows = neuron_parameters(work.study.model, layer, work.inputs.precision, lambda: work.decoder)
+        work.progress(0, 1, f"principal components of {len(rows):,} neurons")
+        neuron_embedding.require_different(rows, f"the parameters of layer {layer}")
+        return records.Components(layer, *principal_coordinates(rows, neuron_embedding.MOST_COMPONENTS))
+
+    return graph.stage(
+        StageId("components", variant=(f"layer{layer}",)),
+        f"principal components of the parameters of layer {layer}",
+        make,
+        reads=graph.model,
+        settings={"layer": layer, "most": neuron_embedding.MOST_COMPONENTS},
+    )
+
+
+@once
+def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()) -> Stage[records.NeuronMap]:
+    """The neurons of a layer, counted from 0, laid out by UMAP.
+
+    `basis` is BEHAVIOUR or PARAMETERS; `texts` are roles of the texts whose statistics tell the behaviour; of
+    no effect on parameters.
+    """
+    seed = graph.study.seed
+    texts = texts if basis == neuron_embedding.BEHAVIOUR else ()
+
+    def make(
+        work: RunContext,
+        measured: Sequence[records.ActivationStatistics] = (),
+        reduced: records.Components | None = None,
+    ) -> records.NeuronMap:
+        points = neuron_embedding.behaviour(measured, layer).places if reduced is None else reduced.places
+        work.progress(0, 1, f"UMAP of {len(points):,} neurons")
+        places, variance = neuron_embedding.laid_out(points, seed)
+        return records.NeuronMap(layer, basis, variance, places)
+
+    needs: dict[str, Any] = {"reduced": components(graph, layer)}
+    if basis == neuron_embedding.BEHAVIOUR:
+        needs = {"measured": [statistics(graph, text) for text in texts]}
+    by_what = basis if not texts else f"{basis} on {', '.join(graph.letters[text] for text in texts)}"
+    return graph.stage(
+        StageId("map", texts, method=basis, variant=(f"layer{layer}",)),
+        f"UMAP of layer {layer} by {by_what}",
+        make,
+        needs=needs,
+        settings={"layer": layer, "basis": basis, "seed": seed, **neuron_embedding.SETTINGS},
+    )
+
+
+def mapped_texts(graph: Graph, has: Callable[[Stage[Any]], bool]) -> tuple[str, ...]:
+    """Roles of the texts of a study whose statistics are there, of which a behaviour is put together."""
+    return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))
+
+
 def seeded(other_seed: bool) -> tuple[str, ...]:
-    """The variant of a stage under another seed."""
+    """Return the variant of a stage's identity for another seed."""
     return ("other_seed",) if other_seed else ()
 
 
 def another(other_seed: bool) -> str:
-    """The same in words."""
+    """Return the words of a title for another seed."""
     return ", another seed" if other_seed else ""

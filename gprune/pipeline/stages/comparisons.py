@@ -26,7 +26,7 @@ class Side:
 
     @property
     def fang(self) -> bool:
-        """Whether it is FANG's groups of one text."""
+        """Return True for FANG's groups of one text."""
         return len(self.texts) == 1
 
 
@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def fang(self) -> bool:
-        """Whether it compares FANG's groups."""
+        """Return True if it compares FANG's groups."""
         return self.first.fang
 
     @property
@@ -57,45 +57,27 @@ class Comparison:
 _AB = Side("A-B", ("primary", "auxiliary"))
 _AC = Side("A-C", ("primary", "substitute"))
 _BC = Side("B-C", ("auxiliary", "substitute"))
+_BA = Side("B-A", ("auxiliary", "primary"))
 _AB_START = Side("A-B, initialization", _AB.texts, INITIALIZATION)
 _AC_START = Side("A-C, initialization", _AC.texts, INITIALIZATION)
+_AB_SEED = Side("A-B, another seed", _AB.texts, OTHER_SEED)
 _A, _B, _C = (
     Side(f"FANG on {letter}", (role,)) for letter, role in zip("ABC", (*_AB.texts, "substitute"), strict=True)
 )
-
-COMPARISONS: dict[str, Comparison] = {
-    comparison.name: comparison
-    for comparison in (
-        Comparison("ab_ac", "A-B against A-C", SUBSTITUTION, _AB, _AC),
-        Comparison("ab_bc", "A-B against B-C", SUBSTITUTION, _AB, _BC),
-        Comparison("ac_bc", "A-C against B-C", SUBSTITUTION, _AC, _BC),
-        Comparison(
-            "other_seed",
-            "control: A-B, another seed",
-            CONTROL,
-            _AB,
-            Side("A-B, another seed", _AB.texts, OTHER_SEED),
-        ),
-        Comparison(
-            "initialization",
-            "control: initialization only, A-B against A-C",
-            CONTROL,
-            _AB_START,
-            _AC_START,
-        ),
-        Comparison("swap", "swap: A-B against B-A", SWAP, _AB, Side("B-A", ("auxiliary", "primary"))),
-        Comparison("fang_ab", "FANG: A against B", FANG, _A, _B),
-        Comparison("fang_ac", "FANG: A against C", FANG, _A, _C),
-        Comparison("fang_bc", "FANG: B against C", FANG, _B, _C),
-        Comparison(
-            "fang_other_seed",
-            "control: FANG, another seed",
-            CONTROL,
-            _A,
-            Side("FANG on A, another seed", _A.texts, OTHER_SEED),
-        ),
-    )
-}
+_A_SEED = Side("FANG on A, another seed", _A.texts, OTHER_SEED)
+_ALL = (
+    Comparison("ab_ac", "A-B against A-C", SUBSTITUTION, _AB, _AC),
+    Comparison("ab_bc", "A-B against B-C", SUBSTITUTION, _AB, _BC),
+    Comparison("ac_bc", "A-C against B-C", SUBSTITUTION, _AC, _BC),
+    Comparison("other_seed", "control: A-B, another seed", CONTROL, _AB, _AB_SEED),
+    Comparison("initialization", "control: initialization only, A-B against A-C", CONTROL, _AB_START, _AC_START),
+    Comparison("swap", "swap: A-B against B-A", SWAP, _AB, _BA),
+    Comparison("fang_ab", "FANG: A against B", FANG, _A, _B),
+    Comparison("fang_ac", "FANG: A against C", FANG, _A, _C),
+    Comparison("fang_bc", "FANG: B against C", FANG, _B, _C),
+    Comparison("fang_other_seed", "control: FANG, another seed", CONTROL, _A, _A_SEED),
+)
+COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in _ALL}
 
 
 def compared(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
@@ -108,7 +90,7 @@ def compared(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Co
     weighted = metric == "twflap"
     grouped = weighted or "fang" in methods
 
-    def wanted(comparison: Comparison) -> bool:
+    def is_compared(comparison: Comparison) -> bool:
         if "substitute" in comparison.texts and not substitute:
             return False
         if comparison.fang:
@@ -117,4 +99,4 @@ def compared(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Co
             return weighted
         return bool(substitute) or (weighted and comparison.name == OTHER_SEED)
 
-    return tuple(comparison for comparison in COMPARISONS.values() if wanted(comparison))
+    return tuple(comparison for comparison in COMPARISONS.values() if is_compared(comparison))

@@ -1,55 +1,48 @@
-"""The stages that measure: perplexity and speed of every method (section 4).
+"""The stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
 
-Beside them, how far an evaluated text is one that was calibrated on.
+The pass that measures an accuracy yields its answers as well, as a result of their own whose key is in no other.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gprune.data import texts
 from gprune.data.texts import corpus_relation
-from gprune.pipeline.stages.calibration import held_out, tokens
-from gprune.pipeline.stages.calibration import sampled as sampled_text
-from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
+from gprune.pipeline.stages.calibration import held_out, sampled, tokens
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, every_need, once
 from gprune.pipeline.stages.inputs import CHECK, roles
-from gprune.pipeline.stages.pruned_models import (
-    pruned,
-    pruned_model,
-    recovered_from,
-)
+from gprune.pipeline.stages.pruned_models import pruned, pruned_model, recovered_from
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.records import (
-    Array,
-    Perplexity,
-    SampledText,
-    TextOverlap,
-    Throughput,
-    Tokens,
-)
+from gprune.records import Accuracy, Answers, Array, Perplexity, Questions, SampledText, TextOverlap, Throughput, Tokens
 from gprune.study.methods import METHODS
-from gprune.system.errors import MethodError
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError, MethodError, NumericsError, SettingsError, TaskError
+
+if TYPE_CHECKING:
+    from gprune.evaluation.accuracy import Answered
 
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """How much of an evaluation text's windows stands in the calibration sets of A and B."""
-    evaluation = graph.study.evaluation
+    """Share of an evaluation text's windows that occurs in the calibration sets of A and B."""
+    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
-        windows = corpus_relation.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
+        windows = corpus_relation.cut(_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return corpus_relation.measured(text, windows, calibration, len(work.tokenizer))
 
     # a check text counts as one that was calibrated on: it has chosen
-    read = [tokens(graph, role) for role in PAIR]
-    read += [held_out(graph, role) for role in roles(graph.study) if role == CHECK]
-    index = evaluation.texts.index(text)
+    calibration = [tokens(graph, role) for role in PAIR]
+    calibration += [held_out(graph, role) for role in roles(graph.study) if role == CHECK]
     return graph.stage(
         StageId("overlap", item=index),
         f"overlap of text {index + 1} with A and B",
         make,
-        needs={"calibration": read, **_written(graph, text)},
+        needs={"calibration": calibration, **_sampled_text(graph, text)},
         reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
@@ -58,53 +51,41 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
-    identity = StageId("perplexity", method=method, item=graph.study.evaluation.texts.index(text))
-    return _perplexity(graph, identity, text, method, pruned(graph, method))
+    return _perplexity(graph, "perplexity", method, text, pruned(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method after its recovery; what is measured without stands at its own key."""
-    identity = StageId("recovered_perplexity", method=method, item=graph.study.evaluation.texts.index(text))
-    needs = recovered_from(graph, method)
-    return _perplexity(graph, identity, text, f"{method}_recovered", needs, " after recovery")
+    return _perplexity(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
-def _perplexity(
-    graph: Graph,
-    identity: StageId,
-    text: str,
-    name: str,
-    needs: Mapping[str, Any],
-    how: str = "",
-) -> Stage[Perplexity]:
-    """Measures the model called `name`, made of the records of `needs`."""
-    evaluation, method = graph.study.evaluation, identity.method
+def _perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
+    name, when = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         # the model first: a method that leaves nothing must not wait for a text
         model = work.cut(name, pruned_model(graph, method, **parts))
-        return measurement.perplexity(model, _stream(work, text, sampled), text, evaluation, work.progress)
+        return measurement.perplexity(model, _token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
-        identity,
-        f"perplexity of {METHODS[method].label}{how}, text {evaluation.texts.index(text) + 1}",
+        StageId(kind, method=method, item=index),
+        f"perplexity of {METHODS[method].label}{when}, text {index + 1}",
         make,
-        needs={**needs, **_written(graph, text)},
+        needs={**needs, **_sampled_text(graph, text)},
         reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
 
 
-def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
-    """What an evaluation text needs that the model writes itself."""
-    return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
+def _sampled_text(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+    return {"sampled": sampled(graph, text)} if texts.is_sampled(text) else {}
 
 
-def _stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
-    """The tokens of an evaluation text: read, or written by the model."""
+def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
@@ -116,6 +97,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
     the model can read. A method that does not fit ends the stage: its result has all methods or is none.
     """
     study = graph.study
+    needs = {name: pruned(graph, name) for name in study.methods}
 
     def make(work: RunContext, models: dict[str, Any]) -> Throughput:
         from gprune.evaluation import speed as measurement
@@ -124,12 +106,10 @@ def speed(graph: Graph) -> Stage[Throughput]:
         if decoder.is_mapped:
             raise MethodError("speed is measured on one device: set device cuda:0 and offload off, or speed none")
         fitting = measurement.fitting(decoder.config, chosen)
-        known = {"device": str(decoder.device), "dtype": work.inputs.precision}
-        chosen = measurement.with_changes(chosen, **known, **fitting)
-        # a method without masks could not run, unless it is the dense model
-        able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
-        work.let_go()
-        cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in able.items()}
+        device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
+        chosen = measurement.with_changes(chosen, **device_facts, **fitting)
+        work.release_model()
+        cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in models.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
         return Throughput(chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows))
 
@@ -137,12 +117,85 @@ def speed(graph: Graph) -> Stage[Throughput]:
         StageId("speed"),
         "measuring tokens a second",
         make,
-        needs={"models": {name: pruned(graph, name) for name in study.methods}},
+        needs={"models": {name: parts for name, parts in needs.items() if not graph.failure(*every_need(parts))}},
         reads=graph.model,
-        settings={
-            "preset": study.evaluation.speed,
-            "machine": graph.inputs.machine,
-            "order": list(study.methods),
-        },
-        optional=True,
+        settings={"preset": study.evaluation.speed, "machine": graph.inputs.machine, "order": list(study.methods)},
     )
+
+
+@once
+def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
+    """Zero-shot accuracy of a method on a task of the study that has data here."""
+
+    def make(work: RunContext, **parts: Any) -> Accuracy:
+        try:
+            answered = _ask(graph, work, method, task, parts)
+        except TaskError as error:
+            # the same questions would fail again
+            graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
+            raise
+        work.keep(answers(graph, method, task).key, answered.answers)
+        work.keep(questions(graph, task).key, answered.questions)
+        return answered.accuracy
+
+    return _asking(graph, "accuracy", method, task, make)
+
+
+@once
+def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
+    """The likelihood of every option of a task's questions, which the pass of the accuracy yields."""
+
+    def make(work: RunContext, **parts: Any) -> Answers:
+        return _ask(graph, work, method, task, parts).answers
+
+    return _asking(graph, "answers", method, task, make)
+
+
+def _asking(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+    index = graph.study.evaluation.tasks.index(task)
+    return graph.stage(
+        StageId(kind, method=method, item=index),
+        f"{kind} of {METHODS[method].label}, task {index + 1}",
+        make,
+        needs=pruned(graph, method),
+        reads=graph.model | {"task": graph.inputs.tasks[task]} | graph.tokenizer,
+        settings=_protocol(graph),
+    )
+
+
+def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> Answered:
+    from gprune.evaluation.accuracy import answered
+
+    settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))
+    try:
+        return answered(model, work.tokenizer, (task,), settings, work.progress)[task]
+    except (CorpusError, SettingsError, NumericsError) as error:
+        raise TaskError(str(error)) from error
+
+
+@once
+def questions(graph: Graph, task: str) -> Stage[Questions]:
+    """The questions of a task of the study as models are asked them; no model is loaded for it."""
+    index = graph.study.evaluation.tasks.index(task)
+
+    def make(work: RunContext) -> Questions:
+        from gprune.evaluation.accuracy import questions as read
+
+        try:
+            return read(task, work.study.evaluation, work.progress)
+        except (CorpusError, SettingsError, NumericsError) as error:
+            raise TaskError(str(error)) from error
+
+    return graph.stage(
+        StageId("questions", item=index),
+        f"questions of task {index + 1}",
+        make,
+        reads={"task": graph.inputs.tasks[task]},
+        settings=_protocol(graph),
+    )
+
+
+def _protocol(graph: Graph) -> dict[str, Any]:
+    evaluation = graph.study.evaluation
+    examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
+    return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | examples

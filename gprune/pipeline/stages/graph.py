@@ -1,12 +1,13 @@
-"""The graph of stages: what a result is, what it needs, under which key it is kept.
+"""The graph of stages: results, what they need, and their keys in the store.
 
-A stage is declared once, by an ordinary function of a graph: `drift(graph)` asks `scores(graph, "primary")`
-for its handle, and so the calls between these functions are the dependency graph. Nothing is registered, and
-nothing is loaded: keys follow from the study and the digests of what it reads.
+A stage is declared once, by an ordinary function of a graph: `drift(graph)` calls `scores(graph, "primary")`,
+and so the calls between these functions are the dependency graph. Nothing is registered, and nothing is loaded:
+keys follow from the study and the digests of what it reads.
 
 A key is the SHA-256 of the kind of result, the version of its formula, the slice of settings it uses, and the
 keys of the results it is made from. A changed RASA quantile therefore changes the keys of RASA and of what
-follows, and of nothing before it. Settings that change speed but no result (batch sizes) are in no key.
+follows, and of nothing before it. Settings that change speed but no result (batch sizes) are in no key. A stage
+that can do without some of its needs, as a choice among candidates, is declared with those that did not fail.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import json
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
@@ -48,8 +49,6 @@ class Kind:
     """whether a text that was read can be had back from its records, as from token ids"""
     on_pages: bool = True
     """whether a page reads it; the others are steps between results"""
-    extra: bool = False
-    """whether a run is whole without it"""
     on_demand: bool = False
     """whether it is made when somebody asks for it, in no study's course"""
 
@@ -63,7 +62,7 @@ KINDS: dict[str, Kind] = {
     "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
     # they show a text beside its tokens and nothing without them: they go where the tokens go
-    "positions": Kind(records.StrongestPositions, seconds=2.0, holds_text=True, extra=True),
+    "positions": Kind(records.StrongestPositions, holds_text=True),
     "contexts": Kind(records.Contexts, version=2, seconds=1.2, on_pages=False),
     "context_statistics": Kind(records.ContextStatistics, seconds=4.7, on_pages=False),
     "groups": Kind(records.Partition),
@@ -87,8 +86,8 @@ KINDS: dict[str, Kind] = {
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "recovered_perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
-    "answers": Kind(records.Answers, seconds=4.0, extra=True),
-    "questions": Kind(records.Questions, seconds=0.5, holds_text=True, extra=True),
+    "answers": Kind(records.Answers),
+    "questions": Kind(records.Questions, holds_text=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
@@ -104,20 +103,20 @@ _TRAINED = (*LEARNING, "scales", "recovered")
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:
-    """Key of one result, 32 hexadecimal digits; its needs are told by name, as keys or digests."""
+    """Return the key of a result, 32 hexadecimal digits; `needs` are keys and digests by name."""
     content = {"format": FORMAT, "kind": kind, "version": KINDS[kind].version, "settings": settings, "needs": needs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 def settings_of(section: object, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A section of the settings as plain values, without some."""
+    """Return a section of the settings as plain values, except those in `without`."""
     return {f.name: getattr(section, f.name) for f in fields(section) if f.name not in without}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class StageId:
-    """What a result is, within its study."""
+    """The identity of a result within its study."""
 
     kind: str
     """one of KINDS"""
@@ -140,7 +139,7 @@ class StageId:
 
     @property
     def name(self) -> str:
-        """The one form in which it is written down: in run.json, events and logs. Nothing reads it apart."""
+        """Name in run.json, events and logs; no code parses it."""
         if self.item is not None:
             return ".".join(filter(None, (self.kind, self.method, str(self.item))))
         return "_".join(filter(None, (self.kind, self.metric, self.method, *self.texts, *self.variant)))
@@ -160,16 +159,6 @@ class Stage(Generic[R]):
     make: Callable[..., R]
     """computes the record from a RunContext (`run_context`) and the records of its needs; a folder's stage
     gets the folder to fill as well"""
-    optional: bool = False
-    """whether it does with those of its needs that can be had"""
-    served_by: Stage[R] | None = None
-    """a result that says all that this one says, and more: where it is there, this one is not made"""
-    beside: tuple[Stage[Any], ...] = ()
-    """extra results that its own work can make on the way: `make` is given the identities of those that are
-    missing as `also`, and returns their records after its own. It does not depend on them"""
-    joined: tuple[Stage[Any], ...] = ()
-    """results of the same work on other needs: where a run wants such a one and lacks it, `make` is given its
-    needs as one of `joined` and returns its record after its own"""
 
     @property
     def kind(self) -> str:
@@ -178,7 +167,7 @@ class Stage(Generic[R]):
 
     @property
     def name(self) -> str:
-        """The identity as it is written down."""
+        """Name in run.json, events and logs."""
         return self.id.name
 
     @property
@@ -201,13 +190,19 @@ Need = Stage[Any] | FieldSubset[Any]
 class Graph:
     """The stages of one study, each made when it is first asked for."""
 
-    def __init__(self, study: Study, inputs: Inputs | None = None, letters: Mapping[str, str] = LETTERS) -> None:
-        """Binds a study to digests of what it reads; nothing is loaded.
+    def __init__(
+        self,
+        study: Study,
+        inputs: Inputs | None = None,
+        letters: Mapping[str, str] = LETTERS,
+        failures: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind a study to digests of what it reads; nothing is loaded.
 
         Without them stages have names and titles, but no keys. `letters` are what titles call its texts, by
-        role.
+        role; `failures` are reasons of stages that a run could not compute, by key.
         """
-        self.study, self.letters = study, letters
+        self.study, self.letters, self.failures = study, letters, dict(failures or {})
         self.known = inputs is not None
         self.inputs = inputs or Inputs.unknown(study)
         recorded = methods.recorded_plugins(self.inputs.plugins)
@@ -216,16 +211,31 @@ class Graph:
         self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), cast(Any, methods.METHODS))
         """methods by name, likewise"""
         self._stages: dict[StageId, Stage[Any]] = {}
-        self._names: dict[str, Stage[Any]] = {}
-        self.asked: dict[Any, Any] = {}
-        """what the declarations of this graph have given, see `once`"""
+        self._names: dict[str, StageId] = {}
+        self.declarations: dict[Any, Any] = {}
+        """results of the functions that declare stages, see `once`"""
         self.lock = threading.RLock()
         """held while something is declared: the pages of several people share the graph of a run"""
 
     def require_known(self) -> None:
-        """Raises StoreError where a run does not say what it has read."""
+        """Raise StoreError where a run does not say what it has read."""
         if not self.known:
             raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
+
+    def record_failure(self, stage: Stage[Any], reason: str) -> None:
+        """Leave out a stage that cannot be computed: what is declared from now on is made without it."""
+        with self.lock:
+            self.failures[stage.key] = reason
+            self.declarations.clear()
+
+    def failure(self, *stages: Stage[Any]) -> str:
+        """Return why one of some stages, or a stage that they need, could not be computed; empty if none failed."""
+        needed_stages = order(stages) if self.failures else ()
+        return next((self.failures[stage.key] for stage in needed_stages if stage.key in self.failures), "")
+
+    def without_failed(self, stages: Mapping[str, Stage[R]]) -> dict[str, Stage[R]]:
+        """Return the stages that can be computed, as far as a run has found out."""
+        return {name: stage for name, stage in stages.items() if not self.failure(stage)}
 
     def stage(
         self,
@@ -236,72 +246,71 @@ class Graph:
         needs: Mapping[str, Any] | None = None,
         reads: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
-        **about: Any,
     ) -> Stage[Any]:
-        """The handle of a result; the same one whenever it is asked for.
+        """Return the stage of an identity, the same object for the same key.
 
-        `title` says what it does; `make` computes it, see Stage; `needs` are handles of what it is made from,
-        `reads` digests of what it reads from outside, `settings` the slice of the study that it depends on;
-        `about` is what else a Stage says of itself: optional, served_by, beside, joined.
+        `title` describes it; `make` computes it, see Stage; `needs` are the stages that it is made from,
+        `reads` digests of what it reads from outside, `settings` the slice of the study that it depends on.
         """
         with self.lock:
-            if identity not in self._stages:
+            stage = self._stages.get(identity)
+            # a failure changes the keys of stages that are made without what failed
+            if stage is None or self.failures:
                 needs = needs or {}
                 key = self._key(identity.kind, settings or {}, needs, reads or {})
-                made: Stage[Any] = Stage(identity, title, key, needs, make, **about)
-                if self._names.setdefault(made.name, made) is not made:
-                    raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
-                self._stages[identity] = made
-            return self._stages[identity]
+                if stage is None or stage.key != key:
+                    stage = self._stages[identity] = Stage(identity, title, key, needs, make)
+                if self._names.setdefault(stage.name, identity) != identity:
+                    raise RuntimeError(f"two stages are called {stage.name!r}: {identity}")
+            return stage
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> FieldSubset[R]:
-        """A need of some fields of a stage's record: with the settings and needs that change these fields."""
+        """Return a need of some fields of a record, with the settings and needs that change these fields."""
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
         keys = {name: need.key for name, need in _named(needs)} | dict(reads)
         return content_key(kind, settings, keys) if self.known else ""
 
-    def made(self) -> tuple[Stage[Any], ...]:
-        """Every handle that has been asked for."""
+    def declared_stages(self) -> tuple[Stage[Any], ...]:
+        """Return every stage that was declared, as it was declared last."""
         return tuple(self._stages.values())
 
     @property
     def model(self) -> dict[str, str]:
-        """What a stage reads that runs the dense model."""
+        """Return the digests that a stage reads which runs the dense model."""
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
     @property
     def tokenizer(self) -> dict[str, str]:
-        """What a stage reads that tokenizes a text: the same files give other tokens under other libraries."""
+        """Return the digests that a stage reads which tokenizes a text: tokens also depend on the libraries."""
         libraries = self.inputs.tokenizing
         return {"tokenizer": self.inputs.tokenizer} | ({"libraries": libraries} if libraries else {})
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What ``pruning.json`` says of where a pruned model comes from."""
+        """Return the origin of a pruned model for ``pruning.json``."""
         study = self.study
         facts = {"source": study.model, "fingerprint": self.inputs.model, "run": run_name(study)}
         return facts | {"study": study.to_dict()}
 
 
 def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Graph, P], R]:
-    """Has a declaration made once a graph for the same arguments, however many stages ask for it."""
+    """Cache a declaration by graph and arguments."""
 
     @wraps(declare)
-    def asked(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        question = (declare, args, tuple(sorted(kwargs.items())))
+    def declare_once(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = (declare, args, tuple(sorted(kwargs.items())))
         with graph.lock:
-            if question not in graph.asked:
-                graph.asked[question] = declare(graph, *args, **kwargs)
-            found: R = graph.asked[question]
-        return found
+            if call not in graph.declarations:
+                graph.declarations[call] = declare(graph, *args, **kwargs)
+            declared: R = graph.declarations[call]
+        return declared
 
-    return asked
+    return declare_once
 
 
 def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Need]]:
-    """Every handle among some needs, under its place."""
     for name, need in needs.items():
         if isinstance(need, Stage | FieldSubset):
             yield before + name, need
@@ -311,10 +320,34 @@ def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Ne
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
-    """The stages behind some needs, in their order."""
+    """Return the stages of some needs, in their order."""
     return tuple(need.stage for _, need in _named(needs))
 
 
 def needed(stage: Stage[Any]) -> tuple[Stage[Any], ...]:
-    """The stages that a stage is made from."""
+    """Return the stages that a stage is made from."""
     return every_need(stage.needs)
+
+
+def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
+    """Return the records of some needs, handles or lists and mappings of them, in the form of the needs."""
+    if isinstance(needs, Stage | FieldSubset):
+        return load(needs.stage)
+    if isinstance(needs, Mapping):
+        return {name: resolve(need, load) for name, need in needs.items()}
+    return [resolve(need, load) for need in needs]
+
+
+def order(goals: Iterable[Stage[Any]]) -> tuple[Stage[Any], ...]:
+    """Return some stages and all that they are made from, each after what it needs."""
+    ordered: dict[Stage[Any], None] = {}
+
+    def add(stage: Stage[Any]) -> None:
+        if stage not in ordered:
+            for need in needed(stage):
+                add(need)
+            ordered[stage] = None
+
+    for goal in goals:
+        add(goal)
+    return tuple(ordered)

@@ -1,13 +1,15 @@
-"""What a study reads from outside, as digests: its model, its texts, its tasks, the machine it measures.
+"""Digests of the inputs of a study: its model, its texts, its tasks, the machine it measures.
 
 All that a content key needs to know of the world. None of it loads a model.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +17,12 @@ from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
-from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
 from gprune.study.settings import require
 from gprune.system import machine
-from gprune.system.errors import SettingsError
+from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress
 
 ROLES = ("primary", "auxiliary", "substitute")
@@ -70,42 +71,42 @@ class Inputs:
 
 
 def roles(study: Study) -> dict[str, str]:
-    """The calibration texts of a study, by role."""
-    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
-    used = [*study.recovery.roles, *(role for one in fitted(study) for role in one.roles)]
+    """Return the calibration texts of a study, by role."""
+    extra_texts = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
+    used = [*study.recovery.roles, *(role for repair in fitted(study) for role in repair.roles)]
     used += study.scales.roles if study.scales_units else ()
     if SAMPLED in used:
-        own[SAMPLED] = study.repair.sampled
+        extra_texts[SAMPLED] = study.repair.sampled
     if study.chooses:
-        own |= {CHECK: study.choice.check_text} if study.choice.check_text else {FRESH: study.choice.fresh}
-    return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
+        extra_texts |= {CHECK: study.choice.check_text} if study.choice.check_text else {FRESH: study.choice.fresh}
+    return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | extra_texts).items() if text}
 
 
 def text_of(study: Study, role: str) -> str:
-    """The text of a role, also where the study itself does not read it: pages may ask for what would."""
-    own = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
-    return roles(study).get(role) or own[role]
+    """Return the text of a role, even if the study reads none in this role: pages may ask for it."""
+    extra_texts = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
+    return roles(study).get(role) or extra_texts[role]
 
 
 def fitted(study: Study) -> list[RepairSettings]:
-    """The repairs of a study that are made from texts of its own."""
-    found = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
-    return found + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
+    """Return the repairs that are fitted to texts that the study names."""
+    repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
+    return repairs + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
 
 
 def measured_on(study: Study) -> tuple[str, ...]:
-    """The roles of the texts by which a study chooses: A, B and what the model writes, or a check text."""
+    """Return the roles of the texts by which a study chooses: A, B and text that the model writes, or a check text."""
     return (CHECK,) if study.choice.check_text else (*ROLES[:2], FRESH)
 
 
-def lacking(study: Study, inputs: Inputs) -> set[str]:
-    """Roles and evaluation texts of a study whose content digests do not tell."""
+def missing_texts(study: Study, inputs: Inputs) -> set[str]:
+    """Return the roles and evaluation texts of a study without a digest in `inputs`."""
     texts = set(study.evaluation.texts)
     return (set(roles(study)) - set(inputs.calibration)) | (texts - set(inputs.evaluation))
 
 
 def require_usable(study: Study) -> None:
-    """Checks model, texts and plug-ins of a study as far as can be told at once; nothing is downloaded.
+    """Check model, texts and plug-ins of a study as far as can be told at once; nothing is downloaded.
 
     Of a model or a text that is on the hub alone only the name is checked. Raises ModelError, CorpusError or
     SettingsError where one cannot be used here.
@@ -121,7 +122,7 @@ def require_usable(study: Study) -> None:
 
 
 def require_prunable(study: Study, folder: Path) -> Path:
-    """The folder of a study's model, by whose configuration it can be pruned, and as far as is asked for.
+    """Return the folder of a study's model after checking that it can be pruned to the study's retention.
 
     Raises ModelError where its family is not supported, SettingsError where its heads stay and are too many.
     """
@@ -137,13 +138,13 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
 
 def is_local(model: str) -> bool:
-    """Whether a model's name means what is here and not a model of the hub."""
+    """Return True if a model's name is that of a local model, not one of the hub."""
     bundled = model == "demo" or shapes.is_random(model)
     return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
 
 
 def describe_texts(study: Study) -> None:
-    """Finds every text of a study; nothing is downloaded.
+    """Find every text of a study; nothing is downloaded.
 
     CorpusError where one cannot be used, SettingsError where a text to choose by is none of its own.
     """
@@ -154,7 +155,7 @@ def describe_texts(study: Study) -> None:
         corpora.describe(text, "evaluation")
 
 
-def read(
+def read_inputs(
     study: Study,
     missing_tasks: dict[str, str] | None = None,
     *,
@@ -162,7 +163,7 @@ def read(
     on_progress: Progress | None = None,
     store: Store | None = None,
 ) -> Inputs:
-    """Digests of what a study reads, after everything has been found.
+    """Return the digests of what a study reads.
 
     `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
     `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `store`
@@ -171,8 +172,8 @@ def read(
     hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    found = identity.locate(study.model, download=download, on_progress=on_progress)
-    folder = require_prunable(study, found)
+    located = identity.locate(study.model, download=download, on_progress=on_progress)
+    folder = require_prunable(study, located)
     if study.offload:
         identity.require_offloadable(folder)
     texts, memory, cache = roles(study), *_folders(store)
@@ -186,9 +187,8 @@ def read(
     precision = precision_of(study)
     content = partial(content_of, study, model, precision, store=store)
     calibration = {role: content(text, role) for role, text in texts.items()}
-    _require_different(texts, calibration)
     evaluation = {text: content(text, "evaluation") for text in study.evaluation.texts}
-    _require_apart(texts, calibration, evaluation)
+    _require_different(texts, calibration, evaluation)
     return Inputs(
         model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
@@ -209,9 +209,8 @@ def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
 
 
 def _tokenizing(model: str) -> str:
-    """What decides tokens beside text and tokenizer: libraries, and the embeddings that tokens may have."""
-    libraries = (f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers"))
-    return ", ".join((*libraries, f"{vocabulary.entries(model)} embeddings"))
+    libraries = [f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")]
+    return ", ".join([*libraries, f"{vocabulary.entries(model)} embeddings"])
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:
@@ -220,7 +219,7 @@ def plugins_read(study: Study) -> dict[str, dict[str, str]]:
 
 
 def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
-    """What a study draws of a text that its model writes."""
+    """Return the sampling settings of a text that the model writes."""
     calibration, evaluation = study.calibration, study.evaluation
     if role == "held_out":
         return corpora.recipe(text, role, study.choice.sequences, calibration.length)
@@ -237,22 +236,14 @@ def tokens_read(study: Study, role: str) -> int | None:
     if role == "evaluation":
         return study.evaluation.tokens
     if role == GRADIENT:
-        return corpora.cut_from(study.baselines.taylor_samples, study.baselines.taylor_length)
+        return corpora.tokens_for_windows(study.baselines.taylor_samples, study.baselines.taylor_length)
     if role == CHECK:
-        return corpora.drawn_from(study.choice.sequences, study.calibration.length)
-    return corpora.drawn_from(study.calibration.samples, study.calibration.length)
+        return corpora.tokens_for_calibration(study.choice.sequences, study.calibration.length)
+    return corpora.tokens_for_calibration(study.calibration.samples, study.calibration.length)
 
 
-def content_of(
-    study: Study,
-    model: str,
-    precision: str,
-    text: str,
-    role: str,
-    *,
-    store: Store | None = None,
-) -> str:
-    """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by.
+def content_of(study: Study, model: str, precision: str, text: str, role: str, *, store: Store | None = None) -> str:
+    """Return the digest of a text's content; of a text that the model writes, of the model and its sampling settings.
 
     The study decides how much of a sampled text is drawn, and of a hub text is read. `model` is the content
     of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
@@ -260,28 +251,26 @@ def content_of(
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
     memory, cache = _folders(store)
-    found = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
+    digest = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
     if not corpora.is_sampled(text):
-        return found
-    drawn = recipe_of(study, text, "held_out" if role == FRESH else used)
-    return hashlib.sha256(f"{model} {precision} {drawn}".encode()).hexdigest()
+        return digest
+    recipe = recipe_of(study, text, "held_out" if role == FRESH else used)
+    return hashlib.sha256(f"{model} {precision} {recipe}".encode()).hexdigest()
 
 
 def _require_own(study: Study) -> None:
-    """Checks that what a study chooses by is neither fitted to nor evaluated, as far as names tell."""
+    """Check that what a study chooses by is neither fitted to nor evaluated, as far as names tell."""
     choice = study.choice
     if not study.chooses:
         return
     if choice.check_text:
-        rule = (
-            "a text that the model does not write itself, and no evaluation text, since figures on what has "
-            "chosen are no evidence"
-        )
-        own = corpora.is_sampled(choice.check_text) or choice.check_text in study.evaluation.texts
-        require(not own, "choice.check_text", choice.check_text, rule)
+        rule = "a text that the model does not write itself, and no evaluation text, since figures on what has "
+        rule += "chosen are no evidence"
+        is_taken = corpora.is_sampled(choice.check_text) or choice.check_text in study.evaluation.texts
+        require(not is_taken, "choice.check_text", choice.check_text, rule)
         return
-    fresh, known = corpora.seed_of(choice.fresh), roles(study)
-    for role, text in known.items():
+    fresh, calibration_texts = corpora.seed_of(choice.fresh), roles(study)
+    for role, text in calibration_texts.items():
         if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh:
             raise SettingsError(
                 f"choice.fresh {choice.fresh!r} has the seed of {text!r}, which is fitted to: what chooses "
@@ -289,30 +278,93 @@ def _require_own(study: Study) -> None:
             )
 
 
-def _require_apart(texts: dict[str, str], found: dict[str, str], evaluated: dict[str, str]) -> None:
-    """Checks that a check text holds neither a calibration text nor an evaluated one under another name."""
-    if CHECK not in found:
-        return
-    others = {texts[role]: content for role, content in found.items() if role in ROLES[:2]} | evaluated
-    for text, content in others.items():
-        if content == found[CHECK]:
+def _require_different(texts: dict[str, str], calibration: dict[str, str], evaluation: dict[str, str]) -> None:
+    """Check that no two calibration texts have one content, nor the check text that of another one.
+
+    `texts` are names by role, `calibration` digests by role, `evaluation` digests by name.
+    """
+    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
+        if second in calibration and calibration[first] == calibration[second]:
+            raise SettingsError(
+                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
+                "rank drift between them would be zero. Choose texts with different content"
+            )
+    contents = {texts[role]: content for role, content in calibration.items() if role in ROLES[:2]} | evaluation
+    for text, content in contents.items():
+        if content == calibration.get(CHECK):
             raise SettingsError(
                 f"choice.check_text {texts[CHECK]!r} is the same text as {text!r}: choose by a text that "
                 "nothing is calibrated or evaluated on"
             )
 
 
-def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:
-    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
-        if second in found and found[first] == found[second]:
-            raise SettingsError(
-                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
-                "rank drift between them would be zero. Choose texts with different content"
-            )
+def require_tasks(study: Study) -> None:
+    """Raise CorpusError if the data of a task cannot be had here, SettingsError if a task cannot be run.
+
+    Nothing is downloaded and no row is read.
+    """
+    if study.evaluation.tasks:
+        require_all(_unavailable(study))
+
+
+def require_all(missing: dict[str, str]) -> None:
+    """Raise CorpusError with the reasons if tasks are missing."""
+    if missing:
+        raise CorpusError("; ".join(missing.values()))
+
+
+def require_task_names(study: Study) -> None:
+    """Raise SettingsError if lm-eval has no such task, it executes generated code, or has no folder."""
+    if study.evaluation.tasks:
+        from gprune.evaluation import tasks
+
+        for task in study.evaluation.tasks:
+            with contextlib.suppress(CorpusError):
+                tasks.resolve(task, study.evaluation)
+
+
+def _unavailable(study: Study) -> dict[str, str]:
+    """Return by task why its data cannot be had here. Raises SettingsError if a task cannot be run."""
+    from gprune.evaluation import tasks
+
+    require_task_names(study)
+    reasons = tasks.available(study.evaluation.tasks, study.evaluation)
+    return {task: reason for task, reason in reasons.items() if reason}
+
+
+def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
+    """Return the digests of the tasks that have data, by task, and add the reason of each other to `missing`.
+
+    A dataset of the hub is fetched if `download`. Raises SettingsError if a task cannot be run.
+    """
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    settings, digests = study.evaluation, dict[str, str]()
+    missing |= _unavailable(study)
+    for task in (task for task in settings.tasks if task not in missing):
+        try:
+            digests[task] = tasks.fingerprint(tasks.resolve(task, settings), settings, download=download)
+        except CorpusError as error:
+            missing[task] = str(error)
+    return digests
+
+
+def scoring_of(study: Study) -> str:
+    """Return what asks and scores the tasks, with its version; empty without tasks.
+
+    A change of either makes other figures of the same documents.
+    """
+    if not study.evaluation.tasks:
+        return ""
+    from gprune.evaluation.tasks.rows import OWN_QUESTIONS
+
+    return f"lm-eval {metadata.version('lm_eval')}, own questions {OWN_QUESTIONS}"
 
 
 def precision_of(study: Study) -> str:
-    """The number type that `auto` means on this machine."""
+    """Return the study's number type, resolved for this machine if it is `auto`."""
     if study.dtype != "auto":
         return study.dtype
     if study.device == "cpu" or not machine.has_gpu():
@@ -321,7 +373,7 @@ def precision_of(study: Study) -> str:
 
 
 def from_plain(values: Any) -> Inputs | None:
-    """Digests as a run's record keeps them; None where the record lacks some."""
+    """Return digests read from a run's record; None where the record lacks some."""
     try:
         return Inputs(**values)
     except TypeError:

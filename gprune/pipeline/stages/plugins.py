@@ -6,6 +6,7 @@ plug-in is among the settings of each of these stages, so that another version c
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gprune.pipeline.stages.calibration import tokens
@@ -24,12 +25,12 @@ def of_metric(graph: Graph, name: str) -> PluginInfo | None:
     return graph.plugins.get(f"metric.{name}")
 
 
-def scores(graph: Graph, stage: Stage[Any]) -> bool:
+def is_plugin_score(graph: Graph, stage: Stage[Any]) -> bool:
     """Return True for scores by a plug-in, whose code only the process of a run may import."""
     return stage.kind == "scores" and of_metric(graph, stage.id.metric or graph.study.metric) is not None
 
 
-def settings_of(plugin: PluginInfo) -> dict[str, Any]:
+def plugin_settings(plugin: PluginInfo) -> dict[str, Any]:
     """Return the settings by which results of a plug-in differ between its versions."""
     return {"plugin": plugin.digest}
 
@@ -49,10 +50,8 @@ def weighed(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
     def make(work: RunContext) -> WeightFacts:
         from gprune.models.weights import layer_weights
 
-        decoder = work.decoder
-        layers = [
-            LayerWeights(decoder.shape, layer, layer_weights(decoder, layer)) for layer in range(decoder.shape.layers)
-        ]
+        decoder, shape = work.decoder, work.decoder.shape
+        layers = [LayerWeights(shape, layer, layer_weights(decoder, layer)) for layer in range(shape.layers)]
         return calls.weigh_layers(plugin, load_code(plugin), layers, work.progress)
 
     return graph.stage(
@@ -60,7 +59,7 @@ def weighed(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
         f"facts of the weights for {plugin.label}",
         make,
         reads=graph.model,
-        settings={"metric": plugin.name, **settings_of(plugin)},
+        settings={"metric": plugin.name, **plugin_settings(plugin)},
     )
 
 
@@ -75,14 +74,14 @@ def texts_of(plugin: PluginInfo) -> tuple[str, ...]:
     return PAIR if plugin.texts == "both" else PAIR[:1]
 
 
-def needs_of(graph: Graph, plugin: PluginInfo, scored: Any) -> dict[str, Any]:
-    """Return the needs of a method's decision."""
+def declared(graph: Graph, plugin: PluginInfo, scored: Any) -> tuple[dict[str, Any], Any]:
+    """Return the needs of a method's decision and its function; `scored` declares scores."""
     needs: dict[str, Any] = {}
     if plugin.needs != "model":
         needs["scores"] = [scored(graph, text, plugin.metric) for text in texts_of(plugin)]
     if plugin.needs != "scores":
         needs["tokens"] = [tokens(graph, text) for text in texts_of(plugin)]
-    return needs
+    return needs, partial(decide, plugin)
 
 
 def decide(
@@ -96,19 +95,15 @@ def decide(
 
     Raises PluginError where it cannot decide.
     """
-    code, study = load_code(plugin), work.study
-    problem = Problem(
-        shape,
-        study.retention,
-        study.seed,
-        scores=tuple(scores or ()),
-        tokens=tuple(text.ids for text in tokens or ()),
-        progress=work.progress,
-    )
+    code, study, ids = load_code(plugin), work.study, tuple(text.ids for text in tokens or ())
+    given: dict[str, Any] = {"scores": tuple(scores or ()), "tokens": ids, "progress": work.progress}
+    problem = Problem(shape, study.retention, study.seed, **given)
     if plugin.needs == "scores":
         masks = calls.decide(plugin, code, problem)
     else:
-        with work.lent(plugin.description) as model:
+        work.decoder.require_whole(plugin.description)
+        # tokens of the plug-in's passes are counted
+        with work.decoder.counting() as model:
             masks = calls.decide(plugin, code, replace(problem, model=model))
     ranked = scores[0].ffn if scores else masks.ffn.astype(float)
     return masks, margin(ranked, masks.ffn)

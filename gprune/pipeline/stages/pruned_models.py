@@ -1,16 +1,17 @@
 """The stages of pruned models: their masks, decided or chosen, what their repairs need, their folders."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gprune.pipeline.stages import baselines
+from gprune.pipeline.stages import baselines, pruning
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.choosing import chosen, chosen_masks
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.pruning import OF_A_TEXT, decided, meant, own_needs, repaired, repairs, scaling
+from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, content_of, roles
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWeights, RepairedWeights, Tokens
+from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWeights, Tokens
 from gprune.records.repairs import AUTO, FITTED, LEARNED
 from gprune.study.methods import METHODS, of_masks
 from gprune.study.pruning_method import Method
@@ -20,23 +21,23 @@ from gprune.system.errors import SettingsError
 
 @once
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Which units some masks keep, by the name under which methods use them; see `pruning.decided`.
+    """Masks by the name under which methods use them; see `pruning.decided_masks`.
 
     Raises SettingsError where no method has masks of this name.
     """
-    return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else decided)(graph, name)
+    return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else pruning.decided_masks)(graph, name)
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:
     """Return the inputs of a method's model: its masks and what its repairs need."""
-    known = graph.methods[method]
-    if known.decision == "none":
+    settings = graph.methods[method]
+    if settings.decision == "none":
         return {}
-    kept = masks(graph, known.masks)
+    mask_stage = masks(graph, settings.masks)
     versions = repair_versions(graph, method)
     # a repair may need nothing that would tell its model from another one
-    told = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
-    return told | _repair_inputs(graph, method, kept)
+    needs = {"masks": graph.part(mask_stage, versions, {"masks": mask_stage}) if versions else mask_stage}
+    return needs | _repair_inputs(graph, method, mask_stage)
 
 
 def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
@@ -47,74 +48,61 @@ def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
     return stage
 
 
-def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
-    """The weights fitted to a method's masks, or those that are chosen."""
-    known = graph.methods[method]
-    if repairs(graph, method) != (AUTO,):
-        return repaired(graph, known.masks)
-    return chosen(graph, known.masks)
-
-
 def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
     """Return the inputs of a method's repairs by parameter; scales are learned after the other repairs."""
-    methods_own, sequence = graph.methods[method], repairs(graph, method)
-    texts = repair_texts(graph, methods_own)
+    entry, sequence = graph.methods[method], pruning.repairs(graph, method)
     if sequence == (AUTO,):
         # its own may be chosen
-        return {"weights": _weights(graph, method)} | own_needs(graph, methods_own)
+        return {"weights": chosen(graph, entry.masks)} | pruning.own_needs(graph, entry)
     needs = [(name, kind) for repair in sequence for name, kind in repair.needs.items()]
-    inputs = {
-        name: _weights(graph, method) if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
-        for name, kind in needs
-        if kind != LEARNED
-    }
-    scaled = {"masks": masks} | inputs
-    return inputs | {
-        name: scaling(graph, StageId(LEARNED, method=method), method, scaled) for name, kind in needs if kind == LEARNED
-    }
+    inputs: dict[str, Any] = {}
+    for name, kind in needs:
+        if kind == FITTED:
+            inputs[name] = pruning.repaired(graph, entry.masks)
+        elif kind != LEARNED:
+            inputs[name] = [pruning.OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, entry)]
+    learned = [name for name, kind in needs if kind == LEARNED]
+    identity, scaled = StageId(LEARNED, method=method), {"masks": masks} | inputs
+    return inputs | {name: pruning.scaling(graph, identity, method, scaled) for name in learned}
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
-    """The roles of the texts that a repair is made from; where it is the method's own, of its scores."""
+    """Return the roles of the texts that a repair is fitted to; of a method's own repair, those of its scores."""
     chosen = graph.study.repair
     return baselines.scored_on(method) if chosen.base == "own" else chosen.roles
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """What keys must say of a method's repairs beside what these need; nothing where that says it all."""
-    versions = {repair.name: repair.version for repair in repairs(graph, method) if repair.version}
+    """Return what the keys of a method's repairs contain besides their needs."""
+    versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     return {"repairs": versions} if versions else {}
 
 
 def pruned_model(
-    graph: Graph,
-    method: str,
-    masks: PruningMasks | None = None,
-    recovered: RecoveredWeights | None = None,
-    **inputs: Any,
+    graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
 ) -> PrunedModel | None:
-    """A method's model from the records of what `pruned` needs and of recovery; None for the dense one."""
+    """Build a method's model from the records of its `pruned` needs and its recovery; None for the dense model."""
     if masks is None:
         return None
-    found = repairs(graph, method)
-    if AUTO in found:
-        found = meant(graph, method, inputs["weights"].kind)
-        inputs = {name: inputs[name] for one in found for name in one.needs}
-    return PrunedModel(masks, found, inputs, recovered)
+    sequence = pruning.repairs(graph, method)
+    if AUTO in sequence:
+        sequence = pruning.chosen_repairs(graph, method, inputs["weights"].kind)
+        inputs = {name: inputs[name] for repair in sequence for name in repair.needs}
+    return PrunedModel(masks, sequence, inputs, recovered)
 
 
 @once
 def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
-    """What low-rank training adds to the repaired weights of a method; see `recovered_from`."""
+    """Weights that low-rank training adds to the repaired ones of a method; see `recovered_from`."""
     study = graph.study
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
         from gprune.pruning.recovery.training import recover
 
-        work.let_go()
+        work.release_model()
         model = work.pruned(pruned_model(graph, method, masks, **inputs))
-        settings, seed, kept = study.recovery, study.seed, work.resumption
-        return recover(work.decoder, model, method, texts, settings, seed, work.progress, kept)
+        about = study.recovery, study.seed, work.progress, work.resumption
+        return recover(work.decoder, model, method, texts, *about)
 
     return graph.stage(
         StageId("recovered", method=method),
@@ -146,12 +134,31 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
         cut = work.cut(method, replace(model, recovered=None))
         folder_form.save(cut, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
-    own = method == "gprune"
-    which = "recovered" if recovery else "pruned"
+    is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()
+    words = f"{'recovered' if recovery else 'pruned'} model{'' if is_gprune else f' of {METHODS[method].label}'}"
     return graph.stage(
-        StageId("checkpoint", method="" if own else method, variant=("recovered",) if recovery else ()),
-        f"writing the {which} model" + ("" if own else f" of {METHODS[method].label}"),
+        StageId("checkpoint", method="" if is_gprune else method, variant=variant),
+        f"writing the {words}",
         make,
         needs=recovered_from(graph, method) if recovery else pruned(graph, method),
         reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
     )
+
+
+def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
+    """Return the graph of the same study with other fields of `repair`; only keys behind the repair change.
+
+    It replaces what learned methods add to biases by themselves. Raises SettingsError where there is no such
+    repair.
+    """
+    changes = {f"repair.{name}": value for name, value in settings.items()}
+    study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})
+    inputs, read = graph.inputs, roles(study)
+    digests = {
+        role: content_of(study, inputs.model, inputs.precision, read[role], role)
+        for role in (SAMPLED, FRESH, CHECK)
+        # a check text is what it was
+        if role in read and not (role == CHECK and role in inputs.calibration)
+    }
+    inputs = replace(inputs, calibration=inputs.calibration | digests)
+    return Graph(study, inputs, graph.letters, graph.failures)

@@ -25,15 +25,7 @@ from gprune.pipeline.stages.scoring import (
 from gprune.pruning.modules.agreement import compare
 from gprune.pruning.modules.replacement import shuffled, whole_layers
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
-from gprune.records import (
-    AdaptedScores,
-    Array,
-    ModelShape,
-    ModuleStatistics,
-    Partition,
-    PartitionAgreement,
-    UnitScores,
-)
+from gprune.records import AdaptedScores, Array, ModelShape, ModuleStatistics, Partition, PartitionAgreement, UnitScores
 from gprune.study.methods import METHODS
 
 LAYERS, SHUFFLED = "layers", "shuffled"
@@ -42,36 +34,26 @@ LAYERS, SHUFFLED = "layers", "shuffled"
 @once
 def space(graph: Graph, modules: str = "") -> Stage[Partition]:
     """The modules that neurons are ranked in: the study's own where empty, or layers, random or shuffled."""
-    if modules == LAYERS:
-        return _whole_layers(graph)
-    return _shuffled(graph) if modules == SHUFFLED else partition(graph, kind=modules)
+    if modules not in (LAYERS, SHUFFLED):
+        return partition(graph, kind=modules)
+    seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
 
-
-def _whole_layers(graph: Graph) -> Stage[Partition]:
-    def make(_: Any, shape: ModelShape) -> Partition:
+    def make_layers(_: Any, shape: ModelShape) -> Partition:
         return whole_layers(shape.layers, shape.neurons)
 
-    identity = StageId("partition", variant=(LAYERS,))
-    return graph.stage(identity, "one module a layer", make, needs={"shape": shape(graph)}, settings={"kind": LAYERS})
-
-
-def _shuffled(graph: Graph) -> Stage[Partition]:
-    seed = graph.study.seed
-
-    def make(_: Any, modules: Partition) -> Partition:
+    def make_shuffled(_: Any, modules: Partition) -> Partition:
         return shuffled(modules, seed)
 
-    return graph.stage(
-        StageId("partition", variant=(SHUFFLED,)),
-        "modules of the same sizes and other members",
-        make,
-        needs={"modules": partition(graph)},
-        settings={"kind": SHUFFLED, "seed": seed},
-    )
+    if modules == LAYERS:
+        needs, settings = {"shape": shape(graph)}, {"kind": LAYERS}
+        return graph.stage(identity, "one module a layer", make_layers, needs=needs, settings=settings)
+    title = "modules of the same sizes and other members"
+    modules_needed = {"modules": partition(graph)}
+    return graph.stage(identity, title, make_shuffled, needs=modules_needed, settings={"kind": SHUFFLED, "seed": seed})
 
 
 def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
-    """How a text is scored in a ranking space.
+    """Return the scoring of a text in a ranking space.
 
     Only token-weighted FLAP scores a neuron within its module, so only then a control has scores of its own.
     One module a layer takes the study's: a whole layer has no context that stands out.
@@ -88,21 +70,21 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     `among` says which, see `space`; the study's own where empty.
     """
     hows = [scored_in(graph, text, among) for text in PAIR]
-    known = space(graph, among)
+    ranking_space = space(graph, among)
 
     def make(
         work: RunContext, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
     ) -> ModuleStatistics:
         settings = work.study.reliability
         makes = zip(PAIR, scorers(work.study, hows, parts), strict=True)
-        splits = [_split_scores(work, text, one) for text, one in makes]
+        splits = [_split_scores(work, text, make_scores) for text, make_scores in makes]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
         StageId("modules", variant=(among,) if among else ()),
-        f"module statistics, {known.title}" if among else "module statistics",
+        f"module statistics, {ranking_space.title}" if among else "module statistics",
         make,
-        needs=whole_and_in_shards(graph, hows) | {"partition": known},
+        needs=whole_and_in_shards(graph, hows) | {"partition": ranking_space},
         settings={"score_scale": graph.study.reliability.score_scale},
     )
 
@@ -118,8 +100,7 @@ def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple
 @once
 def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
     """RASA (section 3.2): scores in which unreliable modules are re-scored; a control in its own."""
-    chosen = METHODS[method]
-    settings, seed = graph.study.reliability, graph.study.seed
+    chosen, settings, seed = METHODS[method], graph.study.reliability, graph.study.seed
     if not chosen.adapts:
         settings = replace(settings, selection="none")
 
@@ -127,10 +108,10 @@ def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
         return adapt(both[0], both[1], partition, modules, settings, seed)
 
     hows = [scored_in(graph, text, chosen.modules) for text in PAIR]
-    own = method == "gprune"
+    is_gprune = method == "gprune"
     return graph.stage(
-        StageId("adapted") if own else StageId("adapted", method=method),
-        "score adaptation" if own else f"scores of {chosen.label}",
+        StageId("adapted") if is_gprune else StageId("adapted", method=method),
+        "score adaptation" if is_gprune else f"scores of {chosen.label}",
         make,
         needs={
             "both": [how.neurons(graph) for how in hows],
@@ -142,7 +123,7 @@ def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
 
 
 def side(graph: Graph, chosen: Side) -> Stage[Partition]:
-    """One of the partitions that are compared."""
+    """Return one of the partitions that are compared."""
     other_seed = chosen.variant == OTHER_SEED
     if chosen.fang:
         return groups(graph, chosen.texts[0], other_seed=other_seed)
@@ -152,21 +133,18 @@ def side(graph: Graph, chosen: Side) -> Stage[Partition]:
 
 @once
 def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]:
-    """How far the two partitions of a comparison agree."""
+    """Agreement of the two partitions of a comparison."""
+    identity, title = StageId("agreement", variant=(comparison.name,)), f"module agreement, {comparison.title}"
+    sides = [side(graph, partition_side) for partition_side in (comparison.first, comparison.second)]
 
     def make(_: Any, sides: list[Partition]) -> PartitionAgreement:
         return PartitionAgreement(*compare(sides[0], sides[1]))
 
-    return graph.stage(
-        StageId("agreement", variant=(comparison.name,)),
-        f"module agreement, {comparison.title}",
-        make,
-        needs={"sides": [side(graph, one) for one in (comparison.first, comparison.second)]},
-    )
+    return graph.stage(identity, title, make, needs={"sides": sides})
 
 
 def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
     """Every comparison that the study makes, by name; none where it has nothing to compare."""
     study = graph.study
-    wanted = compared(study.metric, study.methods, study.substitute)
-    return {comparison.name: agreement(graph, comparison) for comparison in wanted}
+    comparisons = compared(study.metric, study.methods, study.substitute)
+    return {comparison.name: agreement(graph, comparison) for comparison in comparisons}

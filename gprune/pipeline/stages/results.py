@@ -1,14 +1,21 @@
 """The results of one study that a store has, looked up by the stages of its graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gprune.data import texts
+from gprune.pipeline.stages.choosing import choice
 from gprune.pipeline.stages.graph import KINDS, Graph, Stage
-from gprune.pipeline.stages.plan import course
-from gprune.pipeline.stages.stage_order import served
+from gprune.pipeline.stages.inputs import ROLES, roles
+from gprune.pipeline.stages.plan import execution_plan
+from gprune.pipeline.stages.pruning import chosen_repairs, repairs
+from gprune.pipeline.stages.run_context import RunContext
+from gprune.records import Choice, Repair
+from gprune.records.repairs import AUTO
 from gprune.store import Store
-from gprune.system.errors import DamagedError
+from gprune.study.methods import METHODS
+from gprune.system.errors import DamagedError, SettingsError
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -17,32 +24,28 @@ Declaration = Callable[Concatenate[Graph, P], Stage[R]]
 
 
 class Results:
-    """What is there of a study; a result is there when its key is, whichever run made it."""
+    """The results of a study; one exists if its key does, whichever run computed it."""
 
     def __init__(self, store: Store, graph: Graph) -> None:
-        """Binds a graph, with the digests of what it reads, to a store; nothing is read."""
+        """Bind a graph, with the digests of what it reads, to a store; nothing is read."""
         self.store, self.graph = store, graph
 
     def holds(self, stage: Stage[Any]) -> bool:
-        """Whether the result of this very stage is there."""
+        """Return True if the result of this stage itself exists."""
         return bool(stage.key) and self.store.has(stage.kind, stage.key, KINDS[stage.kind].record)
 
-    def there(self, stage: Stage[Any]) -> bool:
-        """Whether a stage's result is there, or one that serves for it."""
-        return self.holds(served(stage, self.holds))
-
     def record(self, stage: Stage[R]) -> R:
-        """The record of a stage, its arrays read-only; of a folder's stage its path, all of it checked.
+        """Return the record of a stage, with read-only arrays, or the path of a folder; all of it is checked.
 
         Raises StoreError where the result is absent or damaged.
         """
-        kind, key = stage.kind, served(stage, self.holds).key
+        kind, key = stage.kind, stage.key
         record = KINDS[kind].record
-        found: Any = self.store.check(kind, key) if record is None else self.store.get(kind, key, record)
-        return found
+        record_read: Any = self.store.check(kind, key) if record is None else self.store.get(kind, key, record)
+        return record_read
 
-    def whole(self, stage: Stage[Any]) -> bool:
-        """Whether the result of this very stage is there and is what was written; all of it is read.
+    def is_intact(self, stage: Stage[Any]) -> bool:
+        """Return True if the result of this stage exists and is intact; all of it is read.
 
         Raises StoreError where it is there and cannot be read.
         """
@@ -51,36 +54,74 @@ class Results:
         except DamagedError:
             return False
 
-    def damaged(self, stage: Stage[Any]) -> bool:
-        """Whether the result of this very stage was there and is spoilt, as far as can be told unread."""
-        return bool(stage.key) and self.store.damaged(stage.kind, stage.key, KINDS[stage.kind].record)
-
-    def course(self, until: str) -> tuple[Stage[Any], ...]:
-        """Every stage that a run of the study as far as `until`, one of UNTIL, goes through here."""
-        return course(self.graph, until, self.holds, self.damaged)
+    def plan(self, until: str) -> tuple[Stage[Any], ...]:
+        """Return every stage that a run of the study as far as `until`, one of UNTIL, goes through."""
+        return execution_plan(self.graph, until)
 
     def set_aside(self, stage: Stage[Any]) -> str:
-        """Moves what is in the place of a result out of its way if it is damaged, and says so.
+        """Move what is in the place of a result out of its way if it is damaged, and says so.
 
         Raises StoreError where the cache cannot be written.
         """
         return self.store.set_aside(stage.kind, stage.key, KINDS[stage.kind].record)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether the result that a declaration speaks of is there: `results.has(drift)`."""
-        return self.there(declare(self.graph, *args, **kwargs))
+        """Return True if the result of a declaration exists: `results.has(drift)`."""
+        return self.holds(declare(self.graph, *args, **kwargs))
 
     def get(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The record that a declaration speaks of: `results.get(scores, "auxiliary")`.
+        """Return the record of a declared stage: `results.get(scores, "auxiliary")`.
 
         Raises StoreError where the result is absent or damaged.
         """
         return self.record(declare(self.graph, *args, **kwargs))
 
     def details(self, stage: Stage[Any]) -> dict[str, Any]:
-        """What is kept beside a result: seconds, passes, versions; nothing where it is absent."""
+        """Return the details of a result: seconds, passes, versions; empty if it is absent."""
         return self.store.manifest(stage.kind, stage.key, KINDS[stage.kind].record) or {}
 
     def model_folder(self, stage: Stage[Any]) -> Path:
-        """Where a pruned model is that a checkpoint's stage has written."""
+        """Return the folder of a pruned model that a checkpoint's stage has written."""
         return self.store.folder(stage.kind, stage.key) / "model"
+
+
+def require_texts(results: Results, plan: Iterable[Stage[Any]]) -> None:
+    """Check that texts are long enough for the held-out sequences of a run, before it begins.
+
+    Nothing is read of those that are drawn already. Raises SettingsError with the number that is missing.
+    """
+    graph = results.graph
+    study, work = graph.study, RunContext(graph.study, graph.inputs, results.store.texts)
+    held_out_stages = [stage for stage in plan if stage.kind == "tokens" and "held_out" in stage.id.variant]
+    for stage in held_out_stages:
+        role = stage.id.texts[0]
+        text, length = roles(study)[role], study.calibration.length
+        if texts.is_sampled(text) or results.holds(stage):
+            continue
+        used, held_out = study.calibration.samples if role in ROLES else 0, study.choice.sequences
+        short = texts.missing(text, work.tokenizer, used, held_out, length, work.text_cache)
+        if short:
+            raise SettingsError(
+                f"choice.sequences ({held_out:,}) are held out of {text!r} beside the {used:,} that calibrate, "
+                f"and {short:,} sequences of {length} tokens are missing: give a longer text, or lower "
+                "choice.sequences or calibration.samples"
+            )
+
+
+def find_choice(results: Results, method: str) -> Choice | None:
+    """Return the choice for a method; None if there is none, or not yet.
+
+    Raises StoreError where the record is damaged.
+    """
+    if AUTO not in repairs(results.graph, method):
+        return None
+    stage = choice(results.graph, METHODS[method].masks)
+    return results.record(stage) if results.holds(stage) else None
+
+
+def applied_repairs(results: Results, method: str) -> tuple[Repair, ...]:
+    """Return the repairs of the weights that a method keeps; AUTO if they are yet to be chosen."""
+    selection = find_choice(results, method)
+    if selection is None:
+        return repairs(results.graph, method)
+    return chosen_repairs(results.graph, method, selection.repair.partition(":")[0])

@@ -1,10 +1,11 @@
-"""What the stages of one run share while they compute: the model, loaded once, and what is made from it."""
+"""State that the stages of a run share: the model, loaded once, and what is made from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from gprune.data import texts
 from gprune.models import identity, vocabulary
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
-from gprune.store.resumption import Resumption
+from gprune.store.resumption import Resumption, Spent
 from gprune.study import Study
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
@@ -27,16 +28,10 @@ _PASSAGE_TOKENS = 64
 
 
 class RunContext:
-    """The hands of a run; nothing heavy is loaded before a stage asks for it."""
+    """The state that stages share; nothing heavy is loaded before a stage asks for it."""
 
-    def __init__(
-        self,
-        study: Study,
-        inputs: Inputs,
-        text_cache: Path,
-        loading: Progress = silent,
-    ) -> None:
-        """Binds a study to digests of what it reads.
+    def __init__(self, study: Study, inputs: Inputs, text_cache: Path, loading: Progress = silent) -> None:
+        """Bind a study to digests of what it reads.
 
         `text_cache` is the folder of texts in the cache; `loading` is told when the model is loaded.
         """
@@ -47,10 +42,19 @@ class RunContext:
         """a stage of the run that is still to run backward passes, in words; empty without one"""
         self.resumption: Resumption | None = None
         """where the stage at work leaves what it can go on from; None where nothing is kept"""
+        self.missing: set[str] = set()
+        """keys of the results that the run has yet to make"""
+        self.by_products: dict[str, Any] = {}
+        """records that the work of another stage has yielded, by key, until the turn of their own stage"""
         self._loading = loading
         self._streams: dict[str, Array] = {}
         self._cut: tuple[str, Any] = ("", None)
         self._projected: dict[str, Any] = {}
+
+    def keep(self, key: str, record: Any) -> None:
+        """Keep a record that the work of another stage yields, if the run is to make it."""
+        if key in self.missing:
+            self.by_products[key] = record
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -83,11 +87,11 @@ class RunContext:
         """Token stream of an evaluation text, tokenized once a run unless it comes with the project."""
         if text not in self._streams:
             limit = self.study.evaluation.tokens
-            known = texts.bundled.stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
-            if known is None:
-                known = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
-                self.require_embedded(known, text)
-            self._streams[text] = known
+            stream = texts.bundled.bundled_stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
+            if stream is None:
+                stream = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+                self.require_embedded(stream, text)
+            self._streams[text] = stream
         return self._streams[text]
 
     def passage(self) -> tuple[int, ...]:
@@ -100,16 +104,11 @@ class RunContext:
         if texts.is_sampled(text):
             return np.zeros(0, np.int32)
         tokens, length = self.study.evaluation.tokens, self.study.evaluation.length
-        try:
-            if (
-                text not in self._streams
-                and texts.fingerprint(text, "evaluation", tokens=tokens, cache=self.text_cache)
-                != (self.inputs.evaluation[text])
-            ):
-                return np.zeros(0, np.int32)
-            return self.stream(text)[:length]
-        except CorpusError:
-            return np.zeros(0, np.int32)
+        with contextlib.suppress(CorpusError):
+            fingerprint = partial(texts.fingerprint, text, "evaluation", tokens=tokens, cache=self.text_cache)
+            if text in self._streams or fingerprint() == self.inputs.evaluation[text]:
+                return self.stream(text)[:length]
+        return np.zeros(0, np.int32)
 
     def require_embedded(self, ids: Array, text: str) -> None:
         """Raise CorpusError if a token of a text has no embedding in the study's model."""
@@ -118,45 +117,38 @@ class RunContext:
             texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
     def projected(self, tokens: Tokens) -> Any:
-        """The FFN inputs of a text in their principal components, which contexts of all seeds share."""
+        """Return the FFN inputs of a text in principal components; the contexts of all seeds share them."""
         from gprune.pruning.calibration.contexts import project_inputs
 
-        known = tokens.fingerprint
-        if known not in self._projected:
+        digest = tokens.fingerprint
+        if digest not in self._projected:
             settings, batch = self.study.contexts, self.study.calibration.batch
-            self._projected[known] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
-        return self._projected[known]
+            self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
+        return self._projected[digest]
 
     def cut(self, method: str, model: PrunedModel | None) -> Any:
-        """The model of a method, as `pruned` gives it; the last one is kept for the next stage."""
+        """Return the model of a method; the last one is kept for the next stage."""
         if self._cut[0] != method:
             # the old copy goes before the new one is made
-            self.let_go()
+            self.release_model()
             self._cut = (method, self.pruned(model))
         return self._cut[1]
 
-    def let_go(self) -> None:
-        """Keeps no model of a method any longer."""
+    def release_model(self) -> None:
+        """Release the model that `cut` holds."""
         self._cut = ("", None)
 
     def pruned(self, model: PrunedModel | None) -> Any:
-        """The dense model itself, or a physically smaller copy; `model` has the records its repairs need."""
+        """Return the dense model, or a physically smaller copy; `model` has the records its repairs need."""
         if model is None:
             return self.decoder.model
         from gprune.pruning import surgery
 
         return surgery.cut(self.decoder, model, self.progress)
 
-    @contextmanager
-    def lent(self, who: str) -> Iterator[Any]:
-        """Lend the dense model to code of another package; the tokens of its passes are counted."""
-        self.decoder.require_whole(who)
-        with self.decoder.counting() as model:
-            yield model
-
-    @contextmanager
+    @contextlib.contextmanager
     def within_memory(self, what: str) -> Iterator[None]:
-        """Raises SettingsError where memory ran out in the work `what`; fewer sequences do not help."""
+        """Raise SettingsError where memory ran out in the work `what`; fewer sequences do not help."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -171,7 +163,20 @@ class RunContext:
                 "choose a smaller model"
             ) from error
 
-    def tokens_passed(self) -> tuple[int, int]:
-        """Tokens that the dense model has been run over so far, forward and backward."""
-        decoder = self.__dict__.get("decoder")
-        return (0, 0) if decoder is None else (decoder.forward_tokens, decoder.backward_tokens)
+    def count_cost(self, started: float) -> Callable[[], Spent]:
+        """Return a function that counts the cost from now on: tokens of the dense model, and seconds since `started`.
+
+        `started` is a time of `time.perf_counter`.
+        """
+
+        def count_tokens() -> tuple[int, int]:
+            decoder = self.__dict__.get("decoder")
+            return (0, 0) if decoder is None else (decoder.forward_tokens, decoder.backward_tokens)
+
+        before = count_tokens()
+
+        def cost() -> Spent:
+            forward, backward = count_tokens()
+            return Spent(forward - before[0], backward - before[1], time.perf_counter() - started)
+
+        return cost

@@ -11,17 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gprune.pipeline.stages import plugins
-from gprune.pipeline.stages.calibration import (
-    another,
-    context_statistics,
-    contexts,
-    norms,
-    recursive,
-    seeded,
-    shape,
-    statistics,
-)
+from gprune.pipeline.stages import calibration, plugins
 from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins.registry import PluginInfo
@@ -32,6 +22,14 @@ from gprune.study import Study
 from gprune.study.methods import METRICS
 
 Pair = tuple[str, str]
+
+
+def _letters(graph: Graph, pair: Pair) -> str:
+    return " and ".join(graph.letters[text] for text in pair)
+
+
+def _other_texts(pair: Pair) -> tuple[str, ...]:
+    return () if pair == PAIR else pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Scorer:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How the units of a text are scored, without another pass of the model; and the stage of the scores."""
+    """The scoring of the units of a text without another pass of the model, and its stage."""
 
     identity: StageId
     title: str
@@ -70,15 +68,10 @@ class Scoring:
 
     def neurons(self, graph: Graph) -> FieldSubset[UnitScores]:
         """The scores of neurons alone: what changes only heads does not change what follows from them."""
-        asked = ("neurons", self.identity)
-        with graph.lock:
-            if asked not in graph.asked:
-                graph.asked[asked] = graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
-            found: FieldSubset[UnitScores] = graph.asked[asked]
-        return found
+        return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
-        """What the scores of neurons take; the heads of token-weighted FLAP are FLAP's."""
+        """Return the needs of neuron scores; the heads of token-weighted FLAP are FLAP's."""
         needs = dict(self.needs)
         if "heads" in needs:
             needs["heads"] = scoring(graph, self.identity.texts[0], "flap").neurons(graph)
@@ -87,46 +80,41 @@ class Scoring:
 
 @once
 def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Scoring:
-    """How a text is scored under a metric (the study's by default); twFLAP under the modules of a pair."""
-    own = metric in ("", graph.study.metric)
+    """Return the scoring of a text under a metric, by default the study's; twFLAP under the modules of a pair."""
+    is_study_metric = metric in ("", graph.study.metric)
     metric = metric or graph.study.metric
-    words = "importance scores" if own else f"importance scores of {METRICS[metric]}"
+    words = "importance scores" if is_study_metric else f"importance scores of {METRICS[metric]}"
     title = f"{words} on {graph.letters[text]}"
     if metric == "twflap":
         # under the modules of another pair of texts they are other scores
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
-        identity = StageId("scores", (text, *_own(pair)))
+        identity = StageId("scores", (text, *_other_texts(pair)))
         return _weighted(graph, identity, title, pair, partition(graph, *pair))
     plugin = plugins.of_metric(graph, metric)
+    identity = StageId("scores", (text,), metric="" if is_study_metric else metric)
     if plugin is not None:
-        return _plugged(graph, StageId("scores", (text,), metric="" if own else metric), title, plugin)
-    calibration = graph.study.calibration
-    released = recursive(graph.study, metric)
-    needs = {
-        "statistics": statistics(graph, text, released=released),
-        "norms": norms(graph),
-        "shape": shape(graph),
-    }
+        return _plugged(graph, identity, title, plugin)
+    needs = _statistics_needs(graph, text, metric)
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
         measured, norms = parts["statistics"], parts["norms"]
-        whole = partial(score, metric, measured, norms, parts["shape"], study.calibration)
-        return Scorer(whole, neuron_scorer(metric, measured, norms))
+        score_text = partial(score, metric, measured, norms, parts["shape"], study.calibration)
+        return Scorer(score_text, neuron_scorer(metric, measured, norms))
 
-    flap = metric == "flap"
-    settings = {"metric": metric} | ({"variant": calibration.flap_variant} if flap else {})
-    head_settings = {"square": calibration.square_head_score} if flap else {}
-    identity = StageId("scores", (text,), metric="" if own else metric)
-    return Scoring(identity, title, needs, scorer, settings, head_settings)
+    if metric != "flap":
+        return Scoring(identity, title, needs, scorer, {"metric": metric}, {})
+    settings = {"metric": metric, "variant": graph.study.calibration.flap_variant}
+    return Scoring(identity, title, needs, scorer, settings, {"square": graph.study.calibration.square_head_score})
+
+
+def _statistics_needs(graph: Graph, text: str, metric: str) -> dict[str, Any]:
+    measured = calibration.statistics(graph, text, metric)
+    return {"statistics": measured, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
 
 
 def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
     """A metric of another package."""
-    needs: dict[str, Any] = {
-        "statistics": statistics(graph, identity.texts[0]),
-        "norms": norms(graph),
-        "shape": shape(graph),
-    }
+    needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
         needs["facts"] = plugins.weighed(graph, plugin)
 
@@ -134,7 +122,7 @@ def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) ->
         scored = plugins.scorer(plugin, parts)
         return Scorer(scored.units, scored.neurons)
 
-    settings = {"metric": plugin.name, **plugins.settings_of(plugin)}
+    settings = {"metric": plugin.name, **plugins.plugin_settings(plugin)}
     return Scoring(identity, title, needs, scorer, settings, {})
 
 
@@ -142,20 +130,20 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
     """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
     text, chosen = identity.texts[0], graph.study.contexts
     needs = {
-        "measured": context_statistics(graph, text, pair[0], gradient=text == pair[0]),
-        "own": context_statistics(graph, pair[0], pair[0], gradient=True),
-        "contexts": contexts(graph, pair[0]),
-        "norms": norms(graph),
+        "measured": calibration.context_statistics(graph, text, pair[0], gradient=text == pair[0]),
+        "own": calibration.context_statistics(graph, pair[0], pair[0], gradient=True),
+        "contexts": calibration.contexts(graph, pair[0]),
+        "norms": calibration.norms(graph),
         "modules": modules,
         "heads": scores(graph, text, "flap"),
     }
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
-        made, kind = parts["modules"], study.contexts.module_profile
-        profile = twflap.module_profile(parts["own"].affinity, made.labels, int(made.counts.max()), kind)
+        partition, kind = parts["modules"], study.contexts.module_profile
+        profile = twflap.module_profile(parts["own"].affinity, partition.labels, int(partition.counts.max()), kind)
         measured, contexts, norms, heads = (parts[n] for n in ("measured", "contexts", "norms", "heads"))
-        whole = partial(twflap.score, measured, contexts, norms, made.labels, profile, heads, study.contexts)
-        return Scorer(whole, lambda shards: whole(shards=shards).ffn)
+        score_text = partial(twflap.score, measured, contexts, norms, partition.labels, profile, heads, study.contexts)
+        return Scorer(score_text, lambda shards: score_text(shards=shards).ffn)
 
     settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
     return Scoring(identity, title, needs, scorer, settings, {})
@@ -172,15 +160,6 @@ def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = P
     return scoring(graph, text, metric, pair).stage(graph)
 
 
-def _letters(graph: Graph, pair: Pair) -> str:
-    return " and ".join(graph.letters[text] for text in pair)
-
-
-def _own(pair: Pair) -> tuple[str, ...]:
-    """The texts that tell a pair from the study's own."""
-    return () if pair == PAIR else pair
-
-
 @once
 def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = "") -> Stage[RankDrift]:
     """Rank drift between two texts (Eq. 1) with its re-sampling control."""
@@ -188,7 +167,7 @@ def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metri
     metric = "" if metric == graph.study.metric else metric
     words = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
     hows = [scoring(graph, text, metric, pair) for text in pair]
-    identity = StageId("drift", _own(pair), metric=metric)
+    identity = StageId("drift", _other_texts(pair), metric=metric)
     return _drifted(graph, identity, f"{words} between {_letters(graph, pair)}", hows)
 
 
@@ -197,8 +176,8 @@ def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -
 
     def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         shards = range(work.study.calibration.shards)
-        makes = scorers(work.study, hows, parts)
-        halves = [(one.units(shards=shards[::2]), one.units(shards=shards[1::2])) for one in makes]
+        both_scorers = scorers(work.study, hows, parts)
+        halves = [(each.units(shards=shards[::2]), each.units(shards=shards[1::2])) for each in both_scorers]
         return rank_drift(both[0], both[1], *halves)
 
     return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, hows))
@@ -210,7 +189,7 @@ def whole_and_in_shards(graph: Graph, hows: list[Scoring]) -> dict[str, Any]:
 
 
 def scorers(study: Study, hows: list[Scoring], parts: list[Mapping[str, Any]]) -> list[Scorer]:
-    """What scores shards of the texts, from the records of `whole_and_in_shards`."""
+    """Return the functions that score shards of the texts, from the records of `whole_and_in_shards`."""
     return [how.scorer(study, part) for how, part in zip(hows, parts, strict=True)]
 
 
@@ -218,31 +197,27 @@ def scorers(study: Study, hows: list[Scoring], parts: list[Mapping[str, Any]]) -
 def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
     """Clusters of the parameters alone: partitions by any drift start from the same ones."""
     settings, seed = graph.study.modularization, graph.study.seed + other_seed
+    used = {name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
 
     def make(work: RunContext) -> Partition:
         from gprune.pruning.modules.partition import cluster_layers
 
-        known = work.decoder.shape
+        shape = work.decoder.shape
         rows = work.decoder.neuron_parameters
-        return cluster_layers(rows, known.layers, known.neurons, settings, seed, work.progress)
+        return cluster_layers(rows, shape.layers, shape.neurons, settings, seed, work.progress)
 
     return graph.stage(
-        StageId("clusters", variant=seeded(other_seed)),
-        f"clusters of the neurons’ parameters{another(other_seed)}",
+        StageId("clusters", variant=calibration.seeded(other_seed)),
+        f"clusters of the neurons’ parameters{calibration.another(other_seed)}",
         make,
         reads=graph.model,
-        settings={name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")} | {"seed": seed},
+        settings=used | {"seed": seed},
     )
 
 
 @once
 def partition(
-    graph: Graph,
-    first: str = "primary",
-    second: str = "auxiliary",
-    *,
-    kind: str = "",
-    other_seed: bool = False,
+    graph: Graph, first: str = "primary", second: str = "auxiliary", *, kind: str = "", other_seed: bool = False
 ) -> Stage[Partition]:
     """Modules of a pair of texts, by their roles (BCM, section 3.1).
 
@@ -250,8 +225,8 @@ def partition(
     `other_seed`.
     """
     pair = (first, second)
-    variant = seeded(other_seed) + ((kind,) if kind else ())
-    identity = StageId("partition", _own(pair), variant=variant)
+    variant = calibration.seeded(other_seed) + ((kind,) if kind else ())
+    identity = StageId("partition", _other_texts(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
         # whether the direction takes part is decided once per metric (appendix), on the study's own pair
@@ -269,12 +244,13 @@ def partition(
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
     needs = {"both": [how.neurons(graph) for how in hows], **needs}
     words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
-    title = words if identity == StageId("partition") else f"{words} of {_letters(graph, pair)}{another(other_seed)}"
+    title = words
+    if identity != StageId("partition"):
+        title += f" of {_letters(graph, pair)}{calibration.another(other_seed)}"
     return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
 
 
 def _first(start: Stage[Partition], kind: str, text: str = "") -> StageId:
-    """What is made under the modules that twFLAP starts from."""
     texts = start.id.texts
     return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
@@ -289,39 +265,26 @@ def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> S
     # random stays random, all else starts from the clusters
     chosen = kind or graph.study.modularization.kind
     changes = {"kind": "random" if chosen == "random" else "initialization", "direction": "magnitude"}
-    variant = ("first", *seeded(other_seed), *((kind,) if kind else ()))
-    identity = StageId("partition", _own(pair), variant=variant)
+    variant = ("first", *calibration.seeded(other_seed), *((kind,) if kind else ()))
+    identity = StageId("partition", _other_texts(pair), variant=variant)
     words = f", {kind}" if kind else ""
-    title = f"the first modules of {_letters(graph, pair)}{another(other_seed)}{words}"
+    title = f"the first modules of {_letters(graph, pair)}{calibration.another(other_seed)}{words}"
     return _modularized(graph, identity, title, changes, other_seed, needs)
 
 
 def _modularized(
-    graph: Graph,
-    identity: StageId,
-    title: str,
-    changes: dict[str, Any],
-    other_seed: bool,
-    needs: dict[str, Any],
+    graph: Graph, identity: StageId, title: str, changes: dict[str, Any], other_seed: bool, needs: dict[str, Any]
 ) -> Stage[Partition]:
     settings = replace(graph.study.modularization, **changes)
     seed = graph.study.seed + other_seed
 
-    def make(
-        work: RunContext,
-        moved: RankDrift,
-        both: list[UnitScores],
-        clusters: Partition | None = None,
-        start: Partition | None = None,
-        profile: Partition | None = None,
-    ) -> Partition:
+    def make(work: RunContext, moved: RankDrift, both: list[UnitScores], **needs: Partition) -> Partition:
         from gprune.pruning.modules.partition import modularize
 
-        initial = clusters if start is None else start.labels
-        assert initial is not None
-        decided: Any = profile.profile if profile is not None else ""
-        known = decided in ("magnitude", "direction")
-        chosen = replace(settings, direction=decided) if known else settings
+        initial = needs["start"].labels if "start" in needs else needs["clusters"]
+        direction: Any = needs["profile"].profile if "profile" in needs else ""
+        has_profile = direction in ("magnitude", "direction")
+        chosen = replace(settings, direction=direction) if has_profile else settings
         rows = work.decoder.neuron_parameters
         return modularize(rows, moved, both[0], both[1], initial, chosen, seed, work.progress)
 

@@ -1,1 +1,1 @@
-"""How the baselines of section 4 turn scores into a decision: FLAP's single ranking, Wanda-sp's one ratio."""
+"""Allocations of the baselines of section 4, from scores to masks."""

@@ -8,14 +8,13 @@ import numpy as np
 
 from gprune.pruning.allocation import uniform
 from gprune.records import Array, ModelShape, Partition, PruningMasks, UnitScores, budget
-from gprune.system.errors import ModelError
 
 STRENGTH = 0.5
 """how far layers differ: their ratios span 2 * STRENGTH times the overall pruning ratio (FANG: 0.5)"""
 
 
 def layer_ratios(layer_change: Array, target: float) -> Array:
-    """How much of each layer is pruned: (layers,) in [0, 1], of mean 1 - target.
+    """Return the pruned share of each layer, (layers,) in [0, 1], of mean 1 - target.
 
     The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to a
     span of 2 * STRENGTH times the overall ratio. Ratios outside [0, 1] are clipped, and all others are
@@ -37,7 +36,7 @@ def allocate(
     target: float,
     equal: uniform.Counts | None = None,
 ) -> PruningMasks:
-    """Prunes each layer at its ratio (see `layer_ratios`), and in it every group of a context at one ratio.
+    """Prune each layer at its ratio (see `layer_ratios`), and in it every group of a context at one ratio.
 
     Key/value groups are chosen first, as near a layer's ratio as they come, and its neurons make up the
     difference. The shared group (the last label of a layer) is kept whole, unless the layer loses more
@@ -47,17 +46,8 @@ def allocate(
 
     The scores are twFLAP's under the groups, heads by FLAP. Every layer keeps a neuron and a key/value group
     at least. What these floors cost is taken from the other layers, and the kept weights are as near the
-    target as one neuron allows, unless the floors alone exceed it. Raises ModelError where groups or layer
-    change belong to a model of another shape.
+    target as one neuron allows, unless the floors alone exceed it.
     """
-    for name, actual, expected in (
-        ("functional groups", groups.labels.shape, (shape.layers, shape.neurons)),
-        ("layer changes", np.shape(layer_change), (shape.layers,)),
-    ):
-        if actual != expected:
-            raise ModelError(
-                f"the {name} have shape {actual}, but the model needs {expected}: make them with this model"
-            )
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
     kept_groups, kept_neurons = counts(layer_ratios(layer_change, target), shape, target, shared)
     if equal is not None:
@@ -79,18 +69,18 @@ def counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tupl
     total = min(max(total, shape.layers), shape.layers * shape.neurons)
     # the shared group stays whole, as long as the budget holds that of every layer
     least = shared if total >= shape.layers * shared else 1
-    return groups, _whole(_level(neurons, float(least), float(shape.neurons), float(total)), total)
+    return groups, _round_to_sum(_level(neurons, float(least), float(shape.neurons), float(total)), total)
 
 
 def _level(values: Array, low: float, high: float, total: float) -> Array:
-    """Shifts all values alike and clips them to [low, high], so that they sum up to `total` if they can."""
+    """Shift all values alike and clip them to [low, high], so that they sum up to `total` if they can."""
     shifts = np.sort(np.concatenate([low - values, high - values]))
     # the sum grows with the shift, and in straight lines between the shifts at which a value is clipped
     sums = np.clip(values + shifts[:, None], low, high).sum(axis=1)
     return np.clip(values + np.interp(total, sums, shifts), low, high)
 
 
-def _whole(quotas: Array, total: int) -> Array:
+def _round_to_sum(quotas: Array, total: int) -> Array:
     """(parts,) whole numbers of sum `total`, by the largest remainder; of equal ones the first."""
     counts = np.floor(quotas).astype(np.int64)
     order = np.argsort(counts - quotas, kind="stable")
@@ -103,10 +93,10 @@ def _keep(scores: Array, labels: Array, count: int) -> Array:
     sizes = np.bincount(labels)
     pruned = min(len(scores) - count, int(sizes[:-1].sum()))
     left = sizes.copy()
-    left[:-1] -= _whole(sizes[:-1] * pruned / sizes[:-1].sum(), pruned)
+    left[:-1] -= _round_to_sum(sizes[:-1] * pruned / sizes[:-1].sum(), pruned)
     left[-1] = count - int(left[:-1].sum())
-    kept = np.zeros(len(scores), dtype=bool)
+    mask = np.zeros(len(scores), dtype=bool)
     for group, number in enumerate(left):
         members = np.flatnonzero(labels == group)
-        kept[members] = budget.highest(scores[members], int(number))
-    return kept
+        mask[members] = budget.highest(scores[members], int(number))
+    return mask

@@ -10,7 +10,7 @@ from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Keeps the highest standardised scores of the whole model, by FLAP or another metric.
+    """Keep the highest standardised scores of the whole model, by FLAP or another metric.
 
     The ranking is cut where the kept weights are nearest the target. A layer that the cut would leave without
     a neuron or without a key/value group keeps its best one; the rest is then ranked for what remains, so
@@ -36,13 +36,13 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
 def _cut(
     ffn: Array, heads: Array, keep_ffn: Array, keep_heads: Array, shape: ModelShape, target: float
 ) -> tuple[Array, Array]:
-    """Ranks all units, those that must stay first, and keeps the prefix nearest the target."""
+    """Rank all units, those that must stay first, and keep the prefix nearest the target."""
     standard = np.concatenate([ffn.ravel(), heads.ravel()])
     required = np.concatenate([keep_ffn.ravel(), keep_heads.ravel()])
     weights = np.repeat([shape.neuron_weights, shape.group_weights], [ffn.size, heads.size])
     order = np.lexsort((-standard, ~required))
     total = np.concatenate([[0], np.cumsum(weights[order])])
     nearest = int(np.abs(total - target * shape.decoder_weights).argmin())
-    kept = np.zeros(len(order), dtype=bool)
-    kept[order[: max(nearest, int(required.sum()))]] = True
-    return kept[: ffn.size].reshape(ffn.shape), kept[ffn.size :].reshape(heads.shape)
+    mask = np.zeros(len(order), dtype=bool)
+    mask[order[: max(nearest, int(required.sum()))]] = True
+    return mask[: ffn.size].reshape(ffn.shape), mask[ffn.size :].reshape(heads.shape)

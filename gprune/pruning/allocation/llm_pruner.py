@@ -35,7 +35,7 @@ def lowest_retention(shape: ModelShape) -> float:
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Prunes the layers between at the one ratio that meets the target over the whole decoder.
+    """Prune the layers between at the one ratio that meets the target over the whole decoder.
 
     Raises MethodError where the target is below what is left when these layers keep one unit of each kind.
     """

@@ -41,7 +41,7 @@ def _share(layer: int, neurons: float) -> int:
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None) -> PruningMasks:
-    """Prunes every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
+    """Prune every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
     layers = [
         allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer, equal)
         for layer in range(shape.layers)
@@ -53,7 +53,7 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts
 def allocate_around(
     scores: UnitScores, shape: ModelShape, target: float, heads: Array, equal: Counts | None = None
 ) -> PruningMasks:
-    """Prunes the neurons of every layer at one ratio, such that given key/value groups meet the target.
+    """Prune the neurons of every layer at one ratio, such that given key/value groups meet the target.
 
     `heads` (layers, key/value groups) stays as it is; the masks are as near the target as one neuron allows,
     or as near as the given groups leave possible.
@@ -65,8 +65,8 @@ def allocate_around(
     return masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
-def decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts | None = None) -> LayerUnits:
-    """How a layer-by-layer pass decides: scores one layer and keeps its best units (bool, True = kept)."""
+def layer_decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts | None = None) -> LayerUnits:
+    """Return the decision of a layer-by-layer pass: score a layer and keep its best units (bool, True = kept)."""
 
     def decide(layer: int, ffn_energy: Array, attention_energy: Array, samples: int) -> tuple[Array, Array]:
         ffn, heads = score(layer, ffn_energy, attention_energy, samples)
@@ -76,5 +76,5 @@ def decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts 
 
 
 def masks(shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp") -> PruningMasks:
-    """Puts the bool decisions of all layers, True = kept, into one record with the retention they reach."""
+    """Put the bool decisions of all layers, True = kept, into one record with the retention they reach."""
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)

@@ -1,4 +1,4 @@
-"""Streaming moments of activations: what do the inputs of a projection look like, channel by channel?
+"""Streaming moments of the inputs of a projection, channel by channel.
 
 Each sequence is reduced to the sum and the sum of squares of every channel about a running estimate of the
 channel's mean, in float32 and in pieces that stay in the cache; about that estimate the squares neither
@@ -42,13 +42,13 @@ class Released:
     """
 
     def __init__(self, like: torch.Tensor) -> None:
-        """Starts empty; `like` is (layers, channels) on the device."""
+        """Start empty; `like` is (layers, channels) on the device."""
         self.samples = 0
         self.sum = torch.zeros_like(like, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 
     def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
-        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+        """Return the changes by a batch's sequences, given their (layers, sequences, channels) sums about `centre`."""
         together, total = self.sum.clone(), self.total.clone()
         for sample in range(sums.shape[1]):
             offset_sum, j = sums[:, sample].double(), self.samples + sample
@@ -60,7 +60,7 @@ class Released:
         return [(self.sum, together), (self.total, total)]
 
     def commit(self, samples: int) -> None:
-        """Takes over the rest of a batch that was prepared."""
+        """Count the samples of a prepared batch."""
         self.samples += samples
 
     def result(self) -> Array:
@@ -80,7 +80,7 @@ class ChannelMoments:
         device: torch.device,
         released: bool = False,
     ) -> None:
-        """Starts empty for the `channels` inputs of a projection in some decoder layers.
+        """Start empty for the `channels` inputs of a projection in some decoder layers.
 
         `name` stands in messages, `shards` are groups of sequences that are kept apart, and `released` says
         whether the fluctuation of FLAP's released code is wanted as well.
@@ -98,7 +98,7 @@ class ChannelMoments:
         self.released = Released(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Reduces one layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
+        """Reduce one layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
         sequences, self.length, channels = inputs.shape
         index = layer - self.first
         if self.sums.shape[1] != sequences:
@@ -120,11 +120,11 @@ class ChannelMoments:
             torch.sum(piece.square_(), dim=1, out=self.squares[index, rows])
 
     def finish_batch(self, shard: Array) -> None:
-        """Merges the batch that every layer has added; the (sequences,) `shard` of its sequences ascends."""
+        """Merge the batch that every layer has added; the (sequences,) `shard` of its sequences ascends."""
         self.commit(shard, self.prepare(shard))
 
     def prepare(self, shard: Array) -> Pending:
-        """What the batch that every layer has added changes, see `finish_batch`; nothing is changed yet."""
+        """Return the changes by the batch that every layer has added; nothing is changed yet."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
             pending += self.released.extend(self.sums, self.squares, centre, self.length)
@@ -136,7 +136,7 @@ class ChannelMoments:
         return pending
 
     def commit(self, shard: Array, pending: Pending) -> None:
-        """Merges a batch that was prepared; this takes no memory, so it happens whole."""
+        """Merge a prepared batch; this needs no memory, so it cannot end halfway."""
         commit(pending)
         for index, rows in _runs(shard):
             self.tokens[index] += (rows.stop - rows.start) * self.length
@@ -161,7 +161,7 @@ class ChannelMoments:
         return self.first + layer, f"{self.name} in layer {self.first + layer} (channel {channel})"
 
     def result(self) -> Moments:
-        """Copies the moments out of the device."""
+        """Copy the moments out of the device."""
         mean, moment = self.mean.cpu().numpy(), self.moment.clamp(min=0).cpu().numpy()
         tokens = np.array(self.tokens, dtype=np.float64).reshape(-1, 1, 1)
         released = np.zeros(mean.shape[1:]) if self.released is None else self.released.result()
@@ -175,9 +175,9 @@ def _runs(shard: Array) -> list[tuple[int, slice]]:
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
-    """Raises NumericsError, which names the first layer where an input of a shard is NaN or infinite."""
+    """Raise NumericsError, which names the first layer where an input of a shard is NaN or infinite."""
     # in the order in which a layer computes them, since everything after the first is infected
-    found = [bad for bad in (attention.not_finite(shard), ffn.not_finite(shard)) if bad]
-    if found:
-        _, where = min(found, key=lambda bad: bad[0])
+    faults = [fault for fault in (attention.not_finite(shard), ffn.not_finite(shard)) if fault]
+    if faults:
+        _, where = min(faults, key=lambda fault: fault[0])
         raise NumericsError.of(f"the input of {where}")

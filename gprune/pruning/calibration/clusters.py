@@ -1,4 +1,4 @@
-"""k-means with clusters whose sizes are held: all equal, or within bounds.
+"""k-means with clusters of fixed sizes: all equal, or within bounds.
 
 Lloyd steps alternate between means and an assignment of least cost under these sizes.
 """
@@ -16,30 +16,18 @@ _ITERATIONS, _SWEEPS = 25, 5
 _LEAST_GAIN = 1e-4
 
 
-def _on() -> None:
-    """Lets a clustering go on."""
-
-
-def balanced_clusters(
-    points: Array, count: int, generator: np.random.Generator, on_step: Callable[[], None] = _on
-) -> tuple[Array, Array]:
+def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
     """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
 
-    Takes (points, dimensions) float64, and a count from 2 up to that of the points; `on_step` is called
-    before every Lloyd step and may raise to stop. Gives (points,) labels, whose sizes differ by one at most,
-    and the (count, dimensions) means of the clusters.
+    Takes (points, dimensions) float64, and a count from 2 up to that of the points. Gives (points,) labels, whose
+    sizes differ by one at most, and the (count, dimensions) means of the clusters.
     """
-    labels, centroids, _ = _lloyd(points, count, generator, balanced_labels, on_step)
+    labels, centroids, _ = _lloyd(points, count, generator, balanced_labels)
     return labels, centroids
 
 
 def bounded_clusters(
-    points: Array,
-    count: int,
-    generator: np.random.Generator,
-    slack: float,
-    starts: int,
-    on_step: Callable[[], None] = _on,
+    points: Array, count: int, generator: np.random.Generator, slack: float, starts: int
 ) -> tuple[Array, Array]:
     """`balanced_clusters` with sizes that are about equal: the tightest of several starts (k-means++ seeds).
 
@@ -51,24 +39,19 @@ def bounded_clusters(
     def assign(cost: Array) -> Array:
         return bounded_labels(cost, low, high)
 
-    tries = [_lloyd(points, count, generator, assign, on_step) for _ in range(starts)]
-    labels, centroids, _ = min(tries, key=lambda found: found[2])
+    tries = [_lloyd(points, count, generator, assign) for _ in range(starts)]
+    labels, centroids, _ = min(tries, key=lambda attempt: attempt[2])
     return labels, centroids
 
 
 def _lloyd(
-    points: Array,
-    count: int,
-    generator: np.random.Generator,
-    assign: Callable[[Array], Array],
-    on_step: Callable[[], None],
+    points: Array, count: int, generator: np.random.Generator, assign: Callable[[Array], Array]
 ) -> tuple[Array, Array, float]:
     """Labels, means and summed squared distances of one start."""
     centroids, best = _seeds(points, count, generator), np.inf
     labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
     room = np.empty_like(points)
     for _ in range(_ITERATIONS):
-        on_step()
         cost = (centroids**2).sum(axis=1) - points @ (2 * centroids).T
         proposed = assign(cost)
         means = _means(points, proposed, count, room)
@@ -100,7 +83,7 @@ def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
 
 
 def balanced_labels(cost: Array) -> Array:
-    """Assigns points to clusters of equal size, near the least total cost.
+    """Assign points to clusters of equal size, near the least total cost.
 
     Prices first even out the demand for the clusters; as the sizes are fixed, they change the total cost by a
     constant. Then every point asks for its cheapest cluster with room. A cluster that is asked by as many as
@@ -119,7 +102,7 @@ def balanced_labels(cost: Array) -> Array:
     def price(cluster: int, gain: Array) -> float:
         return _between(gain, points - int(room[cluster]))
 
-    return _handed_out(cost + _prices(cost, price), room)
+    return _hand_out(cost + _prices(cost, price), room)
 
 
 def bounded_labels(cost: Array, low: int, high: int) -> Array:
@@ -146,10 +129,10 @@ def bounded_labels(cost: Array, low: int, high: int) -> Array:
         chosen = np.where(movable, np.abs(room - demand), np.iinfo(np.int64).max).argmin()
         room[chosen] += np.sign(missing)
         missing -= int(np.sign(missing))
-    return _handed_out(priced, room)
+    return _hand_out(priced, room)
 
 
-def _handed_out(cost: Array, room: Array) -> Array:
+def _hand_out(cost: Array, room: Array) -> Array:
     """(points,) labels: every point asks for its cheapest cluster with room, see `balanced_labels`."""
     (points, count), cost = cost.shape, cost.copy()
     labels, pending = np.full(points, -1), np.arange(points)
@@ -160,8 +143,8 @@ def _handed_out(cost: Array, room: Array) -> Array:
         demand = np.bincount(wish, minlength=count)
         for cluster in np.flatnonzero((demand >= room) & (demand > 0)):
             asking = np.flatnonzero(wish == cluster)
-            taken = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
-            labels[pending[taken]] = cluster
+            winners = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
+            labels[pending[winners]] = cluster
             cost[:, cluster] = np.inf
         pending = np.flatnonzero(labels < 0)
     return labels
@@ -176,13 +159,13 @@ def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
     plain = np.ascontiguousarray(cost.T)
     priced = plain.copy()
     for _ in range(_SWEEPS):
-        for cluster, elsewhere in _elsewhere(priced):
+        for cluster, elsewhere in _least_elsewhere(priced):
             gain = np.subtract(elsewhere, plain[cluster], out=elsewhere)
             np.add(plain[cluster], price(cluster, gain), out=priced[cluster])
     return priced[:, 0] - plain[:, 0]
 
 
-def _elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:
+def _least_elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:
     """Each cluster in turn with the (points,) least of the others, which may be overwritten.
 
     The row of a cluster that was given may have changed by the time the next is asked for.
@@ -191,10 +174,10 @@ def _elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:
     for cluster in range(len(later) - 2, -1, -1):
         # along the rows `accumulate` takes many times as long
         np.minimum(later[cluster], later[cluster + 1], out=later[cluster])
-    before, given = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
+    before, least = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
     for cluster in range(len(priced)):
         if cluster < len(later):
-            yield cluster, np.minimum(before, later[cluster], out=given)
+            yield cluster, np.minimum(before, later[cluster], out=least)
         else:
             yield cluster, before
             return

@@ -1,4 +1,4 @@
-"""What does the dense model do on a calibration set? One pass, from which every score follows (section 3).
+"""Activation statistics of the dense model on a calibration set, from one pass (section 3).
 
 The inputs of down_proj and o_proj are reduced as they pass by, for disjoint shards of the sequences, so that
 any half of the set can be scored later without another pass. The LM head is never run.
@@ -30,10 +30,10 @@ Observer = Callable[[int, torch.Tensor], None]
 
 
 def in_batches(
-    batch: int, length: int, decoder: Decoder, told: Progress, kind: type[GpruneError] = SettingsError
+    batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> Sequences:
     """Sequences of a calibration set, as many at a time as are asked for and fit; see `Sequences`."""
-    return Sequences(batch, length, "calibration.batch", _SHORTER, decoder.device, told, kind)
+    return Sequences(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
 
 
 @torch.no_grad()
@@ -44,7 +44,7 @@ def collect(
     on_progress: Progress = silent,
     strongest: Strongest | None = None,
 ) -> ActivationStatistics:
-    """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
+    """Run the unmodified model once and keep the moments of every FFN and attention channel per shard.
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
     and nothing else, and is halved where memory runs out. `strongest` keeps strongest positions on the way.
@@ -70,15 +70,15 @@ def collect(
         for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
             require_finite(attention, ffn, complete)
 
-    seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
-    with observed(decoder, range(decoder.shape.layers), seen, attention.add):
+    observer = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
+    with observed(decoder, range(decoder.shape.layers), observer, attention.add):
         in_batches(settings.batch, length, decoder, on_progress).over(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
 
 def strongest_of(decoder: Decoder, tokens: Tokens, count: int) -> Strongest:
-    """Keeps each FFN neuron's `count` strongest positions while `collect` goes over a calibration set."""
+    """Keep each FFN neuron's `count` strongest positions while `collect` goes over a calibration set."""
     shape = decoder.shape
     return Strongest(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
 
@@ -91,7 +91,7 @@ def collect_strongest(
     count: int,
     on_progress: Progress = silent,
 ) -> StrongestPositions:
-    """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
+    """Run the unmodified model once for the strongest positions alone, where the moments are there already.
 
     Batches and errors are those of `collect`.
     """
@@ -146,18 +146,18 @@ def shard_of(tokens: Tokens, shards: int) -> Array:
 
 
 def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
-    """Shows the inputs of down_proj and o_proj of some layers to observers, on the decoder's device, while open."""
+    """Show the inputs of down_proj and o_proj of some layers to observers, on the decoder's device, while open."""
 
-    def shown(observer: Observer, layer: int) -> Callable[..., None]:
+    def observing(observer: Observer, layer: int) -> Callable[..., None]:
         return lambda _, arguments: observer(layer, arguments[0].to(decoder.device))
 
-    hooks = {decoder.down_proj(layer): shown(ffn, layer) for layer in layers}
-    return hooked(hooks | {decoder.o_proj(layer): shown(attention, layer) for layer in layers})
+    hooks = {decoder.down_proj(layer): observing(ffn, layer) for layer in layers}
+    return hooked(hooks | {decoder.o_proj(layer): observing(attention, layer) for layer in layers})
 
 
 @contextmanager
 def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
+    """Call a hook before each of some modules, with its positional inputs, while the context is open."""
     with ExitStack() as undone:
         for module, hook in hooks.items():
             undone.callback(module.register_forward_pre_hook(hook).remove)

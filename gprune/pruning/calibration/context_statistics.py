@@ -1,4 +1,4 @@
-"""What does every neuron do in each kind of context? One pass for token-weighted FLAP and FANG (section 4).
+"""Statistics of every neuron in each context, for token-weighted FLAP and FANG (section 4).
 
 While a text passes through the dense model, every token is assigned to a context in every layer, and the
 inputs of down_proj are reduced to moments for each shard and context. From those any token-weighted mean and
@@ -18,7 +18,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Pending, commit
 from gprune.pruning.calibration.collection import hooked, in_batches, shard_of
 from gprune.pruning.calibration.contexts import Lookup
-from gprune.pruning.calibration.gradients import loss_gradient, require_differentiable
+from gprune.pruning.calibration.gradients import loss_gradient
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
 from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
@@ -33,7 +33,7 @@ def collect_contexts(
     gradient: bool,
     on_progress: Progress = silent,
 ) -> list[ContextStatistics]:
-    """Runs the unmodified model once and keeps the moments of every neuron per shard and context, float64.
+    """Run the unmodified model once and keep the moments of every neuron per shard and context, float64.
 
     One record for each of the `contexts`, as each gives alone. Shards are contiguous runs of the sequences;
     `batch` changes speed, not results, and is halved where memory runs out. `gradient` asks for the
@@ -41,14 +41,14 @@ def collect_contexts(
     Without it the affinity is zero, no graph is built and the LM head is not run.
 
     Raises:
-        SettingsError: there are fewer sequences than shards, or not even one of them fits in memory.
-        ModelError: the contexts were made with a model of another shape.
-        MethodError: a gradient is asked for and the model cannot give one, or it does not fit.
+        SettingsError: there are fewer sequences than shards, not even one of them fits in memory, or the layers of
+            which a gradient is asked for are offloaded.
+        MethodError: a gradient is asked for and does not fit in memory.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
     samples, shard = len(tokens.ids), shard_of(tokens, shards)
     if gradient:
-        require_differentiable(decoder, "the affinity of contexts and neurons")
+        decoder.require_whole("the affinity of contexts and neurons")
     pass_ = _Pass(decoder, contexts, shards, gradient)
 
     def measure(rows: slice) -> None:
@@ -72,13 +72,13 @@ class GroupMoments:
     """
 
     def __init__(self, shards: int, layers: int, contexts: int, channels: int, device: torch.device) -> None:
-        """Starts empty."""
+        """Start empty."""
         self.tokens = torch.zeros(shards, layers, contexts, dtype=torch.float64, device=device)
         self.mean = torch.zeros(shards, layers, contexts, channels, dtype=torch.float64, device=device)
         self.moment = torch.zeros_like(self.mean)
 
     def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
-        """What one layer's (tokens, channels) inputs, of any floating type, change; nothing is changed yet.
+        """Return the changes by one layer's (tokens, channels) inputs of any floating type; nothing is changed yet.
 
         `members` is (groups, tokens) float32, 1 where a token belongs to a group: a context in one of the
         `shards` that the tokens belong to, contexts of the first shard first.
@@ -110,8 +110,8 @@ class GroupMoments:
         ]
 
 
-class _Under:
-    """What was measured so far under some contexts, and the groups of the tokens that are in the model."""
+class _ContextSums:
+    """Sums so far under one set of contexts, and the groups of the tokens that are in the model."""
 
     def __init__(self, decoder: Decoder, contexts: Contexts, shards: int) -> None:
         shape = decoder.shape
@@ -122,28 +122,28 @@ class _Under:
         self.members: dict[int, torch.Tensor] = {}
 
     def assign(self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor) -> None:
-        """Groups (tokens, hidden) FFN inputs of a layer, of so many shards."""
+        """Group (tokens, hidden) FFN inputs of a layer, of so many shards."""
         group = shard_of_token * self.contexts + self.lookup.labels(layer, inputs)
         members = torch.zeros(shards * self.contexts, len(group), device=group.device)
         self.members[layer] = members.scatter_(0, group[None], 1)
 
-    def weighed(self, layer: int, effect: torch.Tensor, scale: torch.Tensor) -> Pending:
-        """What (tokens, neurons) |input * gradient| of a layer change; the loss was multiplied by `scale`."""
+    def affinity_change(self, layer: int, effect: torch.Tensor, scale: torch.Tensor) -> Pending:
+        """Return the change by (tokens, neurons) |input * gradient| of a layer; the loss was multiplied by `scale`."""
         total = (self.members[layer] @ effect).double() / scale
-        there = self.affinity[layer]
-        return [(there, there + total.view(-1, *there.shape).sum(dim=0))]
+        affinity = self.affinity[layer]
+        return [(affinity, affinity + total.view(-1, *affinity.shape).sum(dim=0))]
 
     def record(self, text: str, layer_change: torch.Tensor) -> ContextStatistics:
-        """Copies the statistics out of the device."""
+        """Copy the statistics out of the device."""
         moments = self.moments
-        seen = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
+        tokens = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
         return ContextStatistics(
             text=text,
             contexts=self.text,
             tokens=moments.tokens.cpu().numpy(),
             mean=moments.mean.cpu().numpy(),
             moment=moments.moment.clamp(min=0).cpu().numpy(),
-            affinity=(self.affinity / seen).cpu().numpy(),
+            affinity=(self.affinity / tokens).cpu().numpy(),
             layer_change=layer_change.cpu().numpy(),
         )
 
@@ -154,21 +154,20 @@ class _Pass:
     def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
         self.decoder, self.gradient = decoder, gradient
-        self.under = [_Under(decoder, one, shards) for one in contexts]
+        self.sums = [_ContextSums(decoder, each, shards) for each in contexts]
         self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
         self.tokens = 0
         # of the batch at hand: its shards, and what its loss is multiplied by
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
         self.scale = torch.ones((), dtype=torch.float64, device=device)
-        self.reached: set[int] = set()
         # what it changes, taken over when both ways are done: memory may run out on the way
         self.pending: Pending = []
         self.sound: dict[int, torch.Tensor] = {}
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Watches the layers, FFN inputs and neurons of the model while the context is open."""
+        """Watch the layers, FFN inputs and neurons of the model while the context is open."""
         decoder = self.decoder
         layers = range(decoder.shape.layers)
         with ExitStack() as stack:
@@ -180,7 +179,7 @@ class _Pass:
             yield
 
     def run(self, ids: torch.Tensor, shard: Array) -> None:
-        """Sends a batch through the model, and the gradient of its loss back."""
+        """Send a batch through the model, and the gradient of its loss back."""
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
@@ -195,47 +194,40 @@ class _Pass:
         self._forget()
 
     def records(self, text: str) -> list[ContextStatistics]:
-        """Copies the statistics out of the device."""
-        return [one.record(text, self.change / self.tokens) for one in self.under]
+        """Copy the statistics out of the device."""
+        return [sums.record(text, self.change / self.tokens) for sums in self.sums]
 
     def _forget(self) -> None:
-        """Lets go of what is known of a batch."""
+        """Drop the intermediate values of a batch."""
         self.pending = []
-        for one in self.under:
-            one.members = {}
+        for sums in self.sums:
+            sums.members = {}
 
     def _backward(self, hidden: torch.Tensor, ids: torch.Tensor) -> None:
-        self.reached.clear()
-        if hidden.requires_grad:
-            gradient, self.scale = loss_gradient(self.decoder, hidden, ids)
-            hidden.backward(gradient)
-            self.decoder.count_backward(ids.numel())
-        for layer in reversed(range(self.decoder.shape.layers)):
-            if layer not in self.reached:
-                raise _no_gradient(layer)
+        gradient, self.scale = loss_gradient(self.decoder, hidden, ids)
+        hidden.backward(gradient)
+        self.decoder.count_backward(ids.numel())
         self._require_finite("gradient at the input of down_proj")
 
     def _assign(self, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
             inputs = arguments[0].detach().flatten(0, 1).to(self.decoder.device)
             shards = self.shards.stop - self.shards.start
-            for one in self.under:
-                one.assign(layer, inputs, shards, self.shard_of_token)
+            for sums in self.sums:
+                sums.assign(layer, inputs, shards, self.shard_of_token)
 
         return hook
 
     def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
             inputs = arguments[0].detach().to(self.decoder.device)
-            for one in self.under:
-                members = one.members[layer]
-                self._note(layer, one.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
+            for sums in self.sums:
+                members = sums.members[layer]
+                self._note(layer, sums.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
             if not self.gradient:
                 return None
             # nothing below the first neurons needs a gradient, so the graph begins there
             tracked = arguments[0].detach().requires_grad_() if layer == 0 else arguments[0]
-            if not tracked.requires_grad:
-                raise _no_gradient(layer)
             tracked.register_hook(self._weigh(layer, inputs))
             return (tracked,)
 
@@ -246,9 +238,8 @@ class _Pass:
         def hook(gradient: torch.Tensor) -> None:
             # widened first: a product of float16 numbers would underflow
             effect = gradient.to(inputs.device).float().mul(inputs).abs_().flatten(0, 1)
-            for one in self.under:
-                self._note(layer, one.weighed(layer, effect, self.scale))
-            self.reached.add(layer)
+            for sums in self.sums:
+                self._note(layer, sums.affinity_change(layer, effect, self.scale))
 
         return hook
 
@@ -259,28 +250,21 @@ class _Pass:
             after = output[0] if isinstance(output, tuple) else output
             before, after = (states.to(self.decoder.device).float() for states in (before, after))
             cosine = nn.functional.cosine_similarity(before, after, dim=-1)
-            there = self.change[layer]
-            self.pending.append((there, there + (1 - cosine).sum(dtype=torch.float64)))
+            change = self.change[layer]
+            self.pending.append((change, change + (1 - cosine).sum(dtype=torch.float64)))
 
         return hook
 
     def _note(self, layer: int, pending: Pending) -> None:
-        """Keeps what a batch changes in a layer, and whether that is sound; the latter is asked for later."""
+        """Store the changes of a batch in a layer, and whether they are finite, which is checked later."""
         self.pending += pending
         self.sound[layer] = torch.isfinite(pending[0][1]).all()
 
-    def _require_finite(self, what: str) -> None:
-        """Names the first layer, or for gradients the last, where the batch at hand went wrong."""
+    def _require_finite(self, quantity: str) -> None:
+        """Name the first layer, or for gradients the last, where the batch at hand went wrong."""
         sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
         bad = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
         if not bad:
             return
-        layer = bad[-1] if what.startswith("gradient") else bad[0]
-        raise NumericsError.of(f"the {what} in layer {layer}")
-
-
-def _no_gradient(layer: int) -> MethodError:
-    return MethodError(
-        f"the affinity of contexts and neurons needs gradients, but none reaches down_proj of layer {layer}: "
-        "a part of the model works without a graph, so load it for training or choose another method"
-    )
+        layer = bad[-1] if quantity.startswith("gradient") else bad[0]
+        raise NumericsError.of(f"the {quantity} in layer {layer}")

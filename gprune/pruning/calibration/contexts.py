@@ -1,4 +1,4 @@
-"""Which kinds of context do a layer's tokens come in? Clusters of FFN inputs (section 4, base metrics).
+"""Contexts of tokens: clusters of the FFN inputs of a layer (section 4, base metrics).
 
 Token-weighted FLAP and FANG weight a token by the context it stands in. A context is a size-balanced k-means
 cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
@@ -9,7 +9,6 @@ context with the nearest centroid.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event
 
 import numpy as np
 import torch
@@ -18,10 +17,10 @@ from threadpoolctl import threadpool_limits
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
 from gprune.pruning.calibration.collection import hooked, in_batches
-from gprune.pruning.calibration.principal import principal
+from gprune.pruning.calibration.principal import principal_components
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
-from gprune.system.errors import Cancelled, ModelError, NumericsError, SettingsError
+from gprune.system.errors import NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
 # FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
@@ -51,7 +50,7 @@ def project_inputs(
     batch: int,
     on_progress: Progress = silent,
 ) -> Projected:
-    """Takes the FFN inputs of every layer, from one forward pass over the first sequences of a text.
+    """Take the FFN inputs of every layer, from one forward pass over the first sequences of a text.
 
     The sequences are as many as hold `settings.tokens` tokens; `batch` changes speed, not results, and is
     halved where memory runs out. Raises SettingsError where there are fewer than two tokens for each context
@@ -76,31 +75,29 @@ def project_inputs(
 
 
 def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
-    """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
+    """Cluster the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
 
     Every layer has a generator of its own.
     """
-    layers, found, ended = len(inputs.points), [], Event()
+    layers, fitted = len(inputs.points), []
 
     def fit(layer: int) -> Array:
-        generator = np.random.default_rng([seed, layer])
-        return _centroids(inputs.points[layer], settings, generator, ended)
+        return _centroids(inputs.points[layer], settings, np.random.default_rng([seed, layer]))
 
     # threads of BLAS within the threads of layers would wait for each other
     with threadpool_limits(1, user_api="blas"):
         pool = ThreadPoolExecutor(min(layers, torch.get_num_threads(), _MOST_THREADS), "contexts")
         try:
-            waiting = [pool.submit(fit, layer) for layer in range(layers)]
-            for layer, one in enumerate(waiting):
+            futures = [pool.submit(fit, layer) for layer in range(layers)]
+            for layer, future in enumerate(futures):
                 on_progress(layer, layers, "context clusters")
-                centroids = one.result()
-                found.append((centroids.astype(np.float32), _distances(centroids)))
+                centroids = future.result()
+                fitted.append((centroids.astype(np.float32), _distances(centroids)))
         finally:
-            # whatever has ended it: layers that wait are dropped, those at work end with their next step
-            ended.set()
+            # where a layer or the listener has failed, layers that wait are dropped
             pool.shutdown(cancel_futures=True)
     on_progress(layers, layers, "context clusters")
-    centres, distances = (np.stack(part) for part in zip(*found, strict=True))
+    centres, distances = (np.stack(part) for part in zip(*fitted, strict=True))
     return Contexts(inputs.text, inputs.mean, inputs.components, centres, distances, inputs.points.shape[1])
 
 
@@ -112,13 +109,7 @@ class Lookup:
     """
 
     def __init__(self, decoder: Decoder, contexts: Contexts) -> None:
-        """Prepares the directions; raises ModelError where the contexts are of a model of another shape."""
-        expected = (decoder.shape.layers, decoder.shape.hidden)
-        if contexts.mean.shape != expected:
-            raise ModelError(
-                f"the contexts cover {contexts.mean.shape} layers and channels, the model has {expected}: "
-                "make them again with this model"
-            )
+        """Prepare the directions."""
         centroids = contexts.centroids.astype(np.float64)
         directions = centroids @ contexts.components.astype(np.float64)
         offsets = (centroids**2).sum(axis=-1) / 2 + np.einsum("lch,lh->lc", directions, contexts.mean)
@@ -135,13 +126,13 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
     """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
     sequences, length = ids.shape
     shape = decoder.shape
-    kept = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
+    inputs = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
 
     first = 0
 
     def keep(layer: int) -> Callable[..., None]:
         def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
-            kept[layer, first : first + len(arguments[0])] = arguments[0]
+            inputs[layer, first : first + len(arguments[0])] = arguments[0]
 
         return hook
 
@@ -154,32 +145,27 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
     with hooked({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
         in_batches(batch, length, decoder, on_progress).over(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
-    return kept.flatten(1, 2)
+    return inputs.flatten(1, 2)
 
 
 def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
     """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
-    known: Array = mean.cpu().numpy()
+    mean_array: Array = mean.cpu().numpy()
     # sums in float64 do not overflow: a mean is finite where all that it is made of is
-    if not np.isfinite(known).all():
+    if not np.isfinite(mean_array).all():
         raise NumericsError.of(f"the FFN input of layer {layer}")
-    found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
-    components, projected = (part.cpu().numpy() for part in found)
-    return known, components, projected
+    limit = min(dimensions, points.shape[1], len(points) - 1)
+    components, projected = principal_components(points.float() - mean, limit)
+    return mean_array, components.cpu().numpy(), projected.cpu().numpy()
 
 
-def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator, ended: Event) -> Array:
+def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator) -> Array:
     """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
-
-    def on_step() -> None:
-        if ended.is_set():
-            raise Cancelled("the clustering has ended")
-
     wide = points.astype(np.float64)
     if settings.clustering == "released":
-        return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS, on_step)[1]
-    return balanced_clusters(wide, settings.count, generator, on_step)[1]
+        return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)[1]
+    return balanced_clusters(wide, settings.count, generator)[1]
 
 
 def _distances(centroids: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How does the language-model loss depend on a unit? Gradients for LLM-Pruner and for contexts (section 4).
+"""Gradients of the language-model loss, for LLM-Pruner and for contexts (section 4).
 
 The LM head is run in chunks of tokens and its gradients are taken there and then, so that neither the logits
 of a batch nor a graph through the head exist at once. LLM-Pruner (without LoRA) reduces the gradient of every
@@ -29,23 +29,6 @@ _SUMMED = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 
 
 Reduced = dict[tuple[int, str], torch.Tensor]
 """(rows or columns,) float64 sums of |w * gradient|, by layer and projection."""
-
-
-def require_differentiable(decoder: Decoder, purpose: str) -> None:
-    """Checks that gradients can flow through the model's weights.
-
-    Raises MethodError where a weight is quantized or was made for inference only, SettingsError where the
-    layers are offloaded.
-    """
-    decoder.require_whole(purpose)
-    for name, weight in decoder.model.named_parameters():
-        if weight.is_floating_point() and not weight.is_inference():
-            continue
-        reason = "was loaded in inference mode" if weight.is_inference() else f"is of type {weight.dtype}"
-        raise MethodError(
-            f"{purpose} needs gradients, which {name} cannot give because it {reason}: load the model in "
-            "float32, bfloat16 or float16 for training, or choose another method"
-        )
 
 
 def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,11 +77,11 @@ def taylor_scores(
     its channels.
 
     The weights are frozen again afterwards. Raises MethodError where the calibration set is smaller than
-    that, the batch does not fit on the GPU, or the model's weights cannot have gradients (other methods need
-    none of this); NumericsError where an activation or a gradient is NaN or infinite.
+    that or the batch does not fit on the GPU; SettingsError where layers are offloaded; NumericsError where an
+    activation or a gradient is NaN or infinite.
     """
     ids = _first(tokens, settings)
-    require_differentiable(decoder, "LLM-Pruner")
+    decoder.require_whole("LLM-Pruner")
     on_progress(0, 1, "gradients of the weights")
     reduced: Reduced = {}
     with _reduced_gradients(decoder, reduced):
@@ -109,10 +92,10 @@ def taylor_scores(
                 f"baselines.taylor_samples is {len(ids)}: the gradient of so many sequences of "
                 f"{ids.shape[1]} tokens does not fit in the GPU's memory, choose fewer or shorter ones"
             ) from error
-    _require_gradients(decoder, reduced)
+    _require_finite_gradients(decoder, reduced)
     predictions = len(ids) * (ids.shape[1] - 1)
     divisor = scale * predictions
-    values = {place: (total / divisor.to(total.device)).cpu().numpy() for place, total in reduced.items()}
+    values = {key: (total / divisor.to(total.device)).cpu().numpy() for key, total in reduced.items()}
     on_progress(1, 1, "gradients of the weights")
     return _unit_scores(decoder.shape, tokens.text, values)
 
@@ -120,10 +103,10 @@ def taylor_scores(
 def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
     """(taylor_samples, taylor_length) int64 ids from the beginning of the calibration set."""
     samples, length = settings.taylor_samples, settings.taylor_length
-    there = tokens.ids.shape
-    if there[0] < samples or there[1] < length:
+    available = tokens.ids.shape
+    if available[0] < samples or available[1] < length:
         raise MethodError(
-            f"{tokens.text!r} gives {there[0]} sequences of {there[1]} tokens, but LLM-Pruner's gradient "
+            f"{tokens.text!r} gives {available[0]} sequences of {available[1]} tokens, but LLM-Pruner's gradient "
             f"wants {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
             "raise calibration.samples and calibration.length"
         )
@@ -131,19 +114,18 @@ def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
 
 
 def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
-    """Runs the model forward and backward once; returns what the gradients are multiplied by."""
+    """Run the model forward and backward once; return the factor on the gradients."""
     with torch.enable_grad(), _checked_outputs(decoder):
         hidden = decoder.hidden_states(ids)
     gradient, scale = loss_gradient(decoder, hidden, ids)
-    if hidden.requires_grad:
-        hidden.backward(gradient)
-        decoder.count_backward(ids.numel())
+    hidden.backward(gradient)
+    decoder.count_backward(ids.numel())
     return scale
 
 
 @contextmanager
 def _checked_outputs(decoder: Decoder) -> Iterator[None]:
-    """Names the first layer whose output is not finite."""
+    """Name the first layer whose output is not finite."""
     finite: list[torch.Tensor] = []
 
     def check(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
@@ -162,13 +144,13 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
 
 @contextmanager
 def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
-    """Lets the projections' weights have gradients, each reduced to its units and freed when it is there."""
+    """Reduce the gradient of every projection to its units as soon as it exists, and free it."""
     weights = {
-        (layer, place): (linear.weight, parts)
+        (layer, key): (linear.weight, parts)
         for layer in range(decoder.shape.layers)
-        for place, (linear, parts) in enumerate(decoder.matrices(layer))
+        for key, (linear, parts) in enumerate(decoder.matrices(layer))
     }
-    before = {place: weight.requires_grad for place, (weight, _) in weights.items()}
+    before = {key: weight.requires_grad for key, (weight, _) in weights.items()}
     handles = []
     try:
         for (layer, _), (weight, parts) in weights.items():
@@ -178,17 +160,16 @@ def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-        for place, (weight, _) in weights.items():
+        for key, (weight, _) in weights.items():
             weight.grad = None
-            weight.requires_grad_(before[place])
+            weight.requires_grad_(before[key])
 
 
 def _reduce(layer: int, parts: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
     def hook(weight: torch.Tensor) -> None:
-        if weight.grad is None:
-            return
+        gradient: Any = weight.grad
         # widened first: a product of float16 numbers would underflow
-        product = weight.grad.float().mul_(weight.detach()).abs_()
+        product = gradient.float().mul_(weight.detach()).abs_()
         total = product.sum(dim=_SUMMED[next(iter(parts))], dtype=torch.float64)
         reduced.update({(layer, part): total[rows] for part, rows in parts.items()})
         weight.grad = None
@@ -196,23 +177,18 @@ def _reduce(layer: int, parts: dict[str, slice], reduced: Reduced) -> Callable[[
     return hook
 
 
-def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
-    """Checks from the last layer to the first, the way the gradients went."""
+def _require_finite_gradients(decoder: Decoder, reduced: Reduced) -> None:
+    """Raise NumericsError for the last layer whose gradients are not finite."""
     finite = [torch.isfinite(total).all().to(decoder.device) for total in reduced.values()]
-    sound = dict(zip(reduced, torch.stack(finite).tolist() if finite else [], strict=True))
+    sound = dict(zip(reduced, torch.stack(finite).tolist(), strict=True))
     for layer in reversed(range(decoder.shape.layers)):
         for name in _SUMMED:
-            if (layer, name) not in reduced:
-                raise MethodError(
-                    f"LLM-Pruner needs gradients, but none reached {name} of layer {layer}: a part of the "
-                    "model works without a graph, so load it for training or choose another method"
-                )
             if not sound[layer, name]:
                 raise NumericsError(f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16")
 
 
 def _unit_scores(shape: ModelShape, text: str, values: dict[tuple[int, str], Array]) -> UnitScores:
-    """Adds up what belongs to each unit."""
+    """Sum the values of the matrices over each unit."""
     part = {name: np.stack([values[layer, name] for layer in range(shape.layers)]) for name in _SUMMED}
     shared = (part["k_proj"] + part["v_proj"]).reshape(shape.layers, shape.kv_heads, 1, shape.head_width)
     spread = np.repeat(shared / shape.group_size, shape.group_size, axis=2)

@@ -16,21 +16,21 @@ _BLOCKS = 12
 come nearer to the exact directions than wide ones that cost as much"""
 
 
-def places(rows: Array, most: int) -> tuple[Array, Array]:
-    """(points, directions) float32 points in at most `most` directions of largest variance, and the shares.
+def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
+    """(points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
 
     `rows` is (points, width) float32, at least two of them different; the shares of the whole variance are
     (directions,) float64.
     """
     centred = rows - rows.mean(axis=0)
-    _, found = principal(torch.from_numpy(centred), min(most, len(rows) - 1, rows.shape[1]))
-    variances: Array = np.square(found.numpy(), dtype=np.float64).sum(axis=0)
+    _, coordinates = principal_components(torch.from_numpy(centred), min(limit, len(rows) - 1, rows.shape[1]))
+    variances: Array = np.square(coordinates.numpy(), dtype=np.float64).sum(axis=0)
     # summed row by row: a copy of all of them in float64 would be twice their size
-    whole = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
-    return found.numpy(), variances / whole
+    variance = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
+    return coordinates.numpy(), variances / variance
 
 
-def principal(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
+def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The directions of largest variance, and the points in them.
 
     `centred` is (points, width) float32 of mean zero; dimensions are at most the width and fewer than points.

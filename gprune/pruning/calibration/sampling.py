@@ -1,4 +1,4 @@
-"""What does the dense model write by itself? A text that needs no data but the model.
+"""Sample calibration and evaluation texts from the dense model itself.
 
 Each document starts from the sign that begins a text and is drawn token by token from the model's own
 distribution, with keys and values kept. It never ends before its length: signs that begin or end a text are
@@ -31,7 +31,7 @@ _BEAT = 8
 
 @torch.no_grad()
 def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
-    """Lets the model write the text that is named so.
+    """Sample a text from the model.
 
     Raises SettingsError where a document does not fit the model, ModelError where the model has no sign that
     a text could start from, CorpusError where too few of the documents differ, NumericsError where the
@@ -47,23 +47,23 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
         # a random number in [0, 1) for every token that is drawn
         seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(first, first + count))
         chances = np.stack([np.random.default_rng(seed).random(recipe.length - leads) for seed in seeds])
-        told = partial(_told, on_progress, recipe, first, count)
-        written, loss = _write(decoder, start, barred, chances, recipe.temperature, told)
+        on_step = partial(_report, on_progress, recipe, first, count)
+        continuations, loss = _write(decoder, start, barred, chances, recipe.temperature, on_step)
         if not np.isfinite(loss).all():
             raise NumericsError(
                 f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
                 "use float32 or bfloat16"
             )
-        ids.append(np.hstack([np.full((count, leads), start, dtype=np.int32), written]))
+        ids.append(np.hstack([np.full((count, leads), start, dtype=np.int32), continuations]))
         losses.append(loss)
-    _told(on_progress, recipe, recipe.drawn, 0, 0)
-    found, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
-    kept = _likeliest(found, perplexity, recipe, text)
-    return SampledText(text=text, ids=found[kept], perplexity=perplexity, kept=kept)
+    _report(on_progress, recipe, recipe.drawn, 0, 0)
+    documents, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
+    keep = _likeliest(documents, perplexity, recipe, text)
+    return SampledText(text=text, ids=documents[keep], perplexity=perplexity, kept=keep)
 
 
-def _told(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
-    """Says how far the text is: whole documents, and those being written with their tokens."""
+def _report(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
+    """Report the tokens of complete documents and of those in progress."""
     done = documents * recipe.length + writing * tokens
     on_progress(done, recipe.drawn * recipe.length, "tokens written by the model")
 
@@ -93,7 +93,7 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
         tokenizer.eos_token_id,
         ends[0] if isinstance(ends, list | tuple) and ends else ends,
     )
-    size = decoder.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    size = decoder.embeddings
     start = next((sign for sign in signs if isinstance(sign, int) and 0 <= sign < size), None)
     if start is None:
         raise ModelError(
@@ -110,8 +110,8 @@ def _barred(decoder: Decoder) -> Tensor:
     signs = set(tokenizer.all_special_ids)
     for config in (decoder.config, getattr(decoder.model, "generation_config", None)):
         for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-            found = getattr(config, name, None)
-            signs |= set(found) if isinstance(found, list | tuple) else {found}
+            value = getattr(config, name, None)
+            signs |= set(value) if isinstance(value, list | tuple) else {value}
     barred = torch.arange(size, device=decoder.device) >= len(tokenizer)
     barred[[sign for sign in signs if isinstance(sign, int) and 0 <= sign < size]] = True
     return barred
@@ -123,39 +123,39 @@ def _write(
     barred: Tensor,
     chances: Array,
     temperature: float,
-    told: Callable[[int], None],
+    on_step: Callable[[int], None],
 ) -> tuple[Array, Array]:
-    """Writes documents: (documents, tokens) int32 ids without the start, (documents,) mean loss a token."""
+    """Write documents: (documents, tokens) int32 ids without the start, (documents,) mean loss a token."""
     model: Any = decoder.model
-    given = torch.from_numpy(chances).to(decoder.device)
-    last = torch.full((len(given), 1), start, device=decoder.device)
-    cache, written, loss = None, [], given.new_zeros(len(given))
-    for step in range(given.shape[1]):
+    uniforms = torch.from_numpy(chances).to(decoder.device)
+    last = torch.full((len(uniforms), 1), start, device=decoder.device)
+    cache, tokens, loss = None, [], uniforms.new_zeros(len(uniforms))
+    for step in range(uniforms.shape[1]):
         if step % _BEAT == 0:
-            told(step)
+            on_step(step)
         result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
         scores = result.logits[:, -1].double()
-        last = _drawn(scores, barred, given[:, step : step + 1], temperature)
+        last = _draw_tokens(scores, barred, uniforms[:, step : step + 1], temperature)
         loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0]
-        written.append(last)
-    decoder.count_forward(given.numel())
-    ids = torch.cat(written, dim=1).to(torch.int32)
-    return ids.cpu().numpy(), (loss / given.shape[1]).cpu().numpy()
+        tokens.append(last)
+    decoder.count_forward(uniforms.numel())
+    ids = torch.cat(tokens, dim=1).to(torch.int32)
+    return ids.cpu().numpy(), (loss / uniforms.shape[1]).cpu().numpy()
 
 
-def _drawn(scores: Tensor, barred: Tensor, chance: Tensor, temperature: float) -> Tensor:
+def _draw_tokens(scores: Tensor, barred: Tensor, chance: Tensor, temperature: float) -> Tensor:
     """(documents, 1) the token at which the summed probabilities pass a chance in [0, 1).
 
     `scores` are (documents, vocabulary) float64; tokens that are `barred` (vocabulary,) have no probability.
     """
     allowed = (scores / temperature).masked_fill(barred, -torch.inf)
     summed = allowed.softmax(dim=-1).cumsum(dim=-1)
-    whole = summed[:, -1:].contiguous()
+    total = summed[:, -1:].contiguous()
     # rounding may put a chance at the very end, behind which there is no token
-    place = torch.minimum(chance * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    threshold = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
     # scores that are no numbers lead behind the last token: the loss tells of them
-    return torch.searchsorted(summed, place, right=True).clamp(max=scores.shape[-1] - 1)
+    return torch.searchsorted(summed, threshold, right=True).clamp(max=scores.shape[-1] - 1)
 
 
 def _likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Array:
@@ -169,6 +169,6 @@ def _likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Arra
         )
     distinct = np.sort(first)
     chosen = distinct[np.argsort(perplexity[distinct], kind="stable")[: recipe.documents]]
-    kept = np.zeros(len(ids), dtype=bool)
-    kept[chosen] = True
-    return kept
+    keep = np.zeros(len(ids), dtype=bool)
+    keep[chosen] = True
+    return keep

@@ -1,4 +1,4 @@
-"""How does a layer look once the layers below it are pruned? Wanda-sp's own pass, as a baseline (section 4).
+"""Layer-by-layer pruning on top of pruned layers: Wanda-sp's own pass (section 4).
 
 The hidden states of all sequences travel upwards layer by layer: a layer is measured on what the pruned
 layers below it hand up, decided on, and run again with its units masked. The scores of every other method
@@ -29,10 +29,10 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @torch.no_grad()
-def walk(
+def prune_upwards(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress = silent
 ) -> tuple[Array, Array]:
-    """Prunes layer by layer, each layer measured on the already pruned ones below it.
+    """Prune layer by layer, each layer measured on the already pruned ones below it.
 
     Gives the (layers, neurons) and (layers, key/value groups) bool masks, True = kept. `decide` is asked
     again where memory runs out and the walk begins anew with half the batch; the model is left as it was. It
@@ -44,12 +44,12 @@ def walk(
     """
     samples, length = tokens.ids.shape
     # layers stand on those below them, so where memory runs out the walk begins anew
-    found = in_batches(batch, length, decoder, on_progress).fitting(
+    decisions = in_batches(batch, length, decoder, on_progress).fitting(
         lambda size: _walked(decoder, tokens, size, decide, on_progress), samples
     )
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
     decoder.count_forward(tokens.ids.size)
-    return np.stack([ffn for ffn, _ in found]), np.stack([heads for _, heads in found])
+    return np.stack([ffn for ffn, _ in decisions]), np.stack([heads for _, heads in decisions])
 
 
 def _walked(
@@ -86,7 +86,7 @@ class Block:
 
 
 def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> list[Block]:
-    """Embeds all sequences and learns from the model itself how it calls its layers.
+    """Embed all sequences and learn from the model itself how it calls its layers.
 
     Families and library versions differ in what they pass to a layer, and layers in their attention masks;
     none of it depends on the sequences, so one ordinary pass for each batch size shows it. The batches stand
@@ -106,12 +106,12 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> li
     return blocks
 
 
-class _Reached(Exception):  # noqa: N818
-    """The first layer was reached; the rest of the pass is not needed."""
+class Reached(Exception):  # noqa: N818
+    """The module of interest was reached; the rest of the pass is not needed."""
 
 
 def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
-    """What every layer is called with beside the hidden states, for this batch size."""
+    """Return the arguments of every layer beside the hidden states, for this batch size."""
     calls: list[Call] = []
 
     def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -121,8 +121,9 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
     with ExitStack() as undone:
         for layer in decoder.layers:
             undone.callback(layer.register_forward_pre_hook(record, with_kwargs=True).remove)
-        with decoder.uncounted():
-            decoder.hidden_states(ids)
+        decoder.hidden_states(ids)
+    # the pass only records the calls
+    decoder.count_forward(-ids.numel())
     return calls
 
 
@@ -132,10 +133,10 @@ def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         reached.append(_without_states(arguments, keywords)[2])
-        raise _Reached
+        raise Reached
 
     # taking the hook away is the handle's own way out
-    with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(_Reached):
+    with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(Reached):
         decoder.hidden_states(ids)
     return reached[0]
 

@@ -1,4 +1,4 @@
-"""Where does each neuron answer most? The strongest positions, kept beside the pass that measures moments.
+"""Strongest positions of each neuron, recorded in the pass that measures moments.
 
 Of every sequence the strongest input of down_proj counts, with its sign; of these the strongest few are kept
 for each neuron, so that they are of different sequences. Where two are equally strong the earlier stays, so
@@ -21,7 +21,7 @@ class Strongest:
     """Keeps the strongest positions of the inputs of one projection in every layer."""
 
     def __init__(self, count: int, samples: int, layers: int, channels: int, device: torch.device) -> None:
-        """Starts empty for `layers` x `channels` inputs of the `samples` sequences of a calibration set.
+        """Start empty for `layers` x `channels` inputs of the `samples` sequences of a calibration set.
 
         Keeps `count` (at least 1) positions of each channel, no more than there are sequences.
         """
@@ -35,7 +35,7 @@ class Strongest:
         self.found = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Looks at a layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
+        """Look at a layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
         sequences, self.length, channels = inputs.shape
         if self.peaks.shape[1] != sequences:
             self.peaks = self.peaks.new_empty(len(self.values), sequences, channels)
@@ -71,27 +71,27 @@ class Strongest:
         return self.values[layer].abs().masked_fill_(empty, -1.0)
 
     def prepare(self) -> Pending:
-        """What the batch that every layer has added changes; nothing is changed yet."""
-        kept, pending = (self.values, self.places, self.sequences), Pending()
-        becomes = [torch.empty_like(part) for part in kept]
+        """Return the changes by the batch that every layer has added; nothing is changed yet."""
+        current, pending = (self.values, self.places, self.sequences), Pending()
+        updated = [torch.empty_like(part) for part in current]
         numbers = torch.arange(self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device)
         for layer in range(len(self.values)):
             strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
             # stable: what was there first stays before what is equally strong
             order = strength.sort(dim=0, descending=True, stable=True).indices[: self.count]
             fresh = (self.peaks[layer], self.found[layer], numbers[:, None].expand_as(self.found[layer]))
-            for part, new, result in zip(kept, fresh, becomes, strict=True):
+            for part, new, result in zip(current, fresh, updated, strict=True):
                 torch.gather(torch.cat([part[layer], new]), 0, order, out=result[layer])
-        pending += zip(kept, becomes, strict=True)
+        pending += zip(current, updated, strict=True)
         return pending
 
     def commit(self, pending: Pending) -> None:
-        """Takes over a batch that was prepared; this takes no memory, so it happens whole."""
+        """Commit a prepared batch; this needs no memory, so it cannot end halfway."""
         commit(pending)
         self.seen += self.peaks.shape[1]
 
     def result(self, tokens: Tokens) -> StrongestPositions:
-        """Copies what was kept of the whole calibration set out of the device."""
+        """Copy the positions of the calibration set to the CPU."""
         values, places, sequences = (
             part.transpose(1, 2).cpu().numpy() for part in (self.values, self.places, self.sequences)
         )

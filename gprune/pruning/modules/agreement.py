@@ -1,4 +1,4 @@
-"""How far two partitions of the same neurons agree (appendix, module agreement).
+"""Agreement of two partitions of the same neurons (appendix, module agreement).
 
 Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
 after the best one-to-one matching of modules.
@@ -10,7 +10,7 @@ from gprune.records import Array, Partition
 
 
 def contingency(first: Array, second: Array) -> Array:
-    """How many units each pair of modules shares.
+    """Count the units that each pair of modules shares.
 
     Args:
         first: (units,) module labels, any integers.
@@ -18,12 +18,7 @@ def contingency(first: Array, second: Array) -> Array:
 
     Returns:
         (modules of first, modules of second) int64, in ascending order of the labels present.
-
-    Raises:
-        ValueError: the two label arrays differ in length or are empty.
     """
-    if np.shape(first) != np.shape(second) or not np.size(first):
-        raise ValueError(f"labels of shapes {np.shape(first)} and {np.shape(second)} do not describe the same units")
     rows, row = np.unique(first, return_inverse=True)
     columns, column = np.unique(second, return_inverse=True)
     table: Array = np.bincount(row * len(columns) + column, minlength=len(rows) * len(columns))
@@ -57,15 +52,7 @@ def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
 
     Returns:
         (layers,) Adjusted Rand Index and (layers,) matched overlap.
-
-    Raises:
-        ValueError: the partitions belong to models of different shape.
     """
-    if first.labels.shape != second.labels.shape:
-        raise ValueError(
-            f"partitions of {first.labels.shape} and {second.labels.shape} (layers, neurons) cannot be "
-            "compared: choose two of the same model"
-        )
     # takes a second to import, which the app's process never needs
     from sklearn.metrics import adjusted_rand_score
 

@@ -1,4 +1,4 @@
-"""Whether the direction of the drift joins the profile (BCM; appendix, direction-aware refinement).
+"""Admission of the drift direction to the profile (BCM; appendix, direction-aware refinement).
 
 Direction is admitted when the modules it gives are less mixed across the pruning boundary by a larger share
 than their drift varies more.
@@ -92,7 +92,7 @@ def drift_variation(labels: Array, magnitude: Array) -> float:
     return total / labels.size
 
 
-def admits(mixing: Array, variation: Array) -> bool:
+def admits_direction(mixing: Array, variation: Array) -> bool:
     """The admission rule: relative gain in separation above relative growth of drift variation.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which neurons serve which kind of context: FANG's functional groups, a baseline of section 4.
+"""FANG's functional groups of neurons, a baseline of section 4.
 
 One group for each context and a shared group for the neurons that many contexts need. Made from the
 affinities of one text; compared with behavior-consistent modules in Fig. 1b.
@@ -11,7 +11,7 @@ from gprune.system.errors import MethodError
 
 
 def functional_groups(affinity: Array, grouping: str) -> Partition:
-    """Groups the neurons of every layer by the context they serve most.
+    """Group the neurons of every layer by the context they serve most.
 
     The shared group comes first: it takes the neurons that are among the best of the most contexts, again
     and again, until it holds an even share of the layer. The others are then handed out from the largest
@@ -79,8 +79,8 @@ def _shared(affinity: Array, size: int, preference: Array) -> Array:
         waiting = ~joined[order]
         best = order[waiting & (np.cumsum(waiting, axis=1) <= size)]
         lists = np.bincount(best, minlength=len(joined))
-        most = np.flatnonzero(lists == lists.max())
-        joining = most[np.argsort(-preference[most], kind="stable")][:missing]
+        favourites = np.flatnonzero(lists == lists.max())
+        joining = favourites[np.argsort(-preference[favourites], kind="stable")][:missing]
         joined[joining] = True
         missing -= len(joining)
     return joined

@@ -1,4 +1,4 @@
-"""Which modules the refinement starts from (BCM, section 3.1; appendix, module initialization).
+"""Initial modules of the refinement (BCM, section 3.1; appendix, module initialization).
 
 Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate
 with the best silhouette. Step two splits the modules of all layers whose rank drift varies most.
@@ -55,7 +55,7 @@ def cluster(
     rng: np.random.Generator,
     greedy: bool = False,
 ) -> Clustering:
-    """Clusters the neurons of one layer by cosine distance and chooses the number of modules.
+    """Cluster the neurons of one layer by cosine distance and choose the number of modules.
 
     Args:
         rows: (neurons, width) unit rows, on any device.
@@ -75,21 +75,21 @@ def cluster(
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
     # as many draws as scikit-learn takes
     trials = 2 + int(np.log(max(tried))) if greedy else 1
-    begun = begin(rows, tried, restarts, rng, trials)
-    advance(rows, [search for starts in begun for search in starts], SCREENING)
-    kept = [search for starts in begun for search in promising(rows, starts)]
-    advance(rows, kept, ITERATIONS - SCREENING)
+    starts_by_count = begin(rows, tried, restarts, rng, trials)
+    advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)
+    searches = [search for starts in starts_by_count for search in promising(rows, starts)]
+    advance(rows, searches, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
-    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in kept]
-    for mean, search in zip(means, kept, strict=True):
+    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in searches]
+    for mean, search in zip(means, searches, strict=True):
         index = counts.index(search.count)
         scores[index] = np.fmax(scores[index], mean)
-    winner = max(zip(means, kept, strict=True), key=lambda found: (found[0], -found[1].count))[1]
+    winner = max(zip(means, searches, strict=True), key=lambda scored: (scored[0], -scored[1].count))[1]
     return Clustering(winner.labels.cpu().numpy(), winner.count, scores)
 
 
 def split(labels: Array, drift: Array, fraction: float) -> Array:
-    """Splits the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
+    """Split the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
 
     The lower half keeps its number and the upper half takes the layer's next free one. A module whose
     neurons all have the same drift is never split.

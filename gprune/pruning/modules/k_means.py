@@ -30,7 +30,7 @@ class Search:
     """One k-means search: modules, and what is known of them."""
 
     def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
-        """Begins with the most similar of some starting centroids.
+        """Begin with the most similar of some starting centroids.
 
         Args:
             rows: (neurons, width) unit rows.
@@ -42,7 +42,7 @@ class Search:
         self.settled = False
 
     def step(self, rows: torch.Tensor, projection: torch.Tensor) -> None:
-        """Assigns every neuron to its closest module and forms the sums anew.
+        """Assign every neuron to its closest module and form the sums anew.
 
         Args:
             rows: (neurons, width) unit rows.
@@ -95,7 +95,7 @@ def begin(
 
 
 def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
-    """Takes some steps in searches that have not settled; on a GPU with fast products."""
+    """Take some steps in searches that have not settled; on a GPU with fast products."""
     with _fast_products(rows.device):
         for _ in range(steps):
             searches = [search for search in searches if not search.settled]
@@ -126,7 +126,7 @@ def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.
 
 @contextmanager
 def _fast_products(device: torch.device) -> Iterator[None]:
-    """Lets a GPU round the factors of float32 products to TF32; sums stay float32, a CPU stays exact."""
+    """Allow a GPU to round the factors of float32 products to TF32; sums stay float32, a CPU stays exact."""
     if not devices.is_gpu(device):
         yield
         return
@@ -161,16 +161,16 @@ def seeds(rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator,
         weights = distance.double().cpu().numpy()
         tried = np.stack(
             [
-                _drawn(weight, start, shares[index])
+                _draw_neurons(weight, start, shares[index])
                 for weight, start, (_, shares) in zip(weights, chosen, draws, strict=True)
             ]
         )
         nearest = _distances(rows, tried.ravel().tolist()).view(starts, trials, -1)
         nearest = torch.minimum(nearest, distance[:, None])
-        taken = nearest.sum(2).argmin(1)
-        distance = nearest[every, taken]
-        for start, own, winner in zip(chosen, tried, taken.tolist(), strict=True):
-            start.append(int(own[winner]))
+        best = nearest.sum(2).argmin(1)
+        distance = nearest[every, best]
+        for start, candidates, winner in zip(chosen, tried, best.tolist(), strict=True):
+            start.append(int(candidates[winner]))
     return chosen
 
 
@@ -179,15 +179,15 @@ def _distances(rows: torch.Tensor, chosen: list[int]) -> torch.Tensor:
     return (1 - rows[chosen] @ rows.T).clamp_min(0)
 
 
-def _drawn(weight: np.ndarray, taken: list[int], shares: np.ndarray) -> np.ndarray:
+def _draw_neurons(weight: np.ndarray, chosen: list[int], shares: np.ndarray) -> np.ndarray:
     """The neurons at which the weights add up to shares of them all; none that was taken before."""
-    weight[taken] = 0.0
+    weight[chosen] = 0.0
     if weight.sum() <= 0:
         weight[:] = 1.0
-        weight[taken] = 0.0
+        weight[chosen] = 0.0
     cumulative = np.cumsum(weight)
-    drawn = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
-    return np.minimum(drawn, np.flatnonzero(weight)[-1])
+    neurons = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
+    return np.minimum(neurons, np.flatnonzero(weight)[-1])
 
 
 def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
@@ -237,12 +237,12 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
     Returns:
         (neurons,) float64 in [-1, 1]; 0 for a neuron that is alone in its module.
     """
-    own = labels[:, None]
+    label_column = labels[:, None]
     sizes = _sizes(labels, projection.shape[1]).double()
     product = projection.double()
     size = sizes[labels]
-    within = 1 - (product.gather(1, own)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
-    nearest = (1 - product / sizes).scatter(1, own, torch.inf).amin(dim=1)
+    within = 1 - (product.gather(1, label_column)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
+    nearest = (1 - product / sizes).scatter(1, label_column, torch.inf).amin(dim=1)
     larger = torch.maximum(within, nearest)
     defined = (size > 1) & (larger > 0)
     return torch.where(defined, (nearest - within) / larger.where(defined, torch.ones_like(larger)), 0.0)

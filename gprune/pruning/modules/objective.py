@@ -1,4 +1,4 @@
-"""What the refinement minimises (BCM, section 3.1, Eqs. 2 to 5 and, from the appendix, Eq. 14).
+"""Objective of the refinement (BCM, section 3.1, Eqs. 2 to 5 and, from the appendix, Eq. 14).
 
 All terms are linear in the number of neurons. `w` are the neuron parameters (unit rows), `c` the module
 centroids, `p` the soft memberships.
@@ -81,11 +81,11 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
     Returns:
         A scalar, the mean over the quartile (rounded up).
     """
-    held = membership.detach()
-    sums = held.T @ rows
+    fixed = membership.detach()
+    sums = fixed.T @ rows
     lengths = sums.square().sum(1)
     quartile = -(-membership.shape[1] // 4)
-    chosen = _dispersion(held, squares, lengths).topk(quartile).indices
+    chosen = _dispersion(fixed, squares, lengths).topk(quartile).indices
     part = membership.index_select(1, chosen)
     # d|u|^2/dp_i = 2 w_i.u: with u held fixed, value and gradient below are exact, and the backward pass
     # is spared a product over all modules
@@ -129,12 +129,12 @@ def objective(
     membership = soft_assignment(similarity, settings.temperature)
     inner = compactness(membership, similarity)
     pair = pair_dispersion(rows, squares, membership)
-    apart = repulsion(directions)
+    repelling = repulsion(directions)
     consistent = consistency(membership, profile)
     total = (
         inner
         + settings.pair_weight * pair
-        + settings.repulsion_weight * apart
+        + settings.repulsion_weight * repelling
         + settings.consistency_weight * consistent
     )
-    return torch.stack([inner, pair, apart, consistent, total])
+    return torch.stack([inner, pair, repelling, consistent, total])

@@ -1,4 +1,4 @@
-"""Which neurons of a layer are ranked against each other: the BCM stage (section 3.1 and appendix).
+"""Partition of the neurons of a layer into modules: the BCM stage (section 3.1 and appendix).
 
 k-means on parameters, a split by rank drift, a refinement of both together, and the rule that decides
 whether the direction of the drift takes part.
@@ -61,7 +61,7 @@ def modularize(
     seed: int,
     on_progress: Progress = silent,
 ) -> Partition:
-    """Partitions the neurons of every layer into behavior-consistent modules.
+    """Partition the neurons of every layer into behavior-consistent modules.
 
     Args:
         parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column], so that
@@ -84,14 +84,13 @@ def modularize(
 
     Raises:
         NumericsError: parameters or losses are not finite.
-        ValueError: a layer's parameters are not one row for each neuron, or `initial` has another shape or
-            gaps.
     """
     profiles = direction.profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
     if isinstance(initial, Partition):
         start = _split(initial, drift, settings, seed)
     else:
-        start = _given(initial, drift, settings)
+        silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
+        start = _Start(initial, initial.max(axis=1) + 1, silhouette)
     unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((len(start.labels), 0, len(TERMS))))
     refined = _refine_layers(parameters, drift, start.labels, profiles, settings, on_progress)
     return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
@@ -105,7 +104,7 @@ def cluster_layers(
     seed: int,
     on_progress: Progress = silent,
 ) -> Partition:
-    """Clusters the parameters of every layer, which no calibration text takes part in.
+    """Cluster the parameters of every layer, which no calibration text takes part in.
 
     Args:
         parameters: gives a layer's (neurons, 3 * hidden) unit rows.
@@ -120,12 +119,11 @@ def cluster_layers(
 
     Raises:
         NumericsError: parameters are not finite.
-        ValueError: a layer's parameters are not one row for each neuron.
     """
     clusterings = []
     for layer in range(layers):
         rng = np.random.default_rng([seed, _CLUSTERING, layer])
-        rows = _rows(parameters, layer, neurons)
+        rows = _rows(parameters, layer)
         greedy = settings.seeding == "greedy"
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
         on_progress(layer + 1, layers, f"clustered layer {layer + 1} of {layers}")
@@ -134,7 +132,7 @@ def cluster_layers(
 
 
 def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
-    """Splits the modules of large drift variation; or draws as many at random."""
+    """Split the modules of large drift variation; or draw as many at random."""
     labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
     return _Start(
         labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
@@ -143,27 +141,9 @@ def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettin
     )
 
 
-def _given(initial: Array, drift: RankDrift, settings: ModularizationSettings) -> _Start:
-    """Starts from modules that are there already, checked."""
-    if initial.shape != drift.magnitude.shape:
-        raise ValueError(
-            f"initial modules of shape {initial.shape} do not fit a drift of shape {drift.magnitude.shape}"
-        )
-    for layer, labels in enumerate(initial):
-        present = np.unique(labels)
-        if not np.array_equal(present, np.arange(len(present))):
-            raise ValueError(f"layer {layer}: initial labels {present} are not numbered from 0 without gaps")
-    silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
-    return _Start(initial, initial.max(axis=1) + 1, silhouette)
-
-
-def _rows(parameters: Parameters, layer: int, neurons: int) -> torch.Tensor:
+def _rows(parameters: Parameters, layer: int) -> torch.Tensor:
     """The parameters of one layer, checked."""
     rows = parameters(layer).detach()
-    if rows.ndim != 2 or len(rows) != neurons:
-        raise ValueError(
-            f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of {neurons} neurons"
-        )
     if not torch.isfinite(rows).all():
         raise NumericsError(
             f"the FFN weights of layer {layer} hold values that are not finite: load a checkpoint without NaN"
@@ -189,24 +169,24 @@ def _refine_layers(
     settings: ModularizationSettings,
     on_progress: Progress,
 ) -> list[_Modules]:
-    """Refines every layer under each profile from the same initial modules."""
+    """Refine every layer under each profile from the same initial modules."""
     layers = len(initial)
-    found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
+    refined: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
 
     def pieces() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
         for layer in range(layers if profiles else 0):
-            rows = _rows(parameters, layer, drift.magnitude.shape[1])
+            rows = _rows(parameters, layer)
             for profile in profiles:
-                known = direction.drift_profile(drift, layer, profile)
-                yield small(rows), partial(refine, rows, initial[layer], known, settings)
+                coordinates = direction.drift_profile(drift, layer, profile)
+                yield small(rows), partial(refine, rows, initial[layer], coordinates, settings)
 
     for number, pair in enumerate(side_by_side(pieces())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
-        found[profile].append(pair)
+        refined[profile].append(pair)
         on_progress(number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}")
     return [
         _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
-        for profile, pairs in found.items()
+        for profile, pairs in refined.items()
     ]
 
 
@@ -218,14 +198,14 @@ def _decide(
     primary: UnitScores,
     auxiliary: UnitScores,
 ) -> Partition:
-    """Applies the admission rule where two profiles were refined, and writes the record."""
+    """Apply the admission rule where two profiles were refined, and write the record."""
     chosen = alternatives[0]
     mixing, variation = np.full(2, np.nan), np.full(2, np.nan)
     if len(alternatives) == 2:
         below = direction.below_boundary(primary.ffn, auxiliary.ffn)
         mixing = np.array([direction.boundary_mixing(a.labels, below) for a in alternatives])
         variation = np.array([direction.drift_variation(a.labels, drift.magnitude) for a in alternatives])
-        chosen = alternatives[int(direction.admits(mixing, variation))]
+        chosen = alternatives[int(direction.admits_direction(mixing, variation))]
     return Partition(
         kind=kind,
         profile=chosen.profile,
@@ -245,12 +225,12 @@ _SMALL = 1 << 21
 
 
 def small(matrix: torch.Tensor) -> bool:
-    """Whether work on a matrix is better left to one thread; never on a GPU."""
+    """Return True if one thread does the work on a matrix faster; never on a GPU."""
     return matrix.device.type == "cpu" and matrix.numel() <= _SMALL
 
 
 def side_by_side(pieces: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
-    """What some pieces of work give, in their order.
+    """Yield the results of pieces of work, in their order.
 
     Each comes with whether it is small: those go on side by side, as many at a time as torch may use
     threads; any other has all threads to itself, before the next is asked for. Where the caller stops, pieces
@@ -258,16 +238,16 @@ def side_by_side(pieces: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
     """
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, "pieces", initializer=torch.set_num_threads, initargs=(1,))
-    waiting: list[Future[R]] = []
+    futures: list[Future[R]] = []
     try:
         for is_small, piece in pieces:
             if is_small:
-                waiting.append(pool.submit(piece))
+                futures.append(pool.submit(piece))
                 continue
-            yield from (one.result() for one in waiting)
-            waiting.clear()
+            yield from (future.result() for future in futures)
+            futures.clear()
             yield piece()
-        yield from (one.result() for one in waiting)
+        yield from (future.result() for future in futures)
     finally:
         pool.shutdown(cancel_futures=True)
         # whatever thread begins later takes the number that was set last

@@ -1,4 +1,4 @@
-"""How centroids move until modules are compact, apart and consistent in drift (BCM, section 3.1).
+"""Refine centroids until modules are compact, distinct and consistent in drift (BCM, section 3.1).
 
 The centroids are the parameters; neurons follow them through their soft memberships and are assigned to the
 closest centroid at the end.
@@ -17,7 +17,7 @@ from gprune.system.errors import NumericsError
 
 
 def standardized(profile: Array) -> Array:
-    """Divides each coordinate of a drift profile by its standard deviation over the layer.
+    """Divide each coordinate of a drift profile by its standard deviation over the layer.
 
     Args:
         profile: (coordinates, neurons) drift of one layer.
@@ -38,7 +38,7 @@ def without_gaps(labels: Array) -> Array:
 
 
 def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: ModularizationSettings) -> tuple[Array, Array]:
-    """Refines the modules of one layer.
+    """Refine the modules of one layer.
 
     Args:
         rows: (neurons, width) unit rows; everything runs on their device and in their type.
@@ -81,7 +81,7 @@ class _Descent:
         drift: torch.Tensor,
         settings: ModularizationSettings,
     ) -> None:
-        """Prepares the steps; see `refine`.
+        """Prepare the steps; see `refine`.
 
         Args:
             rows: (neurons, width) unit rows.
@@ -99,7 +99,7 @@ class _Descent:
         """losses before each step that was taken"""
 
     def run(self) -> None:
-        """Takes all steps."""
+        """Take all steps."""
         if not self._captures or not self._settings.steps:
             for _ in range(self._settings.steps):
                 self._step()
@@ -115,7 +115,7 @@ class _Descent:
             graph.replay()
 
     def _step(self) -> None:
-        """Writes the losses and moves the centroids; only tensors of fixed address change."""
+        """Write the losses and move the centroids; only tensors of fixed address change."""
         self._optimizer.zero_grad()
         with torch.enable_grad():
             losses = objective(self._rows, self._squares, self._centroids, self._drift, self._settings)
@@ -126,7 +126,7 @@ class _Descent:
 
 
 def _checked(history: torch.Tensor) -> Array:
-    """Brings the (steps, 5) losses to the host once, and refuses what is not finite."""
+    """Bring the (steps, 5) losses to the host once, and refuse what is not finite."""
     losses: Array = history.double().cpu().numpy()
     if not np.isfinite(losses).all():
         step, term = (int(i) for i in np.argwhere(~np.isfinite(losses))[0])

@@ -1,4 +1,4 @@
-"""Modules that stand in the place of behavior-consistent ones, to say what these bring: controls of BCM."""
+"""Controls of BCM: modules that replace behavior-consistent ones."""
 
 from dataclasses import replace
 

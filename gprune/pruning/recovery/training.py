@@ -35,9 +35,9 @@ def recover(
     settings: RecoverySettings,
     seed: int,
     on_progress: Progress = silent,
-    kept: Resumption | None = None,
+    resumption: Resumption | None = None,
 ) -> RecoveredWeights:
-    """What training adds to the linear maps of a pruned model.
+    """Train low-rank changes to the linear maps of a pruned model.
 
     Args:
         decoder: the dense decoder, from which the model learns; it is not changed.
@@ -48,10 +48,10 @@ def recover(
         settings: of this stage; where memory runs out, a batch goes through the model in portions.
         seed: seed of the factors and of the order of the sequences.
         on_progress: called after every step; may raise to stop.
-        kept: where it leaves what it can go on from, and finds what an earlier process has left.
+        resumption: where it leaves what it can go on from, and finds what an earlier process has left.
 
     Raises:
-        SettingsError: the texts differ in length, or the layers are offloaded.
+        SettingsError: the layers are offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -59,7 +59,7 @@ def recover(
     ids = common_ids(texts)
     adapters = put_beside(model, decoder.layout, settings)
     student = Decoder(model, None, decoder.shape, decoder.layout)
-    rows = Tuner(decoder, student, adapters, ids, [np.arange(len(ids))], settings, seed, on_progress).run(kept)
+    rows = Tuner(decoder, student, adapters, ids, [np.arange(len(ids))], settings, seed, on_progress).run(resumption)
     return RecoveredWeights(
         method=method,
         kind=settings.kind,
@@ -78,7 +78,7 @@ _NAME = "recovery"
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """What learns beside the frozen weights of a model."""
+    """Low-rank factors that learn beside the frozen weights of a model."""
 
     maps: tuple[str, ...]
     """linear maps that have one, as 3.o_proj"""
@@ -95,8 +95,8 @@ class Adapters:
         """The numbers before the first step: A uniform as LoRA's code draws it, B zero."""
         generator = torch.Generator().manual_seed(seed)
         for (_, inputs), (right, left) in zip(self.sizes, self._pairs(self.numbers), strict=True):
-            drawn = torch.rand(right.shape, generator=generator).mul_(2).sub_(1)
-            right.copy_(drawn.div_(math.sqrt(inputs)))
+            uniform = torch.rand(right.shape, generator=generator).mul_(2).sub_(1)
+            right.copy_(uniform.div_(math.sqrt(inputs)))
             left.zero_()
         return self.numbers
 
@@ -108,7 +108,7 @@ class Adapters:
         return list(pairs(numbers, self.sizes, self.rank))
 
     def enter(self, layers: Sequence[Any]) -> None:
-        """Lets peft's layers, one a map, compute with these numbers and add to this gradient."""
+        """Make peft's layers, one for each map, compute with these numbers and add to this gradient."""
         factors = zip(self._pairs(self.numbers), self._pairs(self.gradient), strict=True)
         for layer, (values, slopes) in zip(layers, factors, strict=True):
             # the factors of all layers are on one device, whose product with the input goes back to the layer's
@@ -128,7 +128,7 @@ def _moving_back(device: torch.device) -> Any:
 
 
 def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
-    """Puts factors of zero beside the linear maps of a model, which is changed for good; its weights are not.
+    """Insert zero factors beside the linear maps of a model, which is changed; its weights are not.
 
     Needs the package peft.
     """
@@ -136,12 +136,12 @@ def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> 
 
     maps = linear_maps(model, layout, settings.targets)
     device = next(iter(maps.values())).weight.device
-    sizes = tuple((one.out_features, one.in_features) for one in maps.values())
+    sizes = tuple((linear.out_features, linear.in_features) for linear in maps.values())
     count = settings.rank * sum(map(sum, sizes))
     rows = (torch.zeros(count, device=device) for _ in range(2))
-    found = Adapters(tuple(maps), sizes, settings.rank, *rows)
-    known = {id(module): name for name, module in model.named_modules()}
-    names = [known[id(one)] for one in maps.values()]
+    adapters = Adapters(tuple(maps), sizes, settings.rank, *rows)
+    names_by_module = {id(module): name for name, module in model.named_modules()}
+    names = [names_by_module[id(linear)] for linear in maps.values()]
     # peft divides alpha by the rank, whole or not
     alpha: Any = settings.alpha
     config = LoraConfig(
@@ -150,5 +150,5 @@ def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> 
     # what peft draws is overwritten, and must not move the random numbers of this process
     with torch.random.fork_rng(devices=[]):
         inject_adapter_in_model(config, model, _NAME)
-    found.enter([model.get_submodule(name) for name in names])
-    return found
+    adapters.enter([model.get_submodule(name) for name in names])
+    return adapters

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from gprune.pruning.allocation import uniform
-from gprune.pruning.removal.walk import Decide, Seen
+from gprune.pruning.removal.walk import Decide, MapInputs
 from gprune.pruning.repair import OutputMap
 from gprune.records import Array, ModelShape
 
@@ -20,23 +20,23 @@ ROUNDS = {"down_proj": 16, "o_proj": 1}
 """rounds of removal in each map (Tyr: 16 for the FFN, one for heads)"""
 
 
-def decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
-    """How a walk decides: one ratio in every layer, neurons and key/value groups that cost least go."""
+def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
+    """Return the decision of a pass: one ratio in every layer; the units that cost least are removed."""
 
-    def decide(one: OutputMap, seen: Seen) -> tuple[Array, Array]:
-        neurons, groups = uniform.layer_counts(shape, target, one.layer, equal)
-        keep, width = (groups, shape.group_channels) if one.name == "o_proj" else (neurons, 1)
-        found = remove(seen.moments.square, one.dense.weight, keep, width, ROUNDS[one.name])
-        return found.kept.cpu().numpy(), found.order.cpu().numpy()
+    def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
+        neurons, groups = uniform.layer_counts(shape, target, output.layer, equal)
+        keep, width = (groups, shape.group_channels) if output.name == "o_proj" else (neurons, 1)
+        removal = remove(inputs.moments.square, output.dense.weight, keep, width, ROUNDS[output.name])
+        return removal.remaining.cpu().numpy(), removal.order.cpu().numpy()
 
     return decide
 
 
 @dataclass(slots=True, eq=False)
 class Removed:
-    """What is left of a map."""
+    """A map after removal."""
 
-    kept: torch.Tensor
+    remaining: torch.Tensor
     """(units,) bool"""
     order: torch.Tensor
     """(units,) float64: in which order they went, then what is kept by its cost at the end"""
@@ -45,28 +45,28 @@ class Removed:
 
 
 def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
-    """Removes units until `keep` of them stay, the cheapest first, costs made anew in every round.
+    """Remove units until `keep` of them stay, the cheapest first, costs made anew in every round.
 
     `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) that of the dense map; a
     unit is `width` inputs that follow each other. Units that no token has reached go first. Rounds differ by
     one unit at most, the first ones being the larger; of equal costs the first unit goes.
     """
     units, wide = len(square) // width, weight.double().T.clone()
-    kept = torch.ones(units, dtype=torch.bool, device=square.device)
+    remaining = torch.ones(units, dtype=torch.bool, device=square.device)
     # units whose inputs were always 0
     gone = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
-    kept[gone] = False
+    remaining[gone] = False
     wide[_inputs(gone, width)] = 0
     order = [gone]
     if not bool(square.diagonal().any()):
-        return Removed(kept, _places(kept, order, kept.double()), wide)
+        return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
     inverse = _inverse(square)
     for count in _shares(units - keep - len(gone), rounds):
-        gone = costs(inverse, wide, kept, width).argsort(stable=True)[:count]
+        gone = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
         _eliminate(inverse, wide, _inputs(gone, width))
-        kept[gone] = False
+        remaining[gone] = False
         order.append(gone)
-    return Removed(kept, _places(kept, order, costs(inverse, wide, kept, width)), wide)
+    return Removed(remaining, _removal_order(remaining, order, costs(inverse, wide, remaining, width)), wide)
 
 
 def _inverse(square: torch.Tensor) -> torch.Tensor:
@@ -79,7 +79,7 @@ def _inverse(square: torch.Tensor) -> torch.Tensor:
 
 
 def _shares(count: int, rounds: int) -> list[int]:
-    """How many units go in each round."""
+    """Return the units to remove in each round."""
     rounds = min(rounds, count)
     return [count // rounds + (number < count % rounds) for number in range(rounds)]
 
@@ -89,19 +89,19 @@ def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
     return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
 
 
-def costs(inverse: torch.Tensor, wide: torch.Tensor, kept: torch.Tensor, width: int) -> torch.Tensor:
+def costs(inverse: torch.Tensor, wide: torch.Tensor, remaining: torch.Tensor, width: int) -> torch.Tensor:
     """(units,) half the rise of the squared error where one leaves; infinite of those that are gone."""
-    units = len(kept)
-    own = torch.arange(units, device=kept.device)
-    blocks = inverse.view(units, width, units, width)[own, :, own].clone()
-    blocks[~kept] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
+    units = len(remaining)
+    index = torch.arange(units, device=remaining.device)
+    blocks = inverse.view(units, width, units, width)[index, :, index].clone()
+    blocks[~remaining] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
     parts = wide.view(units, width, -1)
     half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), parts, upper=False)
-    return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~kept, torch.inf)
+    return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~remaining, torch.inf)
 
 
 def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, gone: torch.Tensor) -> None:
-    """Takes inputs out of H^-1 and gives their part to the weights of the others."""
+    """Take inputs out of H^-1 and give their part to the weights of the others."""
     factor = torch.linalg.cholesky(inverse.index_select(0, gone).index_select(1, gone))
     rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, gone), upper=False)
     part = torch.linalg.solve_triangular(factor, wide.index_select(0, gone), upper=False)
@@ -112,9 +112,9 @@ def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, gone: torch.Tensor) ->
     inverse[:, gone] = 0
 
 
-def _places(kept: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:
+def _removal_order(remaining: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:
     """(units,) the place of each unit: first those that went, then the others by rising cost."""
-    last = cost.masked_fill(~kept, torch.inf).argsort(stable=True)[: int(kept.sum())]
-    places = torch.empty(len(kept), dtype=torch.float64, device=kept.device)
-    places[torch.cat([*order, last])] = torch.arange(len(kept), dtype=torch.float64, device=kept.device)
+    last = cost.masked_fill(~remaining, torch.inf).argsort(stable=True)[: int(remaining.sum())]
+    places = torch.empty(len(remaining), dtype=torch.float64, device=remaining.device)
+    places[torch.cat([*order, last])] = torch.arange(len(remaining), dtype=torch.float64, device=remaining.device)
     return places

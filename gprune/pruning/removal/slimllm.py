@@ -18,7 +18,7 @@ from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import enter
-from gprune.pruning.removal.walk import Decide, Seen
+from gprune.pruning.removal.walk import Decide, MapInputs
 from gprune.pruning.repair import OutputMap
 from gprune.records import Array, ModelShape, Tokens, budget
 from gprune.system.errors import MethodError
@@ -41,7 +41,7 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
     samples, length = tokens.ids.shape
 
     def run(size: int) -> Array:
-        found = []
+        layer_means = []
         blocks = enter(decoder, tokens, size)
         for layer in range(decoder.shape.layers):
             sum_ = 0.0
@@ -50,15 +50,15 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
                 before = block.states.to(output.device).float()
                 sum_ += float(torch.cosine_similarity(output.float(), before, dim=-1).double().sum())
                 block.states = output.to(block.states.device)
-            found.append(sum_ / tokens.ids.size)
-        return np.array(found)
+            layer_means.append(sum_ / tokens.ids.size)
+        return np.array(layer_means)
 
     means = in_batches(batch, length, decoder, on_progress).fitting(run, samples)
     decoder.count_forward(tokens.ids.size)
     return means
 
 
-def counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
+def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
     """(layers,) key/value groups and (layers,) neurons that each layer keeps.
 
     `change` (layers,) has the cosines. The layers of the highest are pruned, 30 of 32 scaled to the depth at
@@ -88,34 +88,34 @@ def counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Arra
 def _pruned(change: Array) -> Array:
     """The layers that are pruned, in their order: those of the highest cosine, of equal ones the first."""
     layers = len(change)
-    most = layers - 1 if layers > 2 else layers
-    count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), most), 1)
+    limit = layers - 1 if layers > 2 else layers
+    count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), limit), 1)
     return np.sort(np.argsort(-change, kind="stable")[:count])
 
 
-def _proportional(weights: Array, most: float, total: float) -> Array:
-    """(parts,) shares in proportion to positive weights, none above `most`, that sum up to `total`."""
-    factors = np.concatenate([[0.0], np.sort(most / weights)])
+def _proportional(weights: Array, limit: float, total: float) -> Array:
+    """(parts,) shares in proportion to positive weights, none above `limit`, that sum up to `total`."""
+    factors = np.concatenate([[0.0], np.sort(limit / weights)])
     # the sum grows with the factor, and in straight lines between those at which a share is cut off
-    sums = np.minimum(weights * factors[:, None], most).sum(axis=1)
-    return np.minimum(weights * np.interp(total, sums, factors), most)
+    sums = np.minimum(weights * factors[:, None], limit).sum(axis=1)
+    return np.minimum(weights * np.interp(total, sums, factors), limit)
 
 
-def decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """How a walk decides; `change` (layers,) is what `cosines` gives. Errors as `counts`."""
+def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
+    """Return the decision of a pass; `change` (layers,) is from `cosines`. Errors as `kept_counts`."""
     shape = decoder.shape
-    groups, neurons = counts(change, shape, target)
+    groups, neurons = kept_counts(change, shape, target)
 
-    def decide(one: OutputMap, seen: Seen) -> tuple[Array, Array]:
-        about, weight = seen.moments.about_means().square, one.dense.weight
-        if one.name == "o_proj":
+    def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
+        about, weight = inputs.moments.about_means().square, output.dense.weight
+        if output.name == "o_proj":
             parts = contributions(weight, about, shape.kv_heads)
-            return keep_groups(parts, int(groups[one.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
-        gate, up, energy = decoder.gate_proj(one.layer), decoder.up_proj(one.layer), seen.moments.square.diagonal()
+            return keep_groups(parts, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
+        gate, up = decoder.gate_proj(output.layer), decoder.up_proj(output.layer)
         with present(module_of(gate)), present(module_of(up)):
-            rows = gate.weight, up.weight
-            scores = neuron_scores(rows, weight, seen.entering, energy, about).cpu().numpy()
-        return budget.highest(scores, int(neurons[one.layer])), scores
+            rows, energy = (gate.weight, up.weight), inputs.moments.square.diagonal()
+            scores = neuron_scores(rows, weight, inputs.entering, energy, about).cpu().numpy()
+        return budget.highest(scores, int(neurons[output.layer])), scores
 
     return decide
 
@@ -148,11 +148,11 @@ def contributions(weight: torch.Tensor, about: torch.Tensor, groups: int) -> tor
     about their mean.
     """
     wide, width = weight.double(), len(about) // groups
-    found = [
+    moments = [
         (part @ rows * wide).view(len(wide), groups, width).sum(dim=2).T
         for part, rows in zip(wide.split(width, dim=1), about.split(width), strict=True)
     ]
-    return torch.stack(found)
+    return torch.stack(moments)
 
 
 def keep_groups(parts: torch.Tensor, keep: int) -> torch.Tensor:
@@ -163,26 +163,26 @@ def keep_groups(parts: torch.Tensor, keep: int) -> torch.Tensor:
     where the correlation of what stays rises most. It is summed over output channels, without its sign; a
     channel that does not vary counts as 0.
     """
-    count, whole = len(parts), parts.sum(dim=1)
-    total = whole.sum(dim=0)
+    count, joint = len(parts), parts.sum(dim=1)
+    total = joint.sum(dim=0)
     alone = parts.diagonal().T
     # what is left without each: covariance with the whole, and variance
-    without = _correlation(total - whole, total - 2 * whole + alone, total)
+    without = _correlation(total - joint, total - 2 * joint + alone, total)
     order = without.argsort(descending=True, stable=True).tolist()
-    gone, kept = order[: count - keep], order[count - keep :]
-    best = float(_correlation(whole[kept].sum(0), parts[kept][:, kept].sum((0, 1)), total))
+    gone, staying = order[: count - keep], order[count - keep :]
+    best = float(_correlation(joint[staying].sum(0), parts[staying][:, staying].sum((0, 1)), total))
     for other in gone if keep else ():
-        inner = parts[:, kept].sum(dim=1)
+        inner = parts[:, staying].sum(dim=1)
         # of every place: the kept one that leaves it, and the removed one that takes it
-        covariance = whole[kept].sum(dim=0) - whole[kept] + whole[other]
-        variance = inner[kept].sum(dim=0) - 2 * inner[kept] + alone[kept] + alone[other]
-        variance = variance + 2 * (inner[other] - parts[other, kept])
-        found = _correlation(covariance, variance, total)
-        place = int(found.argmax())
-        if float(found[place]) > best:
-            best, kept[place] = float(found[place]), other
+        covariance = joint[staying].sum(dim=0) - joint[staying] + joint[other]
+        variance = inner[staying].sum(dim=0) - 2 * inner[staying] + alone[staying] + alone[other]
+        variance = variance + 2 * (inner[other] - parts[other, staying])
+        correlations = _correlation(covariance, variance, total)
+        position = int(correlations.argmax())
+        if float(correlations[position]) > best:
+            best, staying[position] = float(correlations[position]), other
     stays = torch.zeros(count, dtype=torch.bool, device=parts.device)
-    stays[kept] = True
+    stays[staying] = True
     return stays
 
 

@@ -1,4 +1,4 @@
-"""Decides layer after layer what leaves, each map on what the pruned and repaired model below hands up.
+"""Prune layer by layer, each map on the outputs of the pruned and repaired layers below.
 
 In a layer o_proj is decided on first and repaired, and down_proj on what then reaches it. What a decision
 sees are the second moments of a map's inputs, made for one map at a time and let go of after it: at the 7B
@@ -16,10 +16,10 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
 from gprune.pruning.calibration.collection import in_batches
-from gprune.pruning.calibration.sequential import Block, enter
+from gprune.pruning.calibration.sequential import Block, Reached, enter
 from gprune.pruning.repair import OutputMap
-from gprune.pruning.repair.fitting import Reached, heard, in_type, require_finite
-from gprune.pruning.repair.least_squares import Moments, solve
+from gprune.pruning.repair.fitting import in_type, record_call, require_finite_moments
+from gprune.pruning.repair.least_squares import FitMoments, solve
 from gprune.records import Array, Tokens
 from gprune.study.settings import OwnRepair
 from gprune.system.progress import Progress, silent
@@ -30,23 +30,23 @@ _DOING = "pruning layer after layer"
 
 
 @dataclass(slots=True, eq=False)
-class Seen:
-    """What a decision on an output map knows of its inputs."""
+class MapInputs:
+    """Statistics of the inputs of an output map, on which a decision is based."""
 
-    moments: Moments
+    moments: FitMoments
     """of all its inputs"""
     entering: torch.Tensor
     """(hidden,) float64 sum of squares of what enters gate and up; zeros at o_proj"""
 
 
-Decide = Callable[[OutputMap, Seen], tuple[Array, Array]]
+Decide = Callable[[OutputMap, MapInputs], tuple[Array, Array]]
 """Of a dense map and its inputs the (units,) bool, True = kept, and (units,) their order, the last to go
 highest; units are neurons at down_proj and key/value groups at o_proj."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walked:
-    """What a walk ends with."""
+class Removals:
+    """Masks of all layers and the order of removal."""
 
     ffn: Array
     """(layers, neurons) bool, True = kept"""
@@ -57,15 +57,15 @@ class Walked:
 
 
 @torch.no_grad()
-def walk(
+def remove_upwards(
     decoder: Decoder,
     tokens: Tokens,
     batch: int,
     decide: Decide,
-    own: OwnRepair,
+    own_repair: OwnRepair,
     on_progress: Progress = silent,
-) -> Walked:
-    """Prunes and repairs layer by layer; the model is left as it was.
+) -> Removals:
+    """Prune and repair layer by layer; the model is left as it was.
 
     `decide` is asked again where memory runs out and the walk begins anew with half the batch. Counts as
     three forward passes over the calibration set.
@@ -74,60 +74,60 @@ def walk(
     finite.
     """
     samples, length = tokens.ids.shape
-    found = in_batches(batch, length, decoder, on_progress).fitting(
-        lambda size: _walked(decoder, tokens, size, decide, own, on_progress), samples
+    decisions = in_batches(batch, length, decoder, on_progress).fitting(
+        lambda size: _remove_layers(decoder, tokens, size, decide, own_repair, on_progress), samples
     )
     decoder.count_forward(PASSES * tokens.ids.size)
     on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
-    return found
+    return decisions
 
 
-def _walked(
-    decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, own: OwnRepair, on_progress: Progress
-) -> Walked:
+def _remove_layers(
+    decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, own_repair: OwnRepair, on_progress: Progress
+) -> Removals:
     blocks, layers = enter(decoder, tokens, batch), decoder.shape.layers
-    decided: dict[str, list[tuple[Array, Array]]] = {"o_proj": [], "down_proj": []}
+    decisions: dict[str, list[tuple[Array, Array]]] = {"o_proj": [], "down_proj": []}
     for layer in range(layers):
         on_progress(layer, layers, _DOING)
         with ExitStack() as pruned:
             for name, dense in (("o_proj", decoder.o_proj(layer)), ("down_proj", decoder.down_proj(layer))):
-                one = OutputMap(name, layer, dense, np.ones(dense.in_features, dtype=bool))
-                decided[name].append(_prune(one, _seen(decoder, one, blocks), decide, own))
-                pruned.enter_context(one.applied())
+                output = OutputMap(name, layer, dense, np.ones(dense.in_features, dtype=bool))
+                decisions[name].append(_prune(output, _measure_inputs(decoder, output, blocks), decide, own_repair))
+                pruned.enter_context(output.applied())
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
-    (heads, _), (ffn, order) = (map(np.stack, zip(*part, strict=True)) for part in decided.values())
-    return Walked(ffn, heads, order)
+    (heads, _), (ffn, order) = (map(np.stack, zip(*part, strict=True)) for part in decisions.values())
+    return Removals(ffn, heads, order)
 
 
-def _seen(decoder: Decoder, one: OutputMap, blocks: Sequence[Block]) -> Seen:
-    """Runs a layer as far as a map, whose maps below are pruned and repaired."""
-    device, hidden = one.device, decoder.shape.hidden
-    moments = Moments(one.dense.in_features, 0, device)
+def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]) -> MapInputs:
+    """Run a layer as far as a map, whose maps below are pruned and repaired."""
+    device, hidden = output.device, decoder.shape.hidden
+    moments = FitMoments(output.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)
-    gate = decoder.entrance(one.layer)
+    gate = decoder.entrance(output.layer)
     for block in blocks:
-        with heard(gate) as below, heard(one.dense, stop=True) as here, suppress(Reached):
-            block.run(decoder, one.layer)
-        x = here.x.flatten(0, -2)
+        with record_call(gate) as below, record_call(output.dense, stop=True) as call, suppress(Reached):
+            block.run(decoder, output.layer)
+        x = call.x.flatten(0, -2)
         moments.add(x, x[:, :0])
-        if one.name == "down_proj":
+        if output.name == "down_proj":
             entering += below.x.flatten(0, -2).float().square().sum(dim=0, dtype=torch.float64)
-    require_finite(moments, one, "the layers are pruned")
-    return Seen(moments, entering)
+    require_finite_moments(moments, output, "the layers are pruned")
+    return MapInputs(moments, entering)
 
 
-def _prune(one: OutputMap, seen: Seen, decide: Decide, own: OwnRepair) -> tuple[Array, Array]:
-    """Decides on a map and repairs what stays of it; gives the kept units and their order."""
-    with present(one.dense):
-        units, order = decide(one, seen)
-    one.kept = np.repeat(units, len(one.kept) // len(units))
+def _prune(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: OwnRepair) -> tuple[Array, Array]:
+    """Decide on a map and repair what stays of it; give the kept units and their order."""
+    with present(output.dense):
+        units, order = decide(output, inputs)
+    output.mask = np.repeat(units, len(output.mask) // len(units))
     if not units.all():
-        stays, dtype = torch.as_tensor(one.kept, device=one.device), one.dense.weight.dtype
-        with present(one.dense):
-            missing = seen.moments.own_inputs(stays, one.dense.weight, own.whole)
-        found, bias, _ = solve(one.columns(), one.dense_bias(), missing, own.kind, own.damping)
-        one.weight = in_type(found, dtype, one)
-        if bias is not None and own.kind != "least_squares":
-            one.bias = bias.to(dtype)
+        stays, dtype = torch.as_tensor(output.mask, device=output.device), output.dense.weight.dtype
+        with present(output.dense):
+            missing = inputs.moments.own_inputs(stays, output.dense.weight, own_repair.whole)
+        weights, bias, _ = solve(output.columns(), output.dense_bias(), missing, own_repair.kind, own_repair.damping)
+        output.weight = in_type(weights, dtype, output)
+        if bias is not None and own_repair.kind != "least_squares":
+            output.bias = bias.to(dtype)
     return units, order

@@ -34,17 +34,17 @@ class OutputMap:
     layer: int
     dense: nn.Linear
     """as it is in the dense model"""
-    kept: Array
+    mask: Array
     """(inputs,) bool: columns that stay"""
     weight: torch.Tensor | None = None
     """(outputs, kept columns) repaired; None where they are those of the dense map"""
     bias: torch.Tensor | None = None
     """(outputs,) repaired; None where it is that of the dense map"""
 
-    def columns(self, kept: bool = True) -> torch.Tensor:
+    def columns(self, staying: bool = True) -> torch.Tensor:
         """(outputs, columns) the dense columns that stay, or those that leave."""
         with present(self.dense):
-            return self.dense.weight.index_select(1, self._index(kept))
+            return self.dense.weight.index_select(1, self.index(staying))
 
     def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Weight and bias of the map that is left, none of them shared with the dense one."""
@@ -58,16 +58,16 @@ class OutputMap:
 
     @property
     def device(self) -> torch.device:
-        """Where the map computes."""
+        """Device on which the map computes."""
         return execution_device(self.dense)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Has the dense map say what the narrowed one says, and leaves it as it was, whatever happens."""
-        dense, removed = self.dense, torch.as_tensor(~self.kept, device=self.device)
+        """Make the dense map compute what the narrowed one does while open, and restore it afterwards."""
+        dense, removed = self.dense, torch.as_tensor(~self.mask, device=self.device)
         wide = None
         if self.weight is not None:
-            wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self._index(), self.weight)
+            wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as undone:
             if wide is not None or self.bias is not None:
                 # a call would read the dense weights again
@@ -79,30 +79,31 @@ class OutputMap:
                     setattr(dense, name, nn.Parameter(value, requires_grad=False))
             yield
 
-    def _index(self, kept: bool = True) -> torch.Tensor:
-        chosen = np.flatnonzero(self.kept if kept else ~self.kept)
+    def index(self, staying: bool = True) -> torch.Tensor:
+        """(columns,) int64 numbers of the columns that stay, or of those that leave."""
+        chosen = np.flatnonzero(self.mask if staying else ~self.mask)
         return torch.as_tensor(chosen, device=self.device)
 
 
-def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
-    """What a model's repairs know before they see its masks, by name, from the records that they need.
+def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
+    """Prepare a model's repairs from the records that they need, by name, independent of the masks.
 
     Raises ModelError where a record is of another model.
     """
     return {
-        one.name: _module(one).ready(decoder, **{name: model.inputs[name] for name in one.needs})
-        for one in model.repairs
+        repair.name: _module(repair).ready(decoder, **{name: model.inputs[name] for name in repair.needs})
+        for repair in model.repairs
     }
 
 
 @torch.no_grad()
 def output_maps(
-    decoder: Decoder, model: PrunedModel, known: Mapping[str, Any], on_progress: Progress = silent
+    decoder: Decoder, model: PrunedModel, prepared: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
     """Both output maps of every layer, repaired; the decoder stays as it is."""
     maps = maps_of(decoder, model)
-    for one in model.repairs:
-        _module(one).repair(decoder, maps, known[one.name], on_progress)
+    for repair in model.repairs:
+        _module(repair).repair(decoder, maps, prepared[repair.name], on_progress)
     return maps
 
 
@@ -116,8 +117,8 @@ def maps_of(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
     return maps
 
 
-def _module(one: Repair) -> Any:
-    return import_module(f"{__name__}.{one.module or one.name}")
+def _module(repair: Repair) -> Any:
+    return import_module(f"{__name__}.{repair.module or repair.name}")
 
 
 def _silence(removed: torch.Tensor) -> Any:

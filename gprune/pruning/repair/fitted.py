@@ -1,4 +1,4 @@
-"""Puts weights that were fitted to some masks into the output maps; `fitting` makes them."""
+"""Put weights that `fitting` has computed for some masks into the output maps."""
 
 from collections.abc import Sequence
 
@@ -18,37 +18,37 @@ def ready(_: Decoder, weights: RepairedWeights) -> RepairedWeights:
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: Progress) -> None:
-    """Sets weights and biases of all maps. Raises ModelError where they were fitted to other masks."""
-    columns = [int(one.kept.sum()) for one in maps]
+    """Set weights and biases of all maps. Raises ModelError where they were fitted to other masks."""
+    columns = [int(output.mask.sum()) for output in maps]
     if columns != weights.columns.tolist() or any(
-        len(one.dense.weight) * kept != size
-        for one, kept, size in zip(maps, columns, np.diff(weights.ends, prepend=0), strict=True)
+        len(output.dense.weight) * width != size
+        for output, width, size in zip(maps, columns, np.diff(weights.ends, prepend=0), strict=True)
     ):
         raise ModelError(
             f"the weights repaired by {weights.kind} are those of other masks, or of another model: repair "
             "these masks anew"
         )
-    for index, (one, stop) in enumerate(zip(maps, weights.ends.tolist(), strict=True)):
-        device, outputs = one.device, len(one.dense.weight)
+    for index, (output, stop) in enumerate(zip(maps, weights.ends.tolist(), strict=True)):
+        device, outputs = output.device, len(output.dense.weight)
         start = stop - outputs * columns[index]
-        found = _tensor(weights.numbers[start:stop], weights.dtype).reshape(outputs, columns[index])
-        one.weight = found.to(device, one.dense.weight.dtype)
+        matrix = _tensor(weights.numbers[start:stop], weights.dtype).reshape(outputs, columns[index])
+        output.weight = matrix.to(device, output.dense.weight.dtype)
         if len(weights.biases):
-            one.bias = torch.tensor(weights.biases[index]).to(device, one.dense.weight.dtype)
+            output.bias = torch.tensor(weights.biases[index]).to(device, output.dense.weight.dtype)
 
 
 def packed(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
     """Repaired maps as a record; maps that have no weights of their own keep those of the dense model."""
-    weights = [one.columns() if one.weight is None else one.weight for one in maps]
-    biased = all(one.bias is not None for one in maps)
+    weights = [output.columns() if output.weight is None else output.weight for output in maps]
+    biased = all(output.bias is not None for output in maps)
     return RepairedWeights(
         method=method,
         kind=kind,
         dtype=str(weights[0].dtype).removeprefix("torch."),
-        columns=np.array([one.kept.sum() for one in maps]),
+        columns=np.array([output.mask.sum() for output in maps]),
         ends=np.cumsum([weight.numel() for weight in weights]),
         numbers=np.concatenate([_numbers(weight) for weight in weights]),
-        biases=np.stack([one.bias.float().cpu().numpy() for one in maps if one.bias is not None])
+        biases=np.stack([output.bias.float().cpu().numpy() for output in maps if output.bias is not None])
         if biased
         else np.zeros((0, len(weights[0])), np.float32),
         errors=errors,

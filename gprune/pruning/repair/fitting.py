@@ -1,4 +1,4 @@
-"""Fits the output maps of a pruned model to calibration texts, layer after layer, in closed form.
+"""Fit the output maps of a pruned model to calibration texts, layer by layer, in closed form.
 
 The masks are decided before. Two streams of activations travel upwards: the dense model's, and that of the
 pruned model, whose layers below are repaired already. What is missing at an output map is the target less
@@ -21,17 +21,18 @@ from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
 from gprune.models.offloading import execution_device
 from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.sequential import Reached as Reached
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
 from gprune.pruning.repair.fitted import packed
-from gprune.pruning.repair.least_squares import Moments, solve
+from gprune.pruning.repair.least_squares import FitMoments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
 
 _DOING = "repairing the kept weights"
-_Told = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
+_Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
 """of one batch (tokens, columns) inputs, (tokens, outputs) of what is missing, and the level of all inputs"""
 
 
@@ -59,10 +60,10 @@ def fit(
         maps, errors = _Walk(decoder, masks, texts, settings, size).run(on_progress)
         return packed(maps, masks.method, settings.kind, np.array(errors))
 
-    found = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
+    repaired = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
-    return found
+    return repaired
 
 
 class _Walk:
@@ -102,87 +103,87 @@ class _Walk:
             self._advance(ffn)
         return self.maps, self.errors
 
-    def _fit(self, one: OutputMap, seen: Iterator[_Told]) -> None:
-        """Repairs a map by the (tokens, columns) inputs and what is missing of every batch."""
+    def _fit(self, output: OutputMap, batches: Iterator[_Batch]) -> None:
+        """Repair a map by the (tokens, columns) inputs and what is missing of every batch."""
         kind, alone = self.settings.kind, self.settings.target == "own_inputs"
-        self.removed |= not one.kept.all()
-        weight, device = one.columns(), one.device
-        moments = Moments(weight.shape[1], len(weight), device)
-        wanted = not one.kept.all() if alone else self.removed
-        for x, r, level in seen:
-            if wanted:
+        self.removed |= not output.mask.all()
+        weight, device = output.columns(), output.device
+        moments = FitMoments(weight.shape[1], len(weight), device)
+        is_needed = not output.mask.all() if alone else self.removed
+        for x, r, level in batches:
+            if is_needed:
                 moments.add(x, r)
                 moments.level += level
-        bias = one.dense_bias()
-        if wanted:
-            require_finite(moments, one, "its weights are repaired")
-            found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
-            one.weight = in_type(found, weight.dtype, one)
+        bias = output.dense_bias()
+        if is_needed:
+            require_finite_moments(moments, output, "its weights are repaired")
+            solution, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
+            output.weight = in_type(solution, weight.dtype, output)
             self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
         else:
             self.errors.append((0.0, 0.0))
         if kind != "least_squares":
-            one.bias = (torch.zeros(len(weight), device=device) if bias is None else bias).to(weight.dtype)
+            output.bias = (torch.zeros(len(weight), device=device) if bias is None else bias).to(weight.dtype)
 
-    def _attention(self, one: OutputMap, ffn: OutputMap) -> Iterator[_Told]:
-        """Runs a dense layer, which moves that stream on, and the attention of the pruned one."""
-        target, attention = self.settings.target, self._attention_of(one.layer)
+    def _attention(self, output: OutputMap, ffn: OutputMap) -> Iterator[_Batch]:
+        """Run a dense layer, which moves that stream on, and the attention of the pruned one."""
+        target, attention = self.settings.target, self._attention_of(output.layer)
         self.attended = []
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             before = dense.states
-            with heard(one.dense) as there, heard(ffn.dense) as below:
-                dense.states = dense.run(self.decoder, one.layer).to(before.device)
+            with record_call(output.dense) as dense_call, record_call(ffn.dense) as below:
+                dense.states = dense.run(self.decoder, output.layer).to(before.device)
             if target == "dense_inputs":
                 self.references[index] = below.y.to(before.device)
-            with heard(one.dense) as here, heard(attention, stop=True) as whole, suppress(Reached):
-                pruned.run(self.decoder, one.layer)
-            x, y = self._narrow(one, here.x)
-            self.attended.append((x.to(before.device), whole.y[1:] if isinstance(whole.y, tuple) else None))
+            with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(Reached):
+                pruned.run(self.decoder, output.layer)
+            x, y = self._narrow(output, inner.x)
+            self.attended.append((x.to(before.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
             moved = before.to(x.device).float() - pruned.states.to(x.device).float()
             moved /= self.decoder.residual_scale
-            missing = there.y.float() - y.float()
-            yield self._told(one, here.x, x, missing + moved if target == "residual_stream" else missing)
+            missing = dense_call.y.float() - y.float()
+            yield self._batch(output, inner.x, x, missing + moved if target == "residual_stream" else missing)
 
-    def _attend(self, one: OutputMap) -> None:
-        """What the attention of every batch gives, now that it is repaired."""
-        weight, bias = one.narrowed()
+    def _attend(self, output: OutputMap) -> None:
+        """Compute the output of the repaired attention for every batch."""
+        weight, bias = output.narrowed()
         for index, (x, rest) in enumerate(self.attended):
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
             self.attended[index] = (y, rest)
 
-    def _ffn(self, one: OutputMap) -> Iterator[_Told]:
-        """Runs the pruned layer from its attention on."""
-        attention = self._attention_of(one.layer)
+    def _ffn(self, output: OutputMap) -> Iterator[_Batch]:
+        """Run the pruned layer from its attention on."""
+        attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             reference = self.references[index]
-            with heard(one.dense) as here, self._giving(attention, index), one.applied():
-                output = pruned.run(self.decoder, one.layer).float()
+            with record_call(output.dense) as call, self._giving(attention, index), output.applied():
+                states = pruned.run(self.decoder, output.layer).float()
             if reference is not None:
-                missing = reference.to(output.device).float() - here.y.float()
+                missing = reference.to(states.device).float() - call.y.float()
             else:
-                missing = (dense.states.to(output.device).float() - output) / self.decoder.residual_scale
-            yield self._told(one, here.x, here.x[..., self._index(one)], missing)
+                missing = (dense.states.to(states.device).float() - states) / self.decoder.residual_scale
+            yield self._batch(output, call.x, call.x[..., output.index()], missing)
 
-    def _told(self, one: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor) -> _Told:
+    def _batch(self, output: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor) -> _Batch:
         if self.settings.target == "own_inputs":
-            gone = full[..., self._index(one, kept=False)].float()
-            missing = nn.functional.linear(gone, one.columns(kept=False).float())
-        whole = isinstance(self.settings, OwnRepair) and self.settings.whole
-        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if whole else 0.0
+            gone = full[..., output.index(staying=False)].float()
+            missing = nn.functional.linear(gone, output.columns(staying=False).float())
+        levels_all = isinstance(self.settings, OwnRepair) and self.settings.whole
+        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if levels_all else 0.0
         return x.flatten(0, -2), missing.flatten(0, -2), level
 
-    def _advance(self, one: OutputMap) -> None:
-        """Moves the pruned stream on: while nothing is removed it is the dense one."""
-        attention = self._attention_of(one.layer)
+    def _advance(self, output: OutputMap) -> None:
+        """Move the pruned stream on: while nothing is removed it is the dense one."""
+        attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             if not self.removed:
                 pruned.states = dense.states
                 continue
-            with self._giving(attention, index), one.applied():
-                pruned.states = pruned.run(self.decoder, one.layer).to(pruned.states.device)
+            with self._giving(attention, index), output.applied():
+                pruned.states = pruned.run(self.decoder, output.layer).to(pruned.states.device)
 
     def _giving(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
-        """Has the attention give what it is known to give of a batch, without its work."""
+        """Replace the attention by its stored output for a batch."""
         y, rest = self.attended[index]
         y = y.to(execution_device(attention))
         output: Any = y if rest is None else (y, *rest)
@@ -191,60 +192,53 @@ class _Walk:
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
 
-    def _index(self, one: OutputMap, kept: bool = True) -> torch.Tensor:
-        return torch.as_tensor(np.flatnonzero(one.kept == kept), device=one.device)
-
-    def _narrow(self, one: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _narrow(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The kept inputs of a map and what its dense weights make of them."""
-        kept = x[..., self._index(one)]
-        return kept, nn.functional.linear(kept, one.columns(), one.dense_bias())
+        inputs = x[..., output.index()]
+        return inputs, nn.functional.linear(inputs, output.columns(), output.dense_bias())
 
 
-class Reached(Exception):  # noqa: N818
-    """The map was reached; the rest of the layer is not needed."""
-
-
-class Heard:
-    """What went into a module, and what came out."""
+class ModuleCall:
+    """Input and output of one call of a module."""
 
     x: Any
     y: Any
 
 
 @contextmanager
-def heard(module: nn.Module, stop: bool = False) -> Iterator[Heard]:
-    """Listens to a module during the run inside, before units are silenced; maybe ends the run after it."""
-    found = Heard()
+def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
+    """Record a call of a module while open, before units are silenced; `stop` ends the run after it."""
+    call = ModuleCall()
 
     def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        found.x = inputs[0] if inputs else None
+        call.x = inputs[0] if inputs else None
 
     def leaves(_: nn.Module, __: Any, output: Any) -> None:
-        found.y = output
+        call.y = output
         if stop:
             raise Reached
 
     with ExitStack() as undone:
         undone.callback(module.register_forward_pre_hook(enters).remove)
         undone.callback(module.register_forward_hook(leaves).remove)
-        yield found
+        yield call
 
 
-def in_type(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.Tensor:
+def in_type(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
     """Weights in the model's number type; NumericsError where they are too large for it."""
-    narrow = found.to(dtype)
+    narrow = weights.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
         raise NumericsError(
-            f"the repaired weights of {one.name} in layer {one.layer} do not fit {str(dtype)[6:]}: use "
+            f"the repaired weights of {output.name} in layer {output.layer} do not fit {str(dtype)[6:]}: use "
             "float32 or bfloat16, or a larger repair.damping"
         )
     return narrow
 
 
-def require_finite(seen: Moments, one: OutputMap, doing: str) -> None:
-    """Raises NumericsError where what a map has seen while something was done is not finite."""
-    if not bool(torch.isfinite(seen.cross).all() and torch.isfinite(seen.square).all()):
+def require_finite_moments(moments: FitMoments, output: OutputMap, doing: str) -> None:
+    """Raise NumericsError if the moments of a map are not finite; `doing` completes the sentence."""
+    if not bool(torch.isfinite(moments.cross).all() and torch.isfinite(moments.square).all()):
         raise NumericsError(
-            f"an activation at {one.name} of layer {one.layer} is not finite while {doing}: "
+            f"an activation at {output.name} of layer {output.layer} is not finite while {doing}: "
             "use float32 or bfloat16, or check the model's weights for NaN"
         )

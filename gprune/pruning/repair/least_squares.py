@@ -1,4 +1,4 @@
-"""Solves for the weights of an output map from moments of its inputs and of what is missing behind it.
+"""Solve for the weights of an output map from moments of its inputs and of the missing output.
 
 x are the inputs on the kept columns, W the dense weights there, r what is missing. The repaired weights W + D
 minimise |r - D x|^2 + damping * mean(diag H) * |D|^2 with H the sum of x x^T, so that damping holds to the
@@ -18,8 +18,8 @@ PIECE = 4096
 """tokens whose products are summed in float32; sums of pieces are float64"""
 
 
-class Moments:
-    """What a fit needs of a map's inputs x (columns) and of what is missing r (outputs) over all tokens."""
+class FitMoments:
+    """Moments over all tokens of a map's inputs x (columns) and of the missing output r (outputs)."""
 
     def __init__(self, columns: int, outputs: int, device: torch.device) -> None:
         """Nothing seen yet."""
@@ -37,43 +37,43 @@ class Moments:
         """mean over all inputs of the map of their sum of squares, where damping counts in it; else 0"""
 
     def add(self, x: torch.Tensor, r: torch.Tensor) -> None:
-        """Adds (tokens, columns) inputs and (tokens, outputs) of what is missing there."""
-        for one, rest in zip(x.split(PIECE), r.split(PIECE), strict=True):
-            one, rest = one.float(), rest.float()
-            self.tokens += len(one)
-            self.square += one.T @ one
-            self.cross += one.T @ rest
-            self.input += one.sum(dim=0, dtype=torch.float64)
+        """Add (tokens, columns) inputs and (tokens, outputs) of what is missing there."""
+        for inputs, rest in zip(x.split(PIECE), r.split(PIECE), strict=True):
+            inputs, rest = inputs.float(), rest.float()
+            self.tokens += len(inputs)
+            self.square += inputs.T @ inputs
+            self.cross += inputs.T @ rest
+            self.input += inputs.sum(dim=0, dtype=torch.float64)
             self.missing += rest.sum(dim=0, dtype=torch.float64)
             self.energy += rest.double().square().sum(dim=0)
 
-    def own_inputs(self, kept: torch.Tensor, weight: torch.Tensor, whole: bool) -> Moments:
-        """What a fit to what leaves needs, of the moments of all inputs of a map.
+    def own_inputs(self, mask: torch.Tensor, weight: torch.Tensor, levels_all: bool) -> FitMoments:
+        """Return the moments for a fit to the removed columns, from those of all inputs of a map.
 
-        `kept` (columns,) is bool, `weight` (outputs, columns) that of the dense map, `whole` as in OwnRepair.
+        `mask` (columns,) is bool, `weight` (outputs, columns) that of the dense map, `levels_all` as in OwnRepair.
         """
-        stays, gone = kept.nonzero().flatten(), (~kept).nonzero().flatten()
-        left, found = weight.index_select(1, gone).double(), copy.copy(self)
+        stays, gone = mask.nonzero().flatten(), (~mask).nonzero().flatten()
+        left, moments = weight.index_select(1, gone).double(), copy.copy(self)
         rows = self.square.index_select(0, stays)
-        found.square, found.input = rows.index_select(1, stays), self.input[stays]
-        found.cross = rows.index_select(1, gone) @ left.T
-        found.missing = left @ self.input[gone]
+        moments.square, moments.input = rows.index_select(1, stays), self.input[stays]
+        moments.cross = rows.index_select(1, gone) @ left.T
+        moments.missing = left @ self.input[gone]
         inner = self.square.index_select(0, gone).index_select(1, gone)
-        found.energy = ((left @ inner) * left).sum(dim=1)
-        found.level = self.square.diagonal().mean(dim=0, keepdim=True) if whole else self.level
-        return found
+        moments.energy = ((left @ inner) * left).sum(dim=1)
+        moments.level = self.square.diagonal().mean(dim=0, keepdim=True) if levels_all else self.level
+        return moments
 
-    def about_means(self) -> Moments:
+    def about_means(self) -> FitMoments:
         """The same about the means of x and r."""
-        found, count = copy.copy(self), max(self.tokens, 1)
-        found.square = self.square - torch.outer(self.input, self.input) / count
-        found.cross = self.cross - torch.outer(self.input, self.missing) / count
-        found.energy = self.energy - self.missing.square() / count
-        return found
+        moments, count = copy.copy(self), max(self.tokens, 1)
+        moments.square = self.square - torch.outer(self.input, self.input) / count
+        moments.cross = self.cross - torch.outer(self.input, self.missing) / count
+        moments.energy = self.energy - self.missing.square() / count
+        return moments
 
 
 def solve(
-    weight: torch.Tensor, bias: torch.Tensor | None, seen: Moments, kind: str, damping: float
+    weight: torch.Tensor, bias: torch.Tensor | None, moments: FitMoments, kind: str, damping: float
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
     """The repaired weights of a map and its bias, in float64, and the mean square that is missing afterwards.
 
@@ -81,7 +81,7 @@ def solve(
     affine, least_squares or least_squares_bias. Raises SettingsError where the texts do not determine the
     weights and damping is 0.
     """
-    about = seen if kind == "least_squares" else seen.about_means()
+    about = moments if kind == "least_squares" else moments.about_means()
     wide = weight.double()
     if kind == "affine":
         # of y = W x + b, whose scale a becomes: (a - 1) y is what D x is
@@ -93,23 +93,23 @@ def solve(
     left = about.energy.sum() - 2 * (change.T * about.cross).sum()
     left += ((change @ about.square) * change).sum()
     if kind != "least_squares":
-        moved = (seen.missing - change @ seen.input) / max(seen.tokens, 1)
+        moved = (moments.missing - change @ moments.input) / max(moments.tokens, 1)
         bias = moved if bias is None else bias.double() + moved
-    return wide + change, bias, float(left.clamp(min=0)) / max(seen.tokens, 1)
+    return wide + change, bias, float(left.clamp(min=0)) / max(moments.tokens, 1)
 
 
-def _least_squares(seen: Moments, damping: float) -> torch.Tensor:
+def _least_squares(moments: FitMoments, damping: float) -> torch.Tensor:
     """(columns, outputs) the change of the weights."""
-    added = damping * (seen.level if seen.level > 0 else seen.square.diagonal().mean())
-    if not seen.square.diagonal().any():
-        return torch.zeros_like(seen.cross)
-    matrix = seen.square.clone()
+    added = damping * (moments.level if moments.level > 0 else moments.square.diagonal().mean())
+    if not moments.square.diagonal().any():
+        return torch.zeros_like(moments.cross)
+    matrix = moments.square.clone()
     matrix.diagonal().add_(added)
     factor, failed = torch.linalg.cholesky_ex(matrix)
-    found = torch.cholesky_solve(seen.cross, factor)
-    if int(failed) or not bool(torch.isfinite(found).all()):
+    change = torch.cholesky_solve(moments.cross, factor)
+    if int(failed) or not bool(torch.isfinite(change).all()):
         raise SettingsError(
             f"repair.damping {damping:g} leaves the {len(matrix):,} kept columns of a map undetermined by "
-            f"{seen.tokens:,} tokens: set it to 0.001 or more, or draw more sequences (calibration.samples)"
+            f"{moments.tokens:,} tokens: set it to 0.001 or more, or draw more sequences (calibration.samples)"
         )
-    return found
+    return change

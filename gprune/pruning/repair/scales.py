@@ -33,14 +33,14 @@ def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _
     heads = np.repeat(scales.heads, decoder.shape.group_channels, axis=1)
     factors = {"o_proj": (0, heads), "down_proj": (1, scales.ffn)}
     for output in maps:
-        place, rows = factors[output.name]
-        if not np.array_equal(rows[output.layer] != 0, output.kept):
+        position, rows = factors[output.name]
+        if not np.array_equal(rows[output.layer] != 0, output.mask):
             raise ModelError(
                 f"the scales of {scales.method} are those of other masks, or of another model: learn them anew"
             )
         weight, bias = output.narrowed()
         wide = torch.promote_types(weight.dtype, torch.float32)
-        factor = torch.tensor(rows[output.layer][output.kept]).to(weight.device, wide)
-        added = torch.tensor(scales.biases[output.layer, place]).to(weight.device, wide)
+        factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, wide)
+        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, wide)
         output.weight = (weight.to(wide) * factor).to(weight.dtype)
         output.bias = (added if bias is None else bias.to(wide) + added).to(weight.dtype)

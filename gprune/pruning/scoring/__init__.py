@@ -1,4 +1,4 @@
-"""How important is each unit? Base importance metrics, from activation statistics and weight norms alone.
+"""Base importance metrics of units, from activation statistics and weight norms alone.
 
 The metrics are the base scores of section 4 ("GPrune-LLM with FLAP, Wanda-sp, ..."). None of them needs the
 model or another forward pass: a text, any half of it or any other subset of its shards is scored in
@@ -21,7 +21,6 @@ from gprune.pruning.ranking import ranks
 from gprune.pruning.scoring import flap, wanda_sp
 from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
 from gprune.study import CalibrationSettings
-from gprune.system.errors import ModelError, SettingsError
 
 Metric = Callable[[ActivationStatistics, WeightNorms, ModelShape, CalibrationSettings], UnitScores]
 """Scores statistics that have been merged into one shard."""
@@ -45,43 +44,19 @@ def score(
     Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and
     has no value on a part of them: parts are then scored by the plain token variance.
 
-    Raises SettingsError where the metric is unknown or no shard is chosen, ModelError where the statistics or
-    norms belong to a model of another shape.
+    Statistics and norms are those of one model.
     """
-    if metric not in METRICS:
-        raise SettingsError(f"no metric is called {metric!r}: choose one of {', '.join(METRICS)}")
-    if shards is not None and len(shards) == 0:
-        raise SettingsError("no shard was chosen to score (got an empty list): choose at least one")
-    _require_fit(statistics, norms, shape)
     merged = statistics.merge(None if shards is None else list(shards))
-    whole = shards is None or len(set(shards)) == statistics.shards
-    return METRICS[metric](merged, norms, shape, settings if whole else flap.plain(settings))
+    is_complete = shards is None or len(set(shards)) == statistics.shards
+    return METRICS[metric](merged, norms, shape, settings if is_complete else flap.plain(settings))
 
 
-def _require_fit(statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape) -> None:
-    neurons, channels = (shape.layers, shape.neurons), (shape.layers, shape.heads * shape.head_width)
-    for name, size in (("ffn_mean", neurons), ("attention_mean", channels)):
-        actual = getattr(statistics, name).shape[1:]
-        if actual != size:
-            raise ModelError(
-                f"the statistics' {name} covers {actual} layers and channels, but the model has {size}: "
-                "collect them again with this model"
-            )
-    for name, size in (("down_column_square", neurons), ("out_column_square", channels)):
-        actual = getattr(norms, name).shape
-        if actual != size:
-            raise ModelError(f"the weight norms' {name} is {actual}, but the model has {size}: compute them again")
+def combine_scores(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
+    """Average the scores of two texts by score_average, or by rank_average: ranks in the layer from 0.
 
-
-def combine(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
-    """Averages the scores of two texts by score_average, or by rank_average: ranks in the layer from 0.
-
-    A key/value group follows from the averaged o_proj channels by the metric's own rule. Raises ValueError
-    for another way of scoring, or scores that differ in metric or shape.
+    A key/value group follows from the averaged o_proj channels by the metric's own rule. Both scores are by one
+    metric on one model.
     """
-    if scoring not in ("score_average", "rank_average"):
-        raise ValueError(f"scores are combined by score_average or rank_average (got {scoring!r})")
-    _require_alike(primary, auxiliary)
     ffn, channels = (
         _average(scoring, getattr(primary, part), getattr(auxiliary, part)) for part in ("ffn", "channels")
     )
@@ -98,35 +73,24 @@ def _average(scoring: str, first: Array, second: Array) -> Array:
     return 0.5 * first + 0.5 * second
 
 
-def _require_alike(primary: UnitScores, auxiliary: UnitScores) -> None:
-    if primary.metric != auxiliary.metric:
-        raise ValueError(f"scores by {primary.metric!r} and by {auxiliary.metric!r} do not average: use one metric")
-    for part in ("ffn", "channels"):
-        sizes = np.shape(getattr(primary, part)), np.shape(getattr(auxiliary, part))
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                f"{part} scores of shapes {sizes[0]} and {sizes[1]} do not average: score both texts with one model"
-            )
-
-
 Parts = Callable[[Sequence[int]], Array]
 """(layers, neurons) scores of the shards of given indices."""
 
-_LAYERS = {"flap": flap.layer_neurons, "wanda_sp": wanda_sp.layer_neurons}
+_LAYERS = {"flap": flap.flap_neurons, "wanda_sp": wanda_sp.wanda_sp_neurons}
 
 
 def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> Parts:
-    """What scores the neurons of chosen shards by a metric of ``METRICS``.
+    """Return a function that scores the neurons of chosen shards by a metric of ``METRICS``.
 
     The released form of FLAP has no value on a part of a text: parts are scored by the plain token variance.
     """
     score = _LAYERS[metric]
 
     def scored(shards: Sequence[int]) -> Array:
-        index, found = np.asarray(shards), np.empty(statistics.ffn_mean.shape[1:])
-        for layer in range(len(found)):
-            found[layer] = score(statistics, norms, index, layer)
-        return found
+        index, scores = np.asarray(shards), np.empty(statistics.ffn_mean.shape[1:])
+        for layer in range(len(scores)):
+            scores[layer] = score(statistics, norms, index, layer)
+        return scores
 
     return scored
 

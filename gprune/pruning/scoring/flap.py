@@ -15,7 +15,7 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Scores units by s_j = fluctuation_j * |W_:j|^2, of statistics that are merged into one shard.
+    """Score units by s_j = fluctuation_j * |W_:j|^2, of statistics that are merged into one shard.
 
     The plain fluctuation is the population variance over tokens; ``flap_variant`` chooses.
     ``square_head_score`` squares the channel scores of o_proj once more, as FLAP's code does; a group is
@@ -29,7 +29,7 @@ def score(
     return UnitScores("flap", statistics.text, ffn, heads, channels)
 
 
-def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
     """(neurons,) plain scores of one layer on the shards of given indices, from statistics per shard."""
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]

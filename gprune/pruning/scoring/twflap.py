@@ -11,11 +11,10 @@ import numpy as np
 
 from gprune.records import Array, Contexts, ContextStatistics, UnitScores, WeightNorms
 from gprune.study import ContextSettings
-from gprune.system.errors import ModelError, SettingsError
 
 
 def context_weights(profile: Array, statistics: ContextStatistics, distances: Array, temperature: float) -> Array:
-    """What a token counts for each group of neurons, by the context the token lies in.
+    """Return the weight of a token for each group of neurons, by the context of the token.
 
     A group that serves context k alone weights tokens by a softmax over all of them of the negative distance
     between their context and k, times their number: weights are 1 on average. Other groups mix these.
@@ -72,7 +71,7 @@ def score(
     settings: ContextSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Scores neurons by s_j = weighted fluctuation about the weighted mean, times |W_:j|^2.
+    """Score neurons by s_j = weighted fluctuation about the weighted mean, times |W_:j|^2.
 
     Args:
         statistics: moments of a calibration set per shard and context.
@@ -84,12 +83,8 @@ def score(
         settings: the temperature of the token weights.
         shards: indices of the shards to score; all by default.
 
-    Raises SettingsError where no shard is chosen, ModelError where labels, profile, norms and contexts do not
-    belong to these statistics.
+    Labels, profile, norms and contexts belong to these statistics.
     """
-    if shards is not None and len(shards) == 0:
-        raise SettingsError("no shard was chosen to score (got an empty list): choose at least one")
-    _require_fit(statistics, contexts, norms, labels, profile)
     merged = statistics.merge(None if shards is None else list(shards))
     weights = context_weights(profile, merged, contexts.distances, settings.temperature)
     fluctuation = np.stack([_fluctuation(merged, layer, weights[layer], row) for layer, row in enumerate(labels)])
@@ -106,30 +101,3 @@ def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: 
     centre = (share * mean).sum(axis=0) / total
     squares: Array = (weight * merged.moment[0, layer] + share * (mean - centre) ** 2).sum(axis=0)
     return squares / total
-
-
-def _require_fit(
-    statistics: ContextStatistics, contexts: Contexts, norms: WeightNorms, labels: Array, profile: Array
-) -> None:
-    _, layers, count, neurons = statistics.mean.shape
-    if statistics.contexts != contexts.text:
-        raise ModelError(
-            f"the statistics were measured under contexts of {statistics.contexts!r}, not of "
-            f"{contexts.text!r}: measure them again under these"
-        )
-    for name, actual, expected in (
-        ("distances between contexts", np.shape(contexts.distances), (layers, count, count)),
-        ("squared column norms", np.shape(norms.down_column_square), (layers, neurons)),
-        ("labels", np.shape(labels), (layers, neurons)),
-        ("context shares of the groups", np.shape(profile)[-1:], (count,)),
-    ):
-        if actual != expected:
-            raise ModelError(
-                f"the {name} have shape {actual}, but the statistics need {expected}: make them from the "
-                "same model and contexts"
-            )
-    if int(np.max(labels)) >= np.shape(profile)[-2]:
-        raise ModelError(
-            f"neurons carry label {int(np.max(labels))}, but context shares are given for "
-            f"{np.shape(profile)[-2]} groups only: make both from one partition"
-        )

@@ -13,7 +13,7 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Scores units by s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences), of one merged shard.
+    """Score units by s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences), of one merged shard.
 
     A group sums its channels. The settings are those of other metrics.
     """
@@ -24,7 +24,7 @@ def score(
     return UnitScores("wanda_sp", statistics.text, ffn, heads, channels)
 
 
-def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+def wanda_sp_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
     """(neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)

@@ -1,4 +1,4 @@
-"""What a masked forward pass keeps for the way back: inputs, and not what follows from them (section 3.3).
+"""Activation checkpointing: a masked forward pass stores inputs and recomputes the rest (section 3.3).
 
 What a backward pass needs is most of the memory of a step. The FFN's activations and their product are
 computed again from the two projections, and a norm's float32 copy of half-precision inputs from these: a few
@@ -32,8 +32,8 @@ def masked(activations: Tensor, mask: Tensor) -> Tensor:
         activations: (subsets * sequences, tokens, channels) of any floating type.
         mask: (subsets, channels) float32; its gradient is summed in float32.
     """
-    found: Tensor = _Masked.apply(activations, mask)
-    return found
+    product: Tensor = _Masked.apply(activations, mask)
+    return product
 
 
 def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
@@ -45,8 +45,8 @@ def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function)
         mask: (subsets, channels) float32; its gradient is summed in float32.
         activation: the FFN's, without parameters, element by element.
     """
-    found: Tensor = _MaskedProduct.apply(gate, up, mask, activation)
-    return found
+    product: Tensor = _MaskedProduct.apply(gate, up, mask, activation)
+    return product
 
 
 def shifted(outputs: Tensor, bias: Tensor) -> Tensor:
@@ -67,8 +67,8 @@ def recomputed(function: Function, inputs: Tensor) -> Tensor:
         function: without parameters that learn.
         inputs: that a gradient is asked for.
     """
-    found: Tensor = _Recomputed.apply(inputs, function)
-    return found
+    outputs: Tensor = _Recomputed.apply(inputs, function)
+    return outputs
 
 
 class _Masked(torch.autograd.Function):
@@ -76,7 +76,7 @@ class _Masked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, activations: Tensor, mask: Tensor) -> Tensor:
-        """Scales (subsets * sequences, tokens, channels) by (subsets, channels)."""
+        """Scale (subsets * sequences, tokens, channels) by (subsets, channels)."""
         ctx.save_for_backward(activations, mask)
         return _scale(activations, mask)
 

@@ -1,4 +1,4 @@
-"""Which sequences each step sees, and what the dense model says of them (section 3.3).
+"""Sequences of each step, and the hidden states of the dense model for them (section 3.3).
 
 Each text is split once into two disjoint halves, A' and A'' or B' and B''; a step takes equally many
 sequences from each of the four, in an order reshuffled whenever a half has been gone through.
@@ -19,14 +19,13 @@ from gprune.models.oom_backoff import Sequences, out_of_memory
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
 from gprune.system import machine
-from gprune.system.errors import SettingsError
 
 
 class Sampler:
     """Draws sequences from disjoint sets, each reshuffled whenever it has been gone through."""
 
     def __init__(self, generator: np.random.Generator, sets: Sequence[Array], each: int) -> None:
-        """Takes up with a generator.
+        """Start with empty queues.
 
         Args:
             generator: of every order to come.
@@ -34,31 +33,31 @@ class Sampler:
             each: sequences that a step takes of every set; at most as many as the smallest has.
         """
         self._generator, self._sets, self._each = generator, list(sets), each
-        self._queues = [one[:0] for one in self._sets]
+        self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
         """(sequences,) int64 numbers of the next step's sequences, set after set."""
         return np.concatenate([self._take(number) for number in range(len(self._sets))])
 
-    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
         # a draw replaces the queues and changes none
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
     def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
-        """Goes on from where another sampler of the same texts and seed stood.
+        """Continue from the state of another sampler of the same texts and seed.
 
         Args:
-            arrays: as `standing` has given them.
+            arrays: as `checkpoint_state` has given them.
             values: the same.
 
         Raises:
             ValueError: they are not those of these texts.
         """
         queues = [arrays[f"queue.{number}"] for number in range(len(self._sets))]
-        for one, queue in zip(self._sets, queues, strict=True):
-            if queue.ndim != 1 or queue.dtype != one.dtype or not np.isin(queue, one).all():
+        for members, queue in zip(self._sets, queues, strict=True):
+            if queue.ndim != 1 or queue.dtype != members.dtype or not np.isin(queue, members).all():
                 raise ValueError("its sequences are those of other texts")
         self._generator.bit_generator.state = values["generator"]
         self._queues = queues
@@ -68,8 +67,8 @@ class Sampler:
         if len(self._queues[number]) < self._each:
             fresh = self._generator.permutation(self._sets[number])
             self._queues[number] = np.concatenate([self._queues[number], fresh])
-        taken, self._queues[number] = np.split(self._queues[number], [self._each])
-        return taken
+        sequences, self._queues[number] = np.split(self._queues[number], [self._each])
+        return sequences
 
 
 class SubsetSampler(Sampler):
@@ -79,29 +78,14 @@ class SubsetSampler(Sampler):
     """
 
     def __init__(self, primary: Tokens, auxiliary: Tokens, batch: int, seed: int) -> None:
-        """Splits both texts into halves.
+        """Split both texts into halves.
 
         Args:
             primary: calibration set A.
             auxiliary: calibration set B, with sequences of the same length.
             batch: sequences of one step; fewer where the smallest half does not hold a quarter of it.
             seed: seed of the split and of every order.
-
-        Raises:
-            SettingsError: a text has fewer than two sequences, or the lengths differ.
         """
-        for name, tokens in (("primary", primary), ("auxiliary", auxiliary)):
-            if len(tokens.ids) < 2:
-                raise SettingsError(
-                    f"the {name} calibration set has {len(tokens.ids)} sequence(s), but sparsity learning "
-                    "splits it into two disjoint subsets: use a longer text or more calibration.samples"
-                )
-        lengths = primary.ids.shape[1], auxiliary.ids.shape[1]
-        if lengths[0] != lengths[1]:
-            raise SettingsError(
-                f"the calibration sets have sequences of {lengths[0]} and of {lengths[1]} tokens: "
-                "draw both with one calibration.length"
-            )
         generator = np.random.default_rng(seed)
         sizes = len(primary.ids), len(auxiliary.ids)
         orders = [generator.permutation(sizes[0]), sizes[0] + generator.permutation(sizes[1])]
@@ -123,7 +107,7 @@ class Teacher:
     """the decoder, whose masks the caller has switched off before asking"""
     cache: Tensor | None
     """(sequences, tokens, hidden) on the CPU; None where it would be too large or is of no use"""
-    known: Array
+    available: Array
     """(sequences,) bool: the sequence is in the cache, or can be made as it was"""
     batch_of: Array
     """(sequences,) int64 which of `batches` has made the sequence, where it is known"""
@@ -136,7 +120,7 @@ class Teacher:
 
     @classmethod
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
-        """Makes room for the cache if sequences come more than once and the machine has that much free."""
+        """Make room for the cache if sequences come more than once and the machine has that much free."""
         values = sequences * length * decoder.shape.hidden
         fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
         size = (sequences, length, decoder.shape.hidden)
@@ -145,28 +129,28 @@ class Teacher:
 
     def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
         """(sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
-        if self.cache is not None and self.known[numbers].all():
+        if self.cache is not None and self.available[numbers].all():
             self._make_again(numbers)
             return self.cache[torch.from_numpy(numbers)].to(ids.device)
         with torch.no_grad():
             hidden = self.decoder.hidden_states(ids)
         if self.cache is not None:
             self.cache[torch.from_numpy(numbers)] = hidden.to("cpu", self.cache.dtype)
-            self.known[numbers] = True
+            self.available[numbers] = True
             self.batch_of[numbers] = len(self.batches)
             self.batches.append(numbers.copy())
             if self.missed is not None:
                 self.missed[numbers] = False
         return hidden
 
-    def states(self, sequences: Sequences, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
+    def states(self, sequences: Sequences, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """The same, (sequences, tokens, hidden), with as many sequences at a time as memory allows.
 
         Args:
             sequences: how many go through the model at a time.
             numbers: (sequences,) which they are.
             ids: (sequences, tokens) their tokens, where the model computes.
-            standing: finished steps and steps in all, for the listener.
+            progress: finished steps and steps in all, for the listener.
         """
         size = (*ids.shape, self.decoder.shape.hidden)
         states = torch.empty(size, dtype=self.decoder.dtype, device=ids.device)
@@ -174,27 +158,27 @@ class Teacher:
         def run(rows: slice) -> None:
             states[rows] = self.hidden_states(numbers[rows], ids[rows])
 
-        sequences.over(len(numbers), run, standing)
+        sequences.over(len(numbers), run, progress)
         return states
 
-    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values that its later answers follow from; see `take_up`."""
         if self.cache is None:
             return {}, {"caches": False}
         # only batches of which something is still in the cache
-        used, maker = np.unique(self.batch_of[self.known], return_inverse=True)
+        used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
-        makers = np.full(len(self.known), -1, dtype=np.int64)
-        makers[self.known] = maker
+        makers = np.full(len(self.available), -1, dtype=np.int64)
+        makers[self.available] = maker
         members = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
         return {"teacher.maker": makers, "teacher.members": members, "teacher.sizes": sizes}, {"caches": True}
 
     def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any], texts: Array) -> bool:
-        """Goes on from where another teacher of the same texts stood.
+        """Continue from the state of another teacher of the same texts.
 
         Args:
-            arrays: as `standing` has given them.
+            arrays: as `checkpoint_state` has given them.
             values: the same.
             texts: (sequences, tokens) int64 ids of both texts.
 
@@ -214,13 +198,13 @@ class Teacher:
             raise ValueError("its sequences are those of other texts")
         if self.cache is None:
             return False
-        self.known, self.batch_of = maker >= 0, np.maximum(maker, 0)
+        self.available, self.batch_of = maker >= 0, np.maximum(maker, 0)
         self.batches = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
-        self.missed, self.texts = self.known.copy(), texts
+        self.missed, self.texts = self.available.copy(), texts
         return True
 
     def _make_again(self, numbers: Array) -> None:
-        """Fills the cache with what it misses of some sequences, as it was made before."""
+        """Recompute missing sequences of the cache in the batches of the first time."""
         if self.missed is None or self.texts is None or self.cache is None or not self.missed[numbers].any():
             return
         for index in np.unique(self.batch_of[numbers[self.missed[numbers]]]):
@@ -232,7 +216,7 @@ class Teacher:
             except (RuntimeError, MemoryError) as error:
                 if out_of_memory(error):
                     # what does not fit together any more is made anew, in the portions that fit
-                    self.known &= ~self.missed
+                    self.available &= ~self.missed
                 raise
             mine = self.missed[batch] & (self.batch_of[batch] == index)
             self.cache[torch.from_numpy(batch[mine])] = hidden[torch.from_numpy(mine)].to("cpu", self.cache.dtype)

@@ -34,7 +34,7 @@ _LEARNED = "thresholds"
 
 
 class Batches(Protocol):
-    """What runs the batches of a learning."""
+    """Runner of the batches of a learning."""
 
     sequences: Sequences
     """that go through the model at a time"""
@@ -58,7 +58,7 @@ class Running:
     """what is to be kept of what was said so far"""
 
     def slow(self, rate: float, step: int, steps: int) -> float:
-        """Sets the step size of the optimizer, which falls from `rate` as half a cosine, and gives it."""
+        """Set the step size, which falls from `rate` as half a cosine, and return it."""
         slower = rate * (1 + math.cos(math.pi * step / steps)) / 2
         self.optimizer.param_groups[0]["lr"] = slower
         return slower
@@ -73,8 +73,8 @@ class Running:
         # without a step an optimizer has no state for its parameter
         moments = self.optimizer.state.get(self.learned, {})
         tensors = {f"{_MOMENTS}{name}": value for name, value in moments.items() if isinstance(value, Tensor)}
-        queues, generator = self.sampler.standing()
-        members, caches = self.teacher.standing()
+        queues, generator = self.sampler.checkpoint_state()
+        members, caches = self.teacher.checkpoint_state()
         random = {f"{_RANDOM}{name}": value for name, value in devices.random_states(self.learned.device).items()}
         values = {
             "sampler": generator,
@@ -93,7 +93,7 @@ class Running:
         return State(len(self.rows), steps, arrays, values)
 
     def take_up(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
-        """Goes on from a state.
+        """Continue from a state.
 
         Args:
             state: what `state` has given in another process.
@@ -121,7 +121,7 @@ class Running:
         multiplier = float(values["multiplier"]) if self.constraint is not None else 0.0
         size, notices = int(values["size"]), list(values["notices"])
         self.sampler.take_up(arrays, values["sampler"])
-        alike = self.teacher.take_up(arrays, values["teacher"], texts)
+        is_exact = self.teacher.take_up(arrays, values["teacher"], texts)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
         self.learned.copy_(_tensor(learned))
@@ -129,20 +129,20 @@ class Running:
         if self.constraint is not None:
             self.constraint.multiplier = multiplier
         self.rows[:] = rows.tolist()
-        self.notices[:] = [str(one) for one in notices]
+        self.notices[:] = [str(notice) for notice in notices]
         devices.set_random_states(self.learned.device, random)
-        return alike
+        return is_exact
 
 
 def noting(notices: list[str], listener: Progress) -> Progress:
-    """A listener that keeps the notices that it passes on."""
+    """Return a listener that records the notices that it forwards."""
 
-    def heard(done: int, total: int, message: str) -> None:
+    def listen(done: int, total: int, message: str) -> None:
         if isinstance(message, Notice):
             notices.append(str(message))
         listener(done, total, message)
 
-    return heard
+    return listen
 
 
 def _tensor(array: Array) -> Tensor:

@@ -42,8 +42,8 @@ class EqualMasks(MaskFamily):
         members = np.zeros((shape.layers, units.thresholds), dtype=np.float32)
         layer = np.repeat(np.arange(shape.layers), shape.neurons)
         members[layer, units.owner[: len(layer)]] = 1
-        known = {field.name: getattr(family, field.name) for field in fields(family)}
-        return cls(**known, neurons=neurons, members=torch.tensor(members, device=family.share.device))
+        values = {field.name: getattr(family, field.name) for field in fields(family)}
+        return cls(**values, neurons=neurons, members=torch.tensor(members, device=family.share.device))
 
     def margins(self, thresholds: Tensor) -> Tensor:
         """(units,) quantile minus threshold, less that at which the layer is cut; of groups as they are."""
@@ -52,7 +52,7 @@ class EqualMasks(MaskFamily):
         cut = ordered[:, self.neurons - 1 : self.neurons + 1].mean(dim=1, keepdim=True)
         return torch.cat([(neurons - cut).flatten(), groups.flatten()])
 
-    def kept(self, learned: Tensor) -> Tensor:
+    def hard_masks(self, learned: Tensor) -> Tensor:
         """(units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
         neurons, groups = self.split(MaskFamily.margins(self, learned))
         return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
@@ -76,7 +76,7 @@ class EqualMasks(MaskFamily):
 class EqualGates(GateMasks):
     """Masks that keep the units of the highest gates of each layer, as many in every one."""
 
-    def kept(self, learned: Tensor) -> Tensor:
+    def hard_masks(self, learned: Tensor) -> Tensor:
         """(units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
         counts = budget.equal_counts(self.shape, self.target, self.alignment)
         parts = zip(self.split(learned), counts, strict=True)
@@ -84,5 +84,5 @@ class EqualGates(GateMasks):
 
     def exact(self, gates: Tensor) -> PruningMasks:
         """The masks that some gates end with: as on the way."""
-        ffn, heads = (part.cpu().numpy() for part in self.split(self.kept(gates)))
+        ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         return PruningMasks("gates", ffn, heads, budget.retention(self.shape, ffn, heads), self.target)

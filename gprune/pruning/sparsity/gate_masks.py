@@ -14,16 +14,16 @@ from gprune.pruning.sparsity.rounding import possible_groups
 from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 
-def places(scores: Array) -> Array:
+def rank_positions(scores: Array) -> Array:
     """(layers, units) float64 places in the layer by (layers, units) scores, (rank + 1/2) / size, in (0, 1).
 
     Ranks count from the least important unit; of equal scores the one of the lower index ranks higher.
     """
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
     size = order.shape[1]
-    found = np.empty(order.shape)
-    np.put_along_axis(found, order, (np.arange(size, 0, -1) - 0.5)[None, :] / size, axis=1)
-    return found
+    positions = np.empty(order.shape)
+    np.put_along_axis(positions, order, (np.arange(size, 0, -1) - 0.5)[None, :] / size, axis=1)
+    return positions
 
 
 def starting(scores: Sequence[UnitScores]) -> Array:
@@ -34,8 +34,8 @@ def starting(scores: Sequence[UnitScores]) -> Array:
     """
     parts = []
     for part in ("ffn", "heads"):
-        each = [places(getattr(one, part)) for one in scores]
-        parts.append(each[0] if len(each) == 1 else places(np.mean(each, axis=0)))
+        each = [rank_positions(getattr(unit_scores, part)) for unit_scores in scores]
+        parts.append(each[0] if len(each) == 1 else rank_positions(np.mean(each, axis=0)))
     return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
 
 
@@ -58,7 +58,7 @@ class GateMasks(UnitMasks):
     def of(
         cls, shape: ModelShape, target: float, alignment: int, temperature: float, device: torch.device
     ) -> GateMasks:
-        """Lays out the units of a decoder on a device; for the other arguments see the fields."""
+        """Lay out the units of a decoder on a device; for the other arguments see the fields."""
         return cls(
             shape=shape,
             share=shares(shape, device),
@@ -74,7 +74,7 @@ class GateMasks(UnitMasks):
         """One gate for each unit."""
         return len(self.price)
 
-    def kept(self, learned: Tensor) -> Tensor:
+    def hard_masks(self, learned: Tensor) -> Tensor:
         """(units,) bool, a prefix of all units, highest gate first; of equal ones by index.
 
         The best unit of each kind in every layer (the best block of neurons) comes before all others. Groups
@@ -88,11 +88,11 @@ class GateMasks(UnitMasks):
         # half a weight for what rounding did to the target
         fits = self.price[order].cumsum(0) <= weights + 0.5
         groups = (fits & is_group).sum().clamp(*self.groups)
-        wanted = ((weights - groups.double() * shape.group_weights) / shape.neuron_weights + 0.5).floor()
+        neuron_count = ((weights - groups.double() * shape.group_weights) / shape.neuron_weights + 0.5).floor()
         within = torch.where(
             is_group,
             is_group.cumsum(0) <= groups,
-            (~is_group).cumsum(0) <= wanted.clamp(shape.layers * least, neurons),
+            (~is_group).cumsum(0) <= neuron_count.clamp(shape.layers * least, neurons),
         )
         return torch.empty_like(within).index_copy_(0, order, within)
 
@@ -112,7 +112,7 @@ class GateMasks(UnitMasks):
     def exact(self, gates: Tensor) -> PruningMasks:
         """The masks that some gates end with: as on the way, and aligned."""
         shape = self.shape
-        ffn, heads = (part.cpu().numpy() for part in self.split(self.kept(gates)))
+        ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         margin = self.split(gates)[0].cpu().double().numpy()
         ffn = budget.align(shape, ffn, heads, margin, self.target, self.alignment)
         return PruningMasks("gates", ffn, heads, budget.retention(shape, ffn, heads), self.target)

@@ -28,7 +28,7 @@ class GateLearner(Learner[GateMasks]):
     """Gates: both losses on both texts, straight through; the masks of every step meet the target."""
 
     def __init__(self, setting: Setting, family: GateMasks, start: Array, epochs: int, rate: float) -> None:
-        """Binds a learning.
+        """Start a learning of gates.
 
         Args:
             setting: what it works with.
@@ -47,18 +47,18 @@ class GateLearner(Learner[GateMasks]):
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner."""
         quarter, length = sums.cross_entropy.shape[1:]
-        found = sums.cross_entropy_gradient.mean(dim=0) / (quarter * (length - 1))
+        unit_gradient = sums.cross_entropy_gradient.mean(dim=0) / (quarter * (length - 1))
         if sums.distillation_gradient is not None:
             weight = self.settings.distillation_weight
-            found = found + weight * sums.distillation_gradient / sums.distillation.numel()
+            unit_gradient = unit_gradient + weight * sums.distillation_gradient / sums.distillation.numel()
         gates = running.learned
-        return self.family.gradient(found, gates), {"retention": self.family.retention(gates)}
+        return self.family.gradient(unit_gradient, gates), {"retention": self.family.retention(gates)}
 
 
 def learn_gates(
     setting: Setting, scores: Sequence[UnitScores], chosen: GateSettings, target: float, epochs: int
 ) -> GateLearning:
-    """Learns a gate for each unit and turns the gates into masks that meet the retention target.
+    """Learn a gate for each unit and turn the gates into masks that meet the retention target.
 
     Args:
         setting: what it works with.
@@ -71,7 +71,7 @@ def learn_gates(
         The masks, whose retention is as near R* as one neuron allows, the gates, and how they were learned.
 
     Raises:
-        SettingsError: a calibration set is too small to be split, R* cannot be met, or the layers are
+        SettingsError: R* cannot be met, or the layers are
             offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.

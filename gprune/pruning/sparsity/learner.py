@@ -22,7 +22,7 @@ from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, noting
-from gprune.pruning.sparsity.course import Course
+from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import RetentionConstraint
@@ -42,7 +42,7 @@ LAST = "learning_rate"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a learning works with, whatever learns."""
+    """Inputs that every learning needs, of thresholds and of gates."""
 
     decoder: Decoder
     """the dense decoder; its weights are not changed, and no hook is left on it"""
@@ -55,7 +55,7 @@ class Setting:
     """seed of the subsets and of the order of the sequences"""
     on_progress: Progress
     """called after every step; may raise to stop"""
-    kept: Resumption | None = None
+    resumption: Resumption | None = None
     """where it leaves what it can go on from, and finds what an earlier process has left"""
 
 
@@ -76,7 +76,7 @@ class Learner(ABC, Generic[M]):
     """columns of a history between FIRST and LAST"""
 
     def __init__(self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint) -> None:
-        """Binds a learning.
+        """Start a learning at step 0.
 
         Args:
             setting: what it works with.
@@ -91,7 +91,7 @@ class Learner(ABC, Generic[M]):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Names of what a history tells of every step."""
+        """Return the column names of a history."""
         return (*FIRST, *cls.BESIDE, LAST)
 
     @abstractmethod
@@ -111,12 +111,12 @@ class Learner(ABC, Generic[M]):
             The gradient, and scalars that are read with it: the retention, and what else a row tells.
         """
 
-    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
-        """Has Adam make its step, and tells the columns of BESIDE.
+    def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
+        """Take a step of Adam and return the columns of BESIDE.
 
         Args:
             running: with the gradient.
-            told: the scalars of `gradient`.
+            scalars: the scalars of `gradient`.
         """
         running.optimizer.step()
         return []
@@ -130,24 +130,24 @@ class Learner(ABC, Generic[M]):
             return values, self._run(values, gate)
 
     def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:
-        """Learns the (count,) values in place and returns one history row for each step."""
-        running = self._begun(values, gate)
+        """Learn the (count,) values in place and return one history row for each step."""
+        running = self._start_state(values, gate)
 
         def again() -> LearnerRunning:
-            return self._begun(running.learned.copy_(self.start()), gate)
+            return self._start_state(running.learned.copy_(self.start()), gate)
 
-        epoch_steps, known = running.sampler.steps_per_epoch, self._setting
+        epoch_steps, listener = running.sampler.steps_per_epoch, self._setting.on_progress
         steps = self._epochs * epoch_steps
-        course = Course(self.columns(), steps, epoch_steps, self._ids, again, self._step, _message, known.on_progress)
-        return course.run(running, known.kept)
+        loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, again, self._step, _message, listener)
+        return loop.run(running, self._setting.resumption)
 
-    def _begun(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
+    def _start_state(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
         """A learning before its first step."""
-        known, notices = self._setting, list[str]()
-        sampler = SubsetSampler(*known.texts, self.settings.batch, known.seed)
-        teacher = Teacher.build(known.decoder, len(self._ids), self._ids.shape[1], self._epochs)
-        told = noting(notices, known.on_progress)
-        passes = Passes(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
+        setting, notices = self._setting, list[str]()
+        sampler = SubsetSampler(*setting.texts, self.settings.batch, setting.seed)
+        teacher = Teacher.build(setting.decoder, len(self._ids), self._ids.shape[1], self._epochs)
+        listener = noting(notices, setting.on_progress)
+        passes = Passes(setting.decoder, self.family, gate, teacher, self._ids, self.settings, listener)
         optimizer = torch.optim.Adam([values], lr=self._rate)
         return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 
@@ -156,10 +156,10 @@ class Learner(ABC, Generic[M]):
         numbers = running.sampler.draw().reshape(SUBSETS, -1)
         sums = running.passes.run(running.learned, numbers, step, steps)
         running.learned.grad, scalars = self.gradient(step, running, sums)
-        losses, told = _read(step, sums, running.learned.grad, scalars)
-        beside = self.stepped(running, told)
+        losses, values = _read(step, sums, running.learned.grad, scalars)
+        extra = self.take_step(running, values)
         epoch = step // running.sampler.steps_per_epoch
-        return [step, epoch, *losses, told["retention"], *beside, rate]
+        return [step, epoch, *losses, values["retention"], *extra, rate]
 
 
 def _read(

@@ -28,7 +28,7 @@ def learn(
     target: float,
     attention: Array | None = None,
 ) -> Learning:
-    """Learns thresholds and turns them into masks that meet the retention target exactly.
+    """Learn thresholds and turn them into masks that meet the retention target exactly.
 
     Args:
         setting: what it works with.
@@ -43,7 +43,7 @@ def learn(
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
 
     Raises:
-        SettingsError: a calibration set is too small to be split, R* cannot be met, or the layers are
+        SettingsError: R* cannot be met, or the layers are
             offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
@@ -82,7 +82,7 @@ class ThresholdLearner(Learner[MaskFamily]):
     BESIDE = ("multiplier", "admitted")
 
     def __init__(self, setting: Setting, family: MaskFamily, target: float) -> None:
-        """Binds a learning.
+        """Start a learning of thresholds.
 
         Args:
             setting: what it works with.
@@ -107,12 +107,12 @@ class ThresholdLearner(Learner[MaskFamily]):
         retention = self.family.retention(thresholds)
         slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
         if isinstance(self.family, EqualMasks):
-            found = self.family.competing(performance, slope)
+            gradient = self.family.competing(performance, slope)
         else:
             if step == 0:
                 constraint.start(performance, slope)
-            found = performance + constraint.slope(retention) * slope
-        return found, {"retention": retention, "admitted": admitted}
+            gradient = performance + constraint.slope(retention) * slope
+        return gradient, {"retention": retention, "admitted": admitted}
 
     def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
         """(thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
@@ -120,25 +120,26 @@ class ThresholdLearner(Learner[MaskFamily]):
         kind, weight = self.settings.surrogate, self.settings.distillation_weight
         hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
         # from sums, which float16 can hold on their way back, to means over a subset's predictions
-        gradient, admitted = combine(hard / (quarter * (length - 1)), self.family.modules, self.settings.supervision)
+        means = hard / (quarter * (length - 1))
+        gradient, admitted = combine_gradients(means, self.family.modules, self.settings.supervision)
         if sums.distillation_gradient is not None:
             soft = self.family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
             gradient = gradient + weight * soft / sums.distillation.numel()
         return gradient, admitted
 
-    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
+    def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
         """See Learner; the multiplier is that of the step, before it grows."""
         constraint = running.constraint
         multiplier = constraint.multiplier
         running.optimizer.step()
         # Quantiles lie inside (0, 1): a module can be kept or removed whole, and still come back.
         running.learned.clamp_(0.0, 1.0)
-        constraint.ascend(told["retention"])
-        return [multiplier, told["admitted"]]
+        constraint.ascend(scalars["retention"])
+        return [multiplier, scalars["admitted"]]
 
 
-def admits(gradients: Tensor) -> Tensor:
-    """Whether the auxiliary cross-entropy agrees with the primary one across subsets (Eqs. 19 and 20).
+def admits_auxiliary(gradients: Tensor) -> Tensor:
+    """Return True if auxiliary and primary cross-entropy agree across subsets (Eqs. 19 and 20).
 
     Args:
         gradients: (4, modules) FFN threshold gradients of the cross-entropy on A', A'', B', B''.
@@ -153,7 +154,7 @@ def admits(gradients: Tensor) -> Tensor:
     return (torch.dot(first_change, second) > 0) & (torch.dot(second_change, first) > 0)
 
 
-def combine(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, Tensor]:
+def combine_gradients(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, Tensor]:
     """The cross-entropy gradient of all thresholds: of one text or of both (Eq. 18).
 
     Args:
@@ -170,6 +171,6 @@ def combine(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, 
     if supervision in fixed:
         admitted = torch.full((), fixed[supervision], device=gradients.device)
     else:
-        admitted = admits(gradients[:, :modules])
+        admitted = admits_auxiliary(gradients[:, :modules])
     ffn = torch.where(admitted, both[:modules], primary[:modules])
     return torch.cat([ffn, both[modules:]]), admitted

@@ -41,14 +41,14 @@ class MaskGate:
     """(hidden,) added to what every layer's down_proj gives, and then every layer's o_proj; none where empty"""
 
     def open(self, family: UnitMasks, learned: Tensor, copies: int = SUBSETS) -> None:
-        """Puts the masks of these values before down_proj and o_proj, ready for a backward pass.
+        """Put the masks of these values before down_proj and o_proj, ready for a backward pass.
 
         Args:
             family: the masks that follow from values which learn.
             learned: (count,) these values.
             copies: subsets that the sequences of the next forward pass are from, equally many from each.
         """
-        neurons, groups = family.split(family.kept(learned).float())
+        neurons, groups = family.split(family.hard_masks(learned).float())
         attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
         rows = self.placed([*neurons, *attention])
         self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]
@@ -58,29 +58,29 @@ class MaskGate:
         return [row.to(device) for row, device in zip(rows, self.devices * 2, strict=True)]
 
     def close(self) -> None:
-        """Takes the masks away: the decoder is dense again."""
+        """Take the masks away: the decoder is dense again."""
         self.channels, self.biases = [], []
 
-    def hook(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
-        """A forward pre-hook that multiplies a linear map's input by the mask at `place`, while open."""
+    def hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
+        """A forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
 
         def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             if not self.channels:
                 return None
-            return (masked(inputs[0], self.channels[place]), *inputs[1:])
+            return (masked(inputs[0], self.channels[index]), *inputs[1:])
 
         return multiply
 
-    def shift(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
-        """Return a forward hook that adds the bias at `place` to a linear map's output, if there are any."""
+    def shift(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
+        """Return a forward hook that adds the bias at `index` to a linear map's output, if there are any."""
 
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            return shifted(output, self.biases[place]) if self.biases else None
+            return shifted(output, self.biases[index]) if self.biases else None
 
         return add
 
     def feed_forward(self, layer: int, part: nn.Module, decoder: Decoder) -> Callable[[Tensor], Tensor]:
-        """What stands in for the forward function of a layer's FFN: the same, and it keeps less."""
+        """Return a forward function of a layer's FFN that stores less for the backward pass."""
         gate, up, down = decoder.gate_proj(layer), decoder.up_proj(layer), decoder.down_proj(layer)
         activation: Any = _activation(part)
         dense: Callable[[Tensor], Tensor] = part.forward
@@ -88,8 +88,8 @@ class MaskGate:
         def forward(inputs: Tensor) -> Tensor:
             if not self.channels:
                 return dense(inputs)
-            kept: Tensor = down(masked_product(gate(inputs), up(inputs), self.channels[layer], activation))
-            return kept
+            outputs: Tensor = down(masked_product(gate(inputs), up(inputs), self.channels[layer], activation))
+            return outputs
 
         return forward
 
@@ -107,7 +107,7 @@ class MaskGate:
 
 @contextmanager
 def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
-    """Puts a closed gate onto a decoder, and leaves the decoder as it was, whatever happens inside.
+    """Put a closed gate onto a decoder, and leave the decoder as it was, whatever happens inside.
 
     One that is `biased` adds biases to the maps' outputs as well.
     """
@@ -117,18 +117,18 @@ def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
             # in a map of several projections a cut layer's rows lie elsewhere than the shape says
-            whole = not isinstance(decoder.gate_proj(index), Rows) or (
+            is_complete = not isinstance(decoder.gate_proj(index), Rows) or (
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
-            if whole and _is_known(part) and _activation(part) is not None:
+            if is_complete and _is_known(part) and _activation(part) is not None:
                 undone.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), undone)
             above = decoder.shape.layers + index
             _hook(decoder.o_proj(index), gate.hook(above), undone)
             if biased:
-                for linear, place in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
-                    undone.callback(linear.register_forward_hook(gate.shift(place)).remove)
+                for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
+                    undone.callback(linear.register_forward_hook(gate.shift(position)).remove)
         if decoder.dtype in _HALF:
             for norm in _norms(decoder):
                 undone.enter_context(standing_in(norm, _computed_again(norm.forward)))

@@ -1,4 +1,4 @@
-"""Which masks can be learned, and how a mask's gradient becomes a threshold's (section 3.3, Eq. 10).
+"""Masks that can be learned, and the chain rule from masks to thresholds (section 3.3, Eq. 10).
 
 A unit is kept when its rank quantile reaches the threshold of its module (FFN) or of its layer (attention).
 Units and thresholds lie in the order of gprune.pruning.sparsity.units.
@@ -50,10 +50,10 @@ class UnitMasks:
 
     @property
     def count(self) -> int:
-        """How many values learn."""
+        """Number of values that learn."""
         raise NotImplementedError
 
-    def kept(self, learned: Tensor) -> Tensor:
+    def hard_masks(self, learned: Tensor) -> Tensor:
         """(units,) bool, the units that (count,) learned values keep."""
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class UnitMasks:
 
     def retention(self, learned: Tensor) -> Tensor:
         """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
-        return (self.kept(learned) * self.share).sum()
+        return (self.hard_masks(learned) * self.share).sum()
 
 
 def split_units(shape: ModelShape, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ class MaskFamily(UnitMasks):
 
     @classmethod
     def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
-        """Lays out units that are ranked already, on a device."""
+        """Lay out units that are ranked already, on a device."""
         order = np.argsort(units.owner, kind="stable")
         counts = np.bincount(units.owner, minlength=units.thresholds)
         return cls(
@@ -127,7 +127,7 @@ class MaskFamily(UnitMasks):
         """Number of thresholds: one for each module, and one for each layer's attention."""
         return self.units.thresholds
 
-    def kept(self, learned: Tensor) -> Tensor:
+    def hard_masks(self, learned: Tensor) -> Tensor:
         """(units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
         return self.margins(learned) >= 0
 

@@ -1,4 +1,4 @@
-"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, Eqs. 11 and 18).
+"""Objective of MSL: cross-entropy, distillation and retention constraint (section 3.3, Eqs. 11 and 18).
 
 The language-model head is run once, in chunks of tokens, and its gradients are taken there and then: neither
 the logits of a whole batch nor a graph through the head ever exist. What remains for the decoder is a
@@ -62,8 +62,8 @@ def head_losses(
     for start in range(0, len(flat), size):
         part = slice(start, start + size)
         chunk = None if soft is None else soft[part]
-        found = _chunk(head, flat[part], chunk, labels[part], temperature)
-        for kind, (loss, gradient) in enumerate(found):
+        pairs = _chunk(head, flat[part], chunk, labels[part], temperature)
+        for kind, (loss, gradient) in enumerate(pairs):
             losses[kind, part] = loss
             gradients[kind][part] = gradient
     shaped = [gradient.view_as(student) for gradient in gradients]
@@ -89,15 +89,15 @@ def _chunk(
     with torch.no_grad():
         wide = logits.detach().to(at_least_float32(logits.dtype))
         hard = torch.log_softmax(wide, dim=1)
-        found = []
+        pairs = []
         if teacher is not None:
             soft = hard if temperature == 1 else torch.log_softmax(wide / temperature, dim=1)
             target = torch.log_softmax(head(teacher).to(wide.dtype) / temperature, dim=1)
-            found.append(_distillation(soft, target, temperature))
-        found.insert(0, _cross_entropy(hard, labels))
+            pairs.append(_distillation(soft, target, temperature))
+        pairs.insert(0, _cross_entropy(hard, labels))
     results = []
-    for number, (loss, slope) in enumerate(found, start=1):
-        more = number < len(found)
+    for number, (loss, slope) in enumerate(pairs, start=1):
+        more = number < len(pairs)
         (gradient,) = torch.autograd.grad(logits, hidden, slope.to(logits.dtype), retain_graph=more)
         results.append((loss, gradient))
     return results
@@ -108,12 +108,12 @@ def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
     Takes the student's (tokens, vocabulary) log-probabilities, whose memory it reuses.
     """
-    known = labels >= 0
+    has_label = labels >= 0
     index = labels.clamp(min=0).unsqueeze(1)
-    loss = -student.gather(1, index).squeeze(1) * known
+    loss = -student.gather(1, index).squeeze(1) * has_label
     slope = student.exp_()
     slope.scatter_add_(1, index, slope.new_full(index.shape, -1.0))
-    return loss, slope.mul_(known.unsqueeze(1))
+    return loss, slope.mul_(has_label.unsqueeze(1))
 
 
 def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -142,7 +142,7 @@ class RetentionConstraint:
     """lambda_c"""
 
     def start(self, gradient: Tensor, slope: Tensor) -> None:
-        """Starts the multiplier where the constraint balances the performance term best, in least squares.
+        """Start the multiplier where the constraint balances the performance term best, in least squares.
 
         From zero the retention would first run far from the target, and the thresholds would learn there.
 

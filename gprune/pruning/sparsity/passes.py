@@ -32,7 +32,7 @@ _SHORTER = (
 
 @dataclass(frozen=True, slots=True)
 class BatchSums:
-    """What a batch says of some masks, summed over its sequences."""
+    """Losses and mask gradients of a batch, summed over its sequences."""
 
     cross_entropy: Tensor
     """(subsets, sequences, tokens) float32 nats for the prediction of the next token; 0 at the last"""
@@ -47,8 +47,8 @@ class BatchSums:
     def empty(cls, ids: Tensor, units: int, distils: bool) -> BatchSums:
         """Nothing yet, for (subsets, sequences, tokens) ids."""
         hard, soft = (torch.zeros(ids.shape, device=ids.device) for _ in range(2))
-        own = torch.zeros(units, device=ids.device) if distils else None
-        return cls(hard, soft, torch.zeros(len(ids), units, device=ids.device), own)
+        distilled = torch.zeros(units, device=ids.device) if distils else None
+        return cls(hard, soft, torch.zeros(len(ids), units, device=ids.device), distilled)
 
 
 def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
@@ -78,7 +78,7 @@ class Passes:
         settings: SparsitySettings,
         on_progress: Progress,
     ) -> None:
-        """Binds what every batch needs.
+        """Store the inputs of every batch.
 
         Args:
             decoder: the frozen model, with the gate on it.
@@ -103,7 +103,7 @@ class Passes:
         )
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
-        """Runs the sequences of a step forward and back.
+        """Run the sequences of a step forward and back.
 
         Args:
             learned: (count,) values whose masks the student wears.
@@ -119,39 +119,39 @@ class Passes:
         target = self._targets(numbers, ids, (step, steps)) if distils else None
         return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
-    def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
+    def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """(subsets, sequences, tokens, hidden) final states of the dense model."""
-        states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), standing)
+        states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
-        """What (subsets, sequences, tokens) say, so many sequences at a time."""
+        """Sum over (subsets, sequences, tokens), `size` sequences at a time."""
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.counted_whole():
-            for place in portions(ids.shape[1], size):
-                soft = None if target is None else target[place].flatten(0, 1)
-                self._add(sums, place, learned, ids[place], soft)
+            for portion in portions(ids.shape[1], size):
+                soft = None if target is None else target[portion].flatten(0, 1)
+                self._add(sums, portion, learned, ids[portion], soft)
         return sums
 
     def _add(
         self,
         sums: BatchSums,
-        place: tuple[slice, slice],
+        portion: tuple[slice, slice],
         learned: Tensor,
         ids: Tensor,
         target: Tensor | None,
     ) -> None:
-        """Adds a portion, (subsets, sequences, tokens) of the batch."""
+        """Add a portion, (subsets, sequences, tokens) of the batch."""
         flat, temperature = ids.flatten(0, 1), self._settings.distillation_temperature
         self._gate.open(self._family, learned, len(ids))
         try:
             student = self._decoder.hidden_states(flat)
             losses = head_losses(self._decoder.logits, student, target, flat, temperature)
-            sums.cross_entropy[place] = losses.cross_entropy.view(ids.shape)
-            sums.distillation[place] = losses.distillation.view(ids.shape)
+            sums.cross_entropy[portion] = losses.cross_entropy.view(ids.shape)
+            sums.distillation[portion] = losses.distillation.view(ids.shape)
             soft = losses.distillation_gradient
             hard = self._unit_gradients(student, losses.cross_entropy_gradient, retain=soft is not None)
-            sums.cross_entropy_gradient[place[0]] += hard
+            sums.cross_entropy_gradient[portion[0]] += hard
             if soft is not None and sums.distillation_gradient is not None:
                 sums.distillation_gradient.add_(self._unit_gradients(student, soft, retain=False).sum(0))
         finally:
@@ -159,6 +159,6 @@ class Passes:
 
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
         """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
-        found = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
+        gradients = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
         self._decoder.count_backward(student.shape[0] * student.shape[1])
-        return self._gate.unit_gradient(found)
+        return self._gate.unit_gradient(gradients)

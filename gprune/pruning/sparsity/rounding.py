@@ -28,7 +28,7 @@ class ExactPlan:
 def exact_masks(
     units: RankedUnits, thresholds: Array, target: float, alignment: int = 1, equal: bool = False
 ) -> ExactPlan:
-    """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
+    """Shift all thresholds together until the target is met, then add or remove the nearest neurons.
 
     Args:
         units: all units with their quantiles.
@@ -44,8 +44,8 @@ def exact_masks(
         its threshold.
     """
     margins = units.split(units.margins(thresholds))
-    kept = _equal if equal else _shifted
-    ffn, heads, shift = kept(units, margins, target, alignment)
+    decide = _equal if equal else _shifted
+    ffn, heads, shift = decide(units, margins, target, alignment)
     masks = PruningMasks("gprune", ffn, heads, budget.retention(units.shape, ffn, heads), target)
     return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
 
@@ -76,19 +76,19 @@ def _equal(
     # of every unit the cut of its layer, of every threshold that of its units
     shift = np.zeros(units.thresholds)
     pairs = zip(margins, (ffn, heads), strict=True)
-    shift[units.owner] = np.concatenate([np.repeat(_cuts(part, kept), part.shape[1]) for part, kept in pairs])
+    shift[units.owner] = np.concatenate([np.repeat(_cuts(part, mask), part.shape[1]) for part, mask in pairs])
     return ffn, heads, shift
 
 
-def _cuts(margins: Array, kept: Array) -> Array:
+def _cuts(margins: Array, mask: Array) -> Array:
     """(layers,) values between the lowest margin that is kept in each layer and the highest that is not."""
-    lowest = np.where(kept, margins, np.inf).min(axis=1)
-    below = np.where(kept, -np.inf, margins).max(axis=1)
+    lowest = np.where(mask, margins, np.inf).min(axis=1)
+    below = np.where(mask, -np.inf, margins).max(axis=1)
     return np.where(np.isfinite(below), (lowest + below) / 2, lowest)
 
 
 def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
-    """Checks before any work that the floors leave room for the target.
+    """Check before any work that the floors leave room for the target.
 
     Args:
         shape: sizes of the decoder.
@@ -115,10 +115,10 @@ def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float
     margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
     price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
-    kept = np.cumsum(price[order])
+    weights = np.cumsum(price[order])
     # Units of equal margin go together: only the last of each run is a place to cut.
     ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
-    cut = ends[np.abs(kept[ends] - target * shape.decoder_weights).argmin()]
+    cut = ends[np.abs(weights[ends] - target * shape.decoder_weights).argmin()]
     above, below = margin[order[cut]], margin[order][cut + 1 :]
     # nothing but the floors is to stay: the shift goes above every margin
     if not np.isfinite(above):
@@ -134,13 +134,13 @@ def _floors_first(margin: Array, least: int) -> Array:
     return raised
 
 
-def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float, least: int) -> Array:
-    """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
+def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float, least: int) -> Array:
+    """Add or remove key/value groups, nearest the threshold first, until neurons can make up the rest."""
     # margins lie between -1 and 1: raised by 2, those kept stay in their order and before all others
-    order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin), 1), axis=None, kind="stable")
-    fewest, most = possible_groups(shape, target, least)
+    order = np.argsort(-_floors_first(np.where(mask, margin + 2, margin), 1), axis=None, kind="stable")
+    fewest, limit = possible_groups(shape, target, least)
     feasible = np.zeros(margin.size, dtype=bool)
-    feasible[order[: min(max(int(np.count_nonzero(kept)), fewest), most)]] = True
+    feasible[order[: min(max(int(np.count_nonzero(mask)), fewest), limit)]] = True
     return feasible.reshape(margin.shape)
 
 
@@ -156,13 +156,13 @@ def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, 
         Both ends of a range; where no number of groups leaves a possible number of neurons, those that miss
         it by least.
     """
-    fewest, most = shape.layers * least, shape.layers * shape.neurons
+    fewest, limit = shape.layers * least, shape.layers * shape.neurons
 
     def missing(count: int) -> float:
         neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
-        return max(fewest - neurons, neurons - most, 0.0)
+        return max(fewest - neurons, neurons - limit, 0.0)
 
     counts = range(shape.layers, shape.layers * shape.kv_heads + 1)
     best = min(map(missing, counts))
-    found = [count for count in counts if missing(count) == best]
-    return found[0], found[-1]
+    possible = [count for count in counts if missing(count) == best]
+    return possible[0], possible[-1]

@@ -68,7 +68,7 @@ class Scales:
         neurons, groups = split_units(self.gate.shape, self.factors(leaf))
         rows = self.gate.placed([*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)])
         if self._kept is not None:
-            rows = [row[kept] for row, kept in zip(rows, self._kept, strict=True)]
+            rows = [row[index] for row, index in zip(rows, self._kept, strict=True)]
         self.gate.channels = [row[None] for row in rows]
         self.gate.biases = self.gate.placed(list(self.biases(leaf)))
         try:
@@ -114,7 +114,7 @@ class ScaledGates(Scales):
         """Return mask times scale; the gradient passes a mask as if it were the sigmoid of its gate."""
         gates = self.gates(numbers)
         soft = torch.sigmoid(gates / self.family.temperature)
-        mask = self.family.kept(gates.detach()) + (soft - soft.detach())
+        mask = self.family.hard_masks(gates.detach()) + (soft - soft.detach())
         return mask * super().factors(numbers)
 
 
@@ -127,7 +127,7 @@ def learn_scales(
     settings: ScaleSettings,
     seed: int,
     on_progress: Progress = silent,
-    kept: Resumption | None = None,
+    resumption: Resumption | None = None,
 ) -> LearnedScales:
     """Learn scales and biases for a cut model; where nothing was removed there is nothing to learn.
 
@@ -140,10 +140,10 @@ def learn_scales(
         settings: of this stage; where memory runs out, a batch goes through the model in portions.
         seed: seed of the sequences and of their order.
         on_progress: called after every step; may raise to stop.
-        kept: where checkpoints are written, and where an earlier process has left one.
+        resumption: where checkpoints are written, and where an earlier process has left one.
 
     Raises:
-        SettingsError: the texts differ in length, or the layers are offloaded.
+        SettingsError: the layers are offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -151,10 +151,10 @@ def learn_scales(
     shape, student = decoder.shape, Decoder(model, None, decoder.shape, decoder.layout)
     if masks.ffn.all() and masks.heads.all():
         settings = replace(settings, steps=0)
-    ids, sets = _drawn(texts, settings.samples, seed)
+    ids, sets = _draw_sequences(texts, settings.samples, seed)
     with gated(student, biased=True) as gate:
         scales = Scales(gate, masks, student, settings.bias_rate)
-        rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(kept)
+        rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(resumption)
     ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers).float()))
     down, out = scales.biases(scales.numbers).float().cpu().numpy().reshape(2, shape.layers, shape.hidden)
     biases = np.stack([out, down], axis=1)
@@ -169,7 +169,7 @@ def learn_scaled_gates(
     target: float,
     seed: int,
     on_progress: Progress = silent,
-    kept: Resumption | None = None,
+    resumption: Resumption | None = None,
 ) -> GateLearning:
     """Learn gates together with scales and biases, and turn the gates into masks that meet the target.
 
@@ -181,7 +181,7 @@ def learn_scaled_gates(
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         seed: seed of the sequences and of their order.
         on_progress: called after every step; may raise to stop.
-        kept: where checkpoints are written, and where an earlier process has left one.
+        resumption: where checkpoints are written, and where an earlier process has left one.
 
     Raises:
         SettingsError: as `learn_scales`, or the target cannot be met.
@@ -194,19 +194,19 @@ def learn_scaled_gates(
     kind = EqualGates if sparsity.equal else GateMasks
     family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
     joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
-    ids, sets = _drawn(texts, chosen.samples, seed)
+    ids, sets = _draw_sequences(texts, chosen.samples, seed)
     with gated(decoder, biased=True) as gate:
         scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
-        rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(kept)
+        rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
     learned = scaled.gates(scaled.numbers).float()
     masks = family.exact(learned)
     neurons, groups = (part.cpu().numpy() for part in family.split(learned))
     return GateLearning(masks.ffn, masks.heads, masks.retention, target, rows, COLUMNS, neurons, groups)
 
 
-def _drawn(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
+def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
     """Return the ids of so many sequences of each text, and which of them each text has."""
     generator = np.random.default_rng(seed)
-    drawn = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
-    ends = np.cumsum([len(text.ids) for text in drawn])
-    return common_ids(drawn), np.split(np.arange(ends[-1]), ends[:-1])
+    chosen = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
+    ends = np.cumsum([len(text.ids) for text in chosen])
+    return common_ids(chosen), np.split(np.arange(ends[-1]), ends[:-1])

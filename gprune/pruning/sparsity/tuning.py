@@ -21,12 +21,12 @@ from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Sequences
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, noting
-from gprune.pruning.sparsity.course import Course
+from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Array, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings, ScaleSettings
-from gprune.system.errors import MethodError, NumericsError, SettingsError
+from gprune.system.errors import MethodError, NumericsError
 from gprune.system.progress import Progress
 
 COLUMNS = ("step", "distillation", "cross_entropy", "learning_rate")
@@ -54,12 +54,7 @@ class Tunable(Protocol):
 
 
 def common_ids(texts: Sequence[Tokens]) -> Array:
-    """Return the (sequences, tokens) int64 ids of all texts. Raise SettingsError if they differ in length."""
-    lengths = {tokens.ids.shape[1] for tokens in texts}
-    if len(lengths) > 1:
-        raise SettingsError(
-            f"the calibration sets have sequences of {sorted(lengths)} tokens: draw all with one calibration.length"
-        )
+    """Return the (sequences, tokens) int64 ids of all texts, which have one length."""
     return np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
 
 
@@ -164,11 +159,11 @@ class Tuner:
         self._ids, self._sets = ids, sets
         self._settings, self._seed, self._on_progress = settings, seed, on_progress
 
-    def run(self, kept: Resumption | None) -> Array:
+    def run(self, resumption: Resumption | None) -> Array:
         """Tune the numbers and return the (steps, COLUMNS) float64 rows of the steps.
 
         Args:
-            kept: where checkpoints are written, and where an earlier process has left one.
+            resumption: where checkpoints are written, and where an earlier process has left one.
 
         Raises:
             MethodError: not even one sequence fits in memory.
@@ -176,11 +171,11 @@ class Tuner:
         """
         steps, listener = self._settings.steps, self._on_progress
         epoch_steps = max(len(self._ids) // self._settings.batch, 1)
-        course = Course(COLUMNS, steps, epoch_steps, self._ids, self._begun, self._step, _message, listener)
-        rows = course.run(self._begun(), kept)
+        loop = LearningLoop(COLUMNS, steps, epoch_steps, self._ids, self._start_state, self._step, _message, listener)
+        rows = loop.run(self._start_state(), resumption)
         return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
 
-    def _begun(self) -> _TuningRunning:
+    def _start_state(self) -> _TuningRunning:
         """A tuning before its first step."""
         settings, notices, ids = self._settings, list[str](), self._ids
         each = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)

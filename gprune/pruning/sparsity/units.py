@@ -35,7 +35,7 @@ class RankedUnits:
 
     @classmethod
     def build(cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition) -> RankedUnits:
-        """Ranks all units of a decoder.
+        """Rank all units of a decoder.
 
         Args:
             shape: sizes of the decoder.
@@ -50,10 +50,10 @@ class RankedUnits:
         ranked = np.concatenate([neurons, groups])
         return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
 
-    def with_groups(self, kept: Array) -> RankedUnits:
+    def with_groups(self, mask: Array) -> RankedUnits:
         """The same units with (layers, key/value groups) that are kept or removed under every threshold."""
         moved = self.quantiles.copy()
-        self.split(moved)[1][:] = np.where(kept, _ALWAYS, _NEVER)
+        self.split(moved)[1][:] = np.where(mask, _ALWAYS, _NEVER)
         return replace(self, quantiles=moved, free_groups=False)
 
     @property

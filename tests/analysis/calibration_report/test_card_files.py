@@ -42,14 +42,14 @@ def read(card):
 def test_the_page_stands_alone_and_says_what_the_card_says_and_a_hostile_name_is_text_in_every_form():
     tags, words = read(a_card(against(), against(letter="C", name="c")))
     assert tags.addresses == [] and "link" not in tags.tags and "img" not in tags.tags
-    assert "Calibration card of a" in words and "64 sequences keep it at 25 %" in words
+    assert "Calibration card of a" in words and "64 sequences keep it at 25%" in words
     assert "100 of 1,000" in words and "Jaccard index of the neurons kept" in words
     assert "C: c" in words and tags.tags.count("table") == 2
     card = a_card(against(name=HOSTILE), name=HOSTILE, run=HOSTILE)
     tags, words = read(card)
     assert "img" not in tags.tags and HOSTILE in words
-    found = re.search(r"<script type='application/json' id='numbers'>(.*?)</script>", writing.page(card), re.S)
-    assert json.loads(found[1])["name"] == HOSTILE
+    match = re.search(r"<script type='application/json' id='numbers'>(.*?)</script>", writing.page(card), re.S)
+    assert json.loads(match[1])["name"] == HOSTILE
     formula = a_card(against(name="=1+1"), name="=cmd()")
     assert not [line for line in writing.as_csv(formula).splitlines() if line.startswith(("=", "+", "@"))]
 
@@ -75,12 +75,12 @@ def test_a_file_is_written_in_the_form_of_its_name_or_not_at_all(tmp_path):
 
 
 def test_the_figure_marks_what_was_drawn_and_what_is_asked_for():
-    drawn = figures.noise(a_card(against(), against(letter="C", drift_beyond=0.04)), 0.25)
-    lines = {shape.x0 for shape in drawn.layout.shapes if shape.x0 == shape.x1}
+    figure = figures.noise(a_card(against(), against(letter="C", drift_beyond=0.04)), 0.25)
+    lines = {shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1}
     assert lines == {100, 400}
-    levels = {shape.y0 for shape in drawn.layout.shapes if shape.y0 == shape.y1}
+    levels = {shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1}
     assert levels == {0.025, 0.01}
-    assert [mark.text for mark in drawn.layout.annotations][-2:] == ["100 drawn", "400 for 25 %"]
+    assert [mark.text for mark in figure.layout.annotations][-2:] == ["100 drawn", "400 for 25%"]
     # a law that nothing is known of, and texts that are the same, leave a figure
     for card in (a_card(), a_card(against(drift_beyond=0.0), drift=Law(float("nan"), 0.0))):
         assert figures.noise(card, 0.25).data
@@ -96,19 +96,19 @@ def answers(card, share=0.25):
 def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     enough = verdicts(a_card(against()))[0]
     assert enough.good is True and enough.question == "Is A large enough?"
-    numbers = "Resampling 100 sequences shifts ranks by 0.020 (median), 20 % of the drift to B (0.100)."
-    assert enough.answer == f"Yes. {numbers} 64 sequences keep it at 25 %; the text has 1,000."
+    numbers = "Resampling 100 sequences shifts ranks by 0.020 (median), 20% of the drift to B (0.100)."
+    assert enough.answer == f"Yes. {numbers} 64 sequences keep it at 25%; the text has 1,000."
     # 0.04 / 0.01^2 = 400
     few = verdicts(a_card(against()), 0.1)[0]
-    assert few.good is False and few.answer == f"No. {numbers} 400 sequences keep it at 10 %; the text has 1,000."
+    assert few.good is False and few.answer == f"No. {numbers} 400 sequences keep it at 10%; the text has 1,000."
 
 
 @pytest.mark.parametrize(
     ("available", "share", "ending"),
     [
-        (300, 0.1, "400 sequences keep it at 10 %; the text has 300."),
-        (9000, 0.05, "1,600 sequences (extrapolated) keep it at 5 %; the text has 9,000."),
-        (None, 0.1, "400 sequences keep it at 10 %."),
+        (300, 0.1, "400 sequences keep it at 10%; the text has 300."),
+        (9000, 0.05, "1,600 sequences (extrapolated) keep it at 5%; the text has 9,000."),
+        (None, 0.1, "400 sequences keep it at 10%."),
     ],
 )
 def test_too_few_sequences_say_how_many_and_whether_the_text_has_them(available, share, ending):
@@ -129,15 +129,15 @@ def test_unknown_answers_are_neither_good_nor_bad():
 @pytest.mark.parametrize(
     ("changed", "sampling", "start"),
     [
-        (0.2, 0.05, "Yes. B in its place changes 20.0 % of the neuron decisions, another sample 5.0 % (Jaccard 0.60"),
-        (0.08, 0.05, "In part. B in its place changes 8.0 %"),
-        (0.06, 0.05, "Hardly more than another sample would. B in its place changes 6.0 %"),
-        (0.2, NONE, "Unknown: the effect of sampling is not measured. B in its place changes 20.0 % of the neuron"),
+        (0.2, 0.05, "Yes. B in its place changes 20.0% of the neuron decisions, another sample 5.0% (Jaccard 0.60"),
+        (0.08, 0.05, "In part. B in its place changes 8.0%"),
+        (0.06, 0.05, "Hardly more than another sample would. B in its place changes 6.0%"),
+        (0.2, NONE, "Unknown: the effect of sampling is not measured. B in its place changes 20.0% of the neuron"),
     ],
 )
 def test_whether_another_text_gives_another_model(changed, sampling, start):
     answer = answers(a_card(against(changed=changed, changed_sampling=sampling)))[1]
-    assert answer.startswith(start) and "(Jaccard 0.60, by chance 0.30). Key/value groups: 12.5 %." in answer
+    assert answer.startswith(start) and "(Jaccard 0.60, by chance 0.30). Key/value groups: 12.5%." in answer
     # other methods decide otherwise, so that the share says by which rule it is
     assert " Scored by FLAP, one ratio in every layer, " in answer and "Over" not in answer
     assert "Over 3 texts" in answers(a_card(against(changed=changed), against(letter="C")))[1]
@@ -147,7 +147,7 @@ def test_a_text_with_verbatim_overlap_is_not_distinct():
     overlap = verdicts(a_card(against(runs_shared=0.4), against(letter="C", token_distance=0.2)))[2]
     assert overlap.good is False
     assert overlap.answer == (
-        "No: 40.00 % verbatim overlap with B (runs of 13 tokens). Token frequencies are 0.20 from C’s "
+        "No: 40.00% verbatim overlap with B (runs of 13 tokens). Token frequencies are 0.20 from C’s "
         "(two halves of it: 0.30)."
     )
-    assert answers(a_card(against(runs_shared=5e-3)))[2].startswith("Yes: 0.50 % verbatim")
+    assert answers(a_card(against(runs_shared=5e-3)))[2].startswith("Yes: 0.50% verbatim")

@@ -28,9 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("card")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(model, texts, substitute="self:", methods=["dense"])
+    values = tiny_study.made(folder, substitute="self:", methods=["dense"])
     values["calibration"] = {"samples": 24, "length": 16, "batch": 8, "flap_variant": "released"}
     values["evaluation"] = {"texts": [], "preset": "16"}
     study, store = from_dict(values), Store(folder / "cache")
@@ -60,36 +58,36 @@ def kept_by(finished, role, shards=None):
 
 
 def neurons(masks):
-    return {tuple(place) for place in np.argwhere(masks.ffn)}
+    return {tuple(index) for index in np.argwhere(masks.ffn)}
 
 
 def test_beside_another_text_are_the_numbers_of_a_loop(finished, cards):
-    (ours, first), (theirs, second) = (kept_by(finished, role) for role in ("primary", "auxiliary"))
-    found = next(other for other in cards["A"].others if other.letter == "B")
-    moved = np.abs(ranks(ours.ffn) - ranks(theirs.ffn)) / (ours.ffn.shape[1] - 1)
-    assert found.drift == pytest.approx(np.median(moved))
+    (first_kept, first), (second_kept, second) = (kept_by(finished, role) for role in ("primary", "auxiliary"))
+    beside_b = next(other for other in cards["A"].others if other.letter == "B")
+    moved = np.abs(ranks(first_kept.ffn) - ranks(second_kept.ffn)) / (first_kept.ffn.shape[1] - 1)
+    assert beside_b.drift == pytest.approx(np.median(moved))
     a, b = neurons(first), neurons(second)
-    assert found.jaccard == pytest.approx(len(a & b) / len(a | b))
-    assert found.changed == pytest.approx(len(a ^ b) / first.ffn.size)
-    assert found.groups_changed == pytest.approx(np.mean(first.heads != second.heads))
+    assert beside_b.jaccard == pytest.approx(len(a & b) / len(a | b))
+    assert beside_b.changed == pytest.approx(len(a ^ b) / first.ffn.size)
+    assert beside_b.groups_changed == pytest.approx(np.mean(first.heads != second.heads))
     halves = [neurons(kept_by(finished, "primary", shards)[1]) for shards in ([0, 2, 4, 6], [1, 3, 5, 7])]
-    assert found.jaccard_halves == pytest.approx(len(halves[0] & halves[1]) / len(halves[0] | halves[1]))
+    assert beside_b.jaccard_halves == pytest.approx(len(halves[0] & halves[1]) / len(halves[0] | halves[1]))
     half = neurons(kept_by(finished, "auxiliary", [0, 2, 4, 6])[1])
-    assert found.jaccard_across == pytest.approx(len(halves[0] & half) / len(halves[0] | half))
+    assert beside_b.jaccard_across == pytest.approx(len(halves[0] & half) / len(halves[0] | half))
     # what chance gives: independent choices of as many in each layer
     counts = first.ffn.sum(axis=1)
     shared = (counts**2 / first.ffn.shape[1]).sum()
-    assert found.jaccard_chance == pytest.approx(shared / (2 * counts.sum() - shared))
+    assert beside_b.jaccard_chance == pytest.approx(shared / (2 * counts.sum() - shared))
 
 
 def test_sampling_is_what_the_law_says_at_the_size_drawn_and_the_size_is_that_of_the_tokens(cards, finished):
     own, other = cards["A"], cards["B"]
-    found = next(one for one in own.others if one.letter == "B")
+    beside_b = next(text for text in own.others if text.letter == "B")
     both = [card.changed.at(24) for card in (own, other)]
-    assert found.changed_sampling == pytest.approx(np.mean(both))
+    assert beside_b.changed_sampling == pytest.approx(np.mean(both))
     squares = [card.drift.at(24) ** 2 for card in (own, other)]
-    assert found.drift_sampling == pytest.approx(np.sqrt(np.mean(squares)))
-    assert found.drift_beyond == pytest.approx(np.sqrt(max(found.drift**2 - np.mean(squares), 0)))
+    assert beside_b.drift_sampling == pytest.approx(np.sqrt(np.mean(squares)))
+    assert beside_b.drift_beyond == pytest.approx(np.sqrt(max(beside_b.drift**2 - np.mean(squares), 0)))
     assert own.resampled.sequences.tolist() == [3, 6, 9, 12]
     study = finished[0]
     for role, letter in (("primary", "A"), ("substitute", "C")):
@@ -114,14 +112,14 @@ def test_a_run_that_has_measured_nothing_says_so(finished, tmp_path):
 def test_the_command_says_it_and_writes_it(finished, cards, tmp_path, capsys):
     study, store = finished
     out = tmp_path / "card.json"
-    asked = ["card", run_name(study), "c", "--share", "0.5", "-o", str(out), "--cache", str(store.root)]
-    assert main(asked) == 0
+    words = ["card", run_name(study), "c", "--share", "0.5", "-o", str(out), "--cache", str(store.root)]
+    assert main(words) == 0
     said = capsys.readouterr()
     assert "Does the choice of C change the model?" in said.out and str(out) in said.err
-    written = json.loads(out.read_text(encoding="utf-8"))
-    assert written["others"][0]["jaccard"] == cards["C"].others[0].jaccard and written["share"] == 0.5
-    assert main([*asked, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == written
+    content = json.loads(out.read_text(encoding="utf-8"))
+    assert content["others"][0]["jaccard"] == cards["C"].others[0].jaccard and content["share"] == 0.5
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == content
 
 
 @pytest.mark.parametrize(

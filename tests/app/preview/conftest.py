@@ -1,7 +1,6 @@
 """A whole tiny run to preview, made once: its model, its texts, its results."""
 
 import json
-import queue
 import shutil
 import threading
 from collections.abc import Callable
@@ -14,6 +13,8 @@ import tiny_study
 
 from gprune import pipeline
 from gprune.app.preview import Source
+from gprune.app.preview.manager import RequestError
+from gprune.app.preview.worker.loop import RequestHandler
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import from_plain
 from gprune.records import PruningMasks
@@ -53,16 +54,26 @@ Made = Callable[..., TinyRun]
 def tiny_run(built_once):
     """Makes a run, once for the same arguments."""
 
-    def made(kv_heads=2, dtype="float32"):
+    def made(dtype="float32"):
         def build(folder):
-            values = tiny_study.made(folder, shape={"kv_heads": kv_heads}, dtype=dtype, device="cpu")
+            values = tiny_study.made(folder, shape={"kv_heads": 2}, dtype=dtype, device="cpu")
             values["evaluation"]["windows"] = 40
             pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "perplexity")
 
-        root = built_once(f"preview-{kv_heads}-{dtype}", build) / "cache"
+        root = built_once(f"preview-{dtype}", build) / "cache"
         return TinyRun(root, next((root / "runs").iterdir()).name)
 
     return made
+
+
+@pytest.fixture(scope="module")
+def source(tiny_run):
+    return tiny_run().source
+
+
+@pytest.fixture(scope="module")
+def handler(source):
+    return handler_of(source)
 
 
 def random_masks(shape, seed):
@@ -77,45 +88,60 @@ def random_masks(shape, seed):
     return PruningMasks("test", some(shape.neurons), some(shape.kv_heads), 0.5, 0.5)
 
 
-class FakeWorker:
-    """Answers in a thread of its own what its workshop says; `hold` makes it wait."""
+def handler_of(source):
+    """A worker's handler with the model of a run, in this process."""
+    handler = RequestHandler()
+    assert handler.answer("load", {"model": source.model}) == ("answer", True)
+    return handler
 
-    def __init__(self, model, on_reply, workshop):
-        self.model, self.ready, self.replies = model, False, queue.SimpleQueue()
-        self.on_reply, self.workshop, self.pid = on_reply, workshop, 1
-        self.ended = self.gone = False
-        self.free, self.dropped = threading.Event(), set()
+
+def answered(handler, request, turns=1000):
+    """The answer of a request after some turns, or the whole one; a problem is the reply itself."""
+    answer = None
+    for _ in range(turns):
+        reply = handler.answer(request.task, request.arguments, answer)
+        if reply[0] != "answer":
+            return reply
+        answer = reply[1]
+        if getattr(answer, "complete", True):
+            break
+    return answer
+
+
+class FakeWorker:
+    """Answers what its workshop says; `hold` makes it wait until it is free."""
+
+    def __init__(self, model, workshop):
+        self.model, self.workshop, self.pid = model, workshop, 1
+        self.alive, self.ended, self.loading = True, False, "the model is being loaded: it needs 1.0 GiB"
+        self.free = threading.Event()
         if not workshop.hold:
             self.free.set()
-        self.say({"problem": workshop.broken, "ready": False} if workshop.broken else {"ready": True})
 
-    def say(self, reply):
-        self.replies.put(reply)
-        threading.Thread(target=self.on_reply, daemon=True).start()
+    def call(self, task, arguments, previous, go_on):
+        if task == "load":
+            if self.workshop.broken:
+                raise RequestError(self.workshop.broken)
+            return self.workshop.loads.wait(60)
+        self.workshop.sent.append((self.model.model, task, arguments))
+        while not self.free.wait(0.01):
+            if self.workshop.report and not go_on(*self.workshop.report):
+                return None
+        if not self.alive:
+            raise RequestError(self.exit_sentence())
+        return self.workshop.answer(self.model.model, task, arguments, previous)
 
-    def send(self, message):
-        self.workshop.sent.append(message)
-        if "drop" in message:
-            self.dropped.add(message["drop"])
-            return
-        threading.Thread(target=self.work, args=(message,), daemon=True).start()
-
-    def work(self, message):
-        self.free.wait(60)
-        if not self.ended and message["id"] not in self.dropped:
-            self.say({"id": message["id"]} | self.workshop.answer(self.model["model"], message))
-
-    def end(self):
-        self.ended, self.gone = True, not self.workshop.lingers
+    def kill(self):
+        self.alive = False
         self.free.set()
 
-    def die(self):
-        """Ends by itself, as a process does that somebody kills."""
-        self.end()
-        self.say(None)
+    def end(self):
+        self.workshop.freed.wait(60)
+        self.ended = True
+        self.kill()
 
-    def why(self):
-        return "the process ended by itself: ask again"
+    def exit_sentence(self):
+        return "the process was killed: ask again"
 
 
 class Workshop:
@@ -123,12 +149,17 @@ class Workshop:
 
     def __init__(self, answer):
         self.answer = answer
-        self.hold, self.broken, self.reason, self.lingers = False, "", "", False
+        self.hold, self.broken, self.reason, self.report = False, "", "", None
         self.made, self.sent = [], []
+        self.freed, self.loads = threading.Event(), threading.Event()
+        self.freed.set()
+        self.loads.set()
 
-    def start(self, model, on_reply):
-        self.made.append(FakeWorker(model, on_reply, self))
+    def start(self, model):
+        self.made.append(FakeWorker(model, self))
         return self.made[-1]
 
     def waits_for(self, root, device):
+        if isinstance(self.reason, Exception):
+            raise self.reason
         return self.reason

@@ -1,21 +1,15 @@
-"""What-ifs with repaired weights: fitted in the worker, by key, with progress, given up when unwanted."""
+"""What-ifs with repaired weights: fitted in the worker, by key, with progress, interrupted when unwanted."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from preview.conftest import Workshop, random_masks
-from preview.test_client import losses, resolved, source_of
-from waiting import wait_for
+from preview.conftest import answered, handler_of, random_masks
 
-from gprune.app.preview import Client, Question, Source, repair_of
-from gprune.app.preview.request import FOREIGN, against, resolve
-from gprune.app.preview.request_queue import CURVE
-from gprune.app.preview.window_scheduler import WindowScheduler
-from gprune.app.preview.worker import fits, messages
-from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.app.preview.worker.worker import RequestHandler
+from gprune.app.preview import Question, Source, repair_of
+from gprune.app.preview.requests import against, resolve
+from gprune.app.preview.worker import masked_model
+from gprune.app.preview.worker.loop import RequestHandler
 from gprune.evaluation.perplexity import perplexity
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, RunContext
@@ -30,10 +24,6 @@ KIND = "least_squares_bias"
 SETTINGS = RepairSettings(KIND)
 
 
-def sent(question, identity="a", numbers=(0, 1, 2)):
-    return messages.line({"id": identity, "text": question.text, "numbers": list(numbers), "pruned": question.pruned})
-
-
 @pytest.fixture
 def counted(monkeypatch):
     """Counts fits, and lets them happen."""
@@ -43,34 +33,35 @@ def counted(monkeypatch):
         calls.append(args[1])
         return fit(*args, **kwargs)
 
-    monkeypatch.setattr(fits, "fit", counting)
+    monkeypatch.setattr(masked_model, "fit", counting)
     return calls
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kv_heads", [2, 4])
-def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, tmp_path, counted, kv_heads):
-    source = tiny_run(kv_heads).copied(tmp_path)
+def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, tmp_path, counted):
+    source = tiny_run().copied(tmp_path)
     graph, study = source.graph, source.graph.study
     text, masks = study.evaluation.texts[1], random_masks(source.results.get(stages.shape), 4)
-    asked = resolve(source, Question(text, "flap", masks, repair=SETTINGS))
+    request = resolve(source, Question(text, "flap", masks, repair=SETTINGS))
     work = RunContext(study, graph.inputs, source.results.store.texts)
     tokens = [source.results.get(stages.tokens, role) for role in ("primary", "auxiliary")]
     weights = fit(work.decoder, masks, tokens, SETTINGS, study.calibration.batch)
     model = cut(work.decoder, PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}))
     expected = perplexity(model, work.stream(text), text, study.evaluation).losses
     bare = perplexity(cut(work.decoder, masks), work.stream(text), text, study.evaluation).losses
-    masked = MaskedModel(source.model)
-    found = masked.losses(messages.read(sent(asked, numbers=range(40))))
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-    assert np.abs(np.array(found) - bare).max() > 1e-2
-    # the second time nothing is fitted
-    assert len(counted) == 1 and asked.pruned["inputs"]["weights"][0] == FOREIGN
-    masked.losses(messages.read(sent(asked)))
-    masked._prepared.clear()
-    masked.losses(messages.read(sent(asked)))
-    assert len(counted) == 1
-    assert not (source.results.store.root / FOREIGN).exists()
+    handler = handler_of(source)
+    losses = answered(handler, request).losses
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert np.abs(losses - bare).max() > 1e-2
+    # the next times nothing is fitted, also where a base takes turns with it
+    other = resolve(source, Question(text, "flap", random_masks(source.results.get(stages.shape), 5), repair=SETTINGS))
+    for each in (request, other, request, other):
+        answered(handler, each, turns=1)
+    assert len(counted) == 2
+    # the oldest makes way
+    answered(handler, resolve(source, Question(text, "gprune", repair=SETTINGS)), turns=1)
+    answered(handler, request, turns=1)
+    assert len(counted) == 4
 
 
 @pytest.mark.slow
@@ -91,42 +82,32 @@ def test_scales_learned_after_the_fit_give_the_losses_of_the_cut_model(tiny_run,
         perplexity(cut(work.decoder, model), work.stream(text), text, study.evaluation).losses
         for model in (scaled, repaired)
     )
-    losses = MaskedModel(source.model).losses(messages.read(sent(resolve(source, question), numbers=range(40))))
+    losses = answered(handler_of(source), resolve(source, question)).losses
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
-    assert np.abs(np.array(losses) - without).max() > 1e-2
+    assert np.abs(losses - without).max() > 1e-2
 
 
 @pytest.mark.slow
-def test_what_is_fitted_to_the_runs_own_masks_is_kept_for_everybody(tiny_run, tmp_path, counted):
-    source = tiny_run().copied(tmp_path)
-    asked = resolve(source, Question(source.graph.study.evaluation.texts[0], "gprune", repair=SETTINGS))
-    kind, key = asked.pruned["inputs"]["weights"]
-    first = MaskedModel(source.model).losses(messages.read(sent(asked)))
-    assert kind == "repaired" and source.results.store.has(kind, key)
-    graph = stages.with_repair(source.graph, {"kind": KIND})
-    assert stages.repaired(graph, "gprune").key == key
-    assert MaskedModel(source.model).losses(messages.read(sent(asked))) == first and len(counted) == 1
-
-
-@pytest.mark.slow
-def test_the_worker_says_how_far_it_is_and_gives_up_what_nobody_wants(tiny_run, tmp_path, counted):
+def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_run, tmp_path, counted):
     source = tiny_run().copied(tmp_path)
     text, shape = source.graph.study.evaluation.texts[0], source.results.get(stages.shape)
-    said = []
-    desk = RequestHandler(said.append)
-    assert desk.answer(messages.line({"model": source.model}))["ready"]
-    asked = resolve(source, Question(text, "gprune", random_masks(shape, 1), repair=SETTINGS))
-    reply = desk.answer(sent(asked))
-    steps = [one["progress"] for one in said]
-    assert {one["id"] for one in said} == {"a"}
-    assert [done for done, _, _ in steps] == list(range(shape.layers + 1))
-    assert steps[0][1:] == [shape.layers, "repairing the kept weights"]
-    assert reply["fitting"] > 0 and len(reply["losses"]) == 3
-    assert "fitting" not in desk.answer(sent(asked))
+    reports, expected = [], True
+
+    def go_on(*report):
+        reports.append(report)
+        return expected
+
+    handler = RequestHandler(go_on)
+    handler.answer("load", {"model": source.model})
+    reports.clear()
+    request = resolve(source, Question(text, "gprune", random_masks(shape, 1), repair=SETTINGS))
+    assert answered(handler, request, turns=1).done == 2
+    assert reports == [(done, shape.layers, "repairing the kept weights") for done in range(shape.layers + 1)]
     other = resolve(source, Question(text, "gprune", random_masks(shape, 2), repair=SETTINGS))
-    desk.drop("b")
-    assert desk.answer(sent(other, "b")) == {"id": "b", "dropped": True}
-    assert len(desk.answer(sent(other, "b"))["losses"]) == 3 and len(counted) == 3
+    expected = False
+    assert answered(handler, other) == ("interrupted",) and len(reports) == shape.layers + 2
+    expected = True
+    assert answered(handler, other).done == 40 and len(counted) == 3
 
 
 @pytest.mark.slow
@@ -136,15 +117,22 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
     question = Question(text, "gprune", masks, repair=SETTINGS)
     base = Question(text, "gprune", repair=SETTINGS)
     assert against(source, question, base) is base
-    for one in (question, base):
-        assert resolve(source, one).pruned["fit"]["settings"]["kind"] == KIND
+    for each in (question, base):
+        assert resolve(source, each).arguments["pruning"].fit.settings.kind == KIND
     assert against(source, question, replace(question, repair=None)).repair is None
     fitted = Source(source.root, stages.with_repair(source.graph, {"kind": KIND}))
     with pytest.raises(StoreError, match="repairing the kept weights|repaired"):
         resolve(fitted, base)
-    MaskedModel(source.model).losses(messages.read(sent(resolve(source, base))))
-    own = resolve(fitted, base)
-    assert "fit" not in own.pruned and own.identity == resolve(fitted, Question(text, "gprune")).identity
+    # weights of the run's own masks are read where a result has them
+    weights, graph = stages.repaired(fitted.graph, "gprune"), source.graph
+    work = RunContext(graph.study, graph.inputs, source.results.store.texts)
+    tokens = [source.results.get(stages.tokens, role) for role in ("primary", "auxiliary")]
+    own = source.results.get(stages.masks, "gprune")
+    record = fit(work.decoder, own, tokens, SETTINGS, graph.study.calibration.batch)
+    source.results.store.put(weights.kind, weights.key, record, {})
+    stored = resolve(fitted, base)
+    assert stored.arguments["pruning"].fit is None
+    assert stored.identity == resolve(fitted, Question(text, "gprune")).identity == resolve(source, base).identity
     with pytest.raises(SettingsError, match="repair.kind 'bias' is not fitted to masks"):
         resolve(source, Question(text, "gprune", masks, repair=RepairSettings("bias")))
 
@@ -161,59 +149,5 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
 )
 def test_the_repair_is_the_runs_own_where_it_fits_weights(tiny_run, kind, texts, expected):
     graph = stages.with_repair(tiny_run().source.graph, {"kind": kind, "texts": texts})
-    found = repair_of(Graph(graph.study).study)
-    assert (found.kind, found.texts) == expected
-
-
-def repairing(model, message):
-    """A worker that fits before it measures what has `repair` in its masks."""
-    return losses(model, message)
-
-
-@pytest.fixture
-def shop(monkeypatch):
-    monkeypatch.setattr("gprune.app.preview.client.resolve", resolved)
-    monkeypatch.setattr("gprune.app.preview.worker_manager.LOOK_OUT_SECONDS", 0.0)
-    return Workshop(repairing)
-
-
-@pytest.fixture
-def pool(shop):
-    made = Client(idle=60.0, start=shop.start, waits_for=shop.waits_for)
-    yield made
-    made.close()
-
-
-def test_a_fit_is_seen_under_way_and_is_dropped_with_its_question(pool, shop):
-    shop.hold = True
-    source = source_of("first")
-    first = pool.ask(source, Question("t", "gprune"), owner="me")
-    wait_for(lambda: len(shop.sent) == 1)
-    worker, message = shop.made[0], shop.sent[0]
-    worker.say({"id": message["id"], "progress": [2, 6, "repairing the kept weights"]})
-    wait_for(lambda: pool.state(source).phase == "fitting")
-    state = pool.state(source)
-    assert state.reason == "The worker is repairing the kept weights: layer 3 of 6"
-    assert state.share == pytest.approx(1 / 3)
-    second = pool.ask(source, Question("t", "flap"), owner="me")
-    wait_for(lambda: {"drop": message["id"]} in shop.sent)
-    assert pool.latest(first).progress == "dropped"
-    shop.hold = False
-    worker.say({"id": message["id"], "dropped": True})
-    worker.free.set()
-    wait_for(lambda: pool.latest(second).progress == "complete")
-    assert pool.state(source).phase == "warm"
-
-
-def test_a_fit_says_nothing_about_the_pace_and_is_wanted_while_its_question_is_open():
-    source, desk = source_of("first"), WindowScheduler()
-    question, base = (resolved(source, Question("t", name)) for name in ("gprune", "flap"))
-    desk.put([(question, base)], "me", CURVE, 0.0)
-    model = question.model_key
-    desk.heard(desk.next(model), {"windows": 12}, 0.1)
-    item = desk.next(model)
-    assert desk.wanted(item)
-    desk.heard(item, {"losses": [1.0] * len(item.numbers), "fitting": 60.0}, 60.2)
-    assert desk._pace[question.text_key] == pytest.approx(0.2 / len(item.numbers))
-    desk.put([(resolved(source, Question("t", "fang")), base)], "me", CURVE, time.monotonic())
-    assert not desk.wanted(item)
+    result = repair_of(Graph(graph.study).study)
+    assert (result.kind, result.texts) == expected

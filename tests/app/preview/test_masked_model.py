@@ -1,24 +1,27 @@
 """What the worker measures is what a run stores, and what a cut model loses; silent units say the same."""
 
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from preview.conftest import random_masks
+from preview.conftest import answered, handler_of, random_masks
 from pruned_folder import compensating, with_biases
 
-from gprune.app.preview.request import Question, resolve
-from gprune.app.preview.worker import messages
-from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.app.preview.worker.worker import RequestHandler
+from gprune.app.preview import Question
+from gprune.app.preview.manager import WorkerProcess, describe_memory
+from gprune.app.preview.requests import resolve
+from gprune.app.preview.worker.loop import RequestHandler
+from gprune.app.preview.worker.masked_model import visiting_order
 from gprune.evaluation import perplexity as perplexity_module
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import Silenced, cut
-from gprune.records import ModelShape, PruningMasks
+from gprune.records import PruningMasks
 from gprune.study.methods import METHODS
 from gprune.system.errors import ModelError
 
@@ -27,37 +30,29 @@ pytestmark = pytest.mark.slow
 NAMES = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 
 
-def measured(masked, source, question, numbers=None):
-    asked = resolve(source, question)
-    windows = len(masked.windows(asked.text))
-    numbers = list(range(windows) if numbers is None else numbers)
-    sent = {"text": asked.text, "numbers": numbers, "pruned": asked.pruned}
-    read = messages.read(messages.line(sent))
-    return np.array(masked.losses(read))
+def measured(handler, source, question):
+    return answered(handler, resolve(source, question)).losses
 
 
-@pytest.mark.parametrize(
-    ("kv_heads", "dtype", "tolerance"), [(2, "float32", 1e-4), (4, "float32", 1e-4), (2, "bfloat16", 1e-2)]
-)
-def test_at_the_runs_own_masks_every_method_loses_what_is_stored(tiny_run, kv_heads, dtype, tolerance):
-    run = tiny_run(kv_heads, dtype)
-    masked = MaskedModel(run.source.model)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 1e-2)])
+def test_at_the_runs_own_masks_every_method_loses_what_is_stored(tiny_run, dtype, tolerance):
+    run = tiny_run(dtype)
+    handler = handler_of(run.source)
     for method in NAMES:
         for text in run.texts:
             stored = run.source.results.get(stages.perplexity, method, text).losses
-            found = measured(masked, run.source, Question(text, method))
+            losses = measured(handler, run.source, Question(text, method))
             assert len(stored) == 40
-            np.testing.assert_allclose(found, stored, rtol=tolerance, err_msg=f"{method} on {text}")
+            np.testing.assert_allclose(losses, stored, rtol=tolerance, err_msg=f"{method} on {text}")
 
 
-@pytest.mark.parametrize("kv_heads", [2, 4])
 @pytest.mark.parametrize("method", ["gprune", "flap", "flap_pooled"])
-def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, method):
-    run = tiny_run(kv_heads)
+def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, method):
+    run = tiny_run()
     source, text = run.source, run.texts[1]
     study = source.graph.study
     work = RunContext(study, source.graph.inputs, source.results.store.texts)
-    masked = MaskedModel(source.model)
+    handler = handler_of(source)
     means = [
         source.results.get(stages.statistics, role)
         for role in {"gprune": (), "flap": ("primary",), "flap_pooled": ("primary", "auxiliary")}[method]
@@ -67,74 +62,85 @@ def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, me
         masks = random_masks(work.decoder.shape, seed)
         model = cut(work.decoder, compensating(masks, *means) if means else masks)
         expected = perplexity(model, work.stream(text), text, study.evaluation).losses
-        numbers = list(np.random.default_rng(seed).permutation(40))[:13]
-        found = measured(masked, source, Question(text, method, masks), [int(n) for n in numbers])
-        np.testing.assert_allclose(found, expected[numbers], rtol=1e-4)
+        np.testing.assert_allclose(measured(handler, source, Question(text, method, masks)), expected, rtol=1e-4)
+
+
+def test_windows_come_in_one_order_for_all_and_a_slice_takes_half_a_second_whatever_the_model(tiny_run):
+    source = tiny_run().source
+    handler, text = handler_of(source), source.graph.study.evaluation.texts[0]
+    order = visiting_order(40)
+    assert sorted(order) == list(range(40)) and order[:8].min() < 10 and order[:8].max() >= 30
+    request = resolve(source, Question(text))
+    first = answered(handler, request, turns=1)
+    assert set(np.flatnonzero(np.isfinite(first.losses))) == set(order[:2])
+    (pace,) = handler.model.seconds.values()
+    assert 0 < pace < 60
+    batch = source.graph.study.evaluation.batch
+    for pace, size in ((0.1, 5), (0.5, 1), (4.0, 1), (1e-9, batch)):
+        handler.model.seconds[request.arguments["text"]] = pace
+        assert answered(handler, resolve(source, Question(text, "flap")), turns=1).done == size
 
 
 def test_a_text_that_has_changed_is_named(tiny_run, tmp_path):
     source = tiny_run().source
-    asked = resolve(source, Question(source.graph.study.evaluation.texts[0]))
-    desk = RequestHandler()
-    assert desk.answer(messages.line({"model": source.model})) == {"id": None, "ready": True}
-    reply = desk.answer(messages.line({"id": "a", "text": {**asked.text, "digest": "0" * 64}}))
-    assert reply["id"] == "a" and reply["ready"] and "has changed since the run" in reply["problem"]
-    assert desk.answer(messages.line({"id": "b", "text": asked.text})) == {"id": "b", "windows": 40}
+    handler, request = handler_of(source), resolve(source, Question(source.graph.study.evaluation.texts[0]))
+    changed = request.arguments | {"text": replace(request.arguments["text"], digest="0" * 64)}
+    kind, problem, usable = handler.answer("losses", changed)
+    assert kind == "problem" and usable and "has changed since the run" in problem
+    assert answered(handler, request).done == 40
 
 
 def test_a_changed_model_is_not_measured(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
-    desk = RequestHandler()
-    assert desk.answer(messages.line({"model": source.model})).get("ready")
+    handler, request = handler_of(source), resolve(source, Question(source.graph.study.evaluation.texts[0]))
     (tmp_path / "model" / "config.json").write_text("{}")
-    reply = desk.answer(messages.line({"id": "a", "text": {}}))
-    assert not reply["ready"] and "has changed since the run" in reply["problem"]
-    other = desk.answer(messages.line({"model": {**source.model, "root": str(tmp_path)}}))
-    assert not other["ready"] and str(tmp_path / "model") in other["problem"]
+    kind, problem, usable = answered(handler, request)
+    assert kind == "problem" and not usable and "has changed since the run" in problem
+    kind, problem, usable = handler.answer("load", {"model": source.model})
+    assert kind == "problem" and not usable and str(tmp_path / "model") in problem
 
 
-def test_a_model_of_other_weights_or_beyond_the_memory_is_not_loaded(tiny_run, monkeypatch):
-    source = tiny_run().source
-    reply = RequestHandler().answer(messages.line({"model": {**source.model, "fingerprint": "0" * 64}}))
-    assert not reply["ready"] and "has changed since the run" in reply["problem"]
+def test_a_model_of_other_weights_is_not_loaded(tiny_run):
+    model = replace(tiny_run().source.model, fingerprint="0" * 64)
+    kind, problem, usable = RequestHandler().answer("load", {"model": model})
+    assert kind == "problem" and not usable and "has changed since the run" in problem
+
+
+def test_the_memory_is_said_before_the_model_is_loaded_and_refused_if_not_free(tiny_run, tmp_path, monkeypatch):
+    source = tiny_run().copied(tmp_path)
+    model, size = source.model, sum(file.stat().st_size for file in tmp_path.glob("model/*.safetensors"))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=5 * 2**29))
+    weights = f"{size / 2**20:.0f} MiB"
+    assert describe_memory(model) == f"it needs {weights} of the 2.5 GiB of memory that are free"
+    assert describe_memory(replace(model, device="cuda")) == f"it needs {weights} of the GPU’s memory"
+    halved = describe_memory(replace(model, precision="bfloat16"))
+    assert halved.startswith(f"it needs {size // 2 / 2**20:.0f} MiB")
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    reply = RequestHandler().answer(messages.line({"model": tiny_run().source.model}))
-    assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
+    with pytest.raises(ModelError, match=f"the model needs {weights}, more than the 0 MiB of memory that are free"):
+        WorkerProcess(model)
+    shutil.rmtree(tmp_path / "model")
+    with pytest.raises(ModelError, match="is not there any more"):
+        WorkerProcess(model)
 
 
 def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_run, monkeypatch):
     source = tiny_run().source
-    masked, question = MaskedModel(source.model), Question(source.graph.study.evaluation.texts[0])
-    expected, sizes, most = measured(masked, source, question, range(7)), [], 2
+    handler, question = handler_of(source), Question(source.graph.study.evaluation.texts[0])
+    expected, sizes, maximum = measured(handler, source, question), [], 2
     true = perplexity_module.token_losses
 
     def small(model, ids):
         sizes.append(len(ids))
-        if len(ids) > most:
+        if len(ids) > maximum:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return true(model, ids)
 
     monkeypatch.setattr(perplexity_module, "token_losses", small)
-    np.testing.assert_allclose(measured(masked, source, question, range(7)), expected, rtol=1e-5)
-    assert max(sizes) == 7 and sum(size for size in sizes if size <= most) == 7
-    most = 0
-    desk = RequestHandler()
-    desk.masked = masked
-    asked = resolve(source, question)
-    sent = {"id": 1, "text": asked.text, "numbers": [3], "pruned": asked.pruned}
-    reply = desk.answer(messages.line(sent))
-    assert "the memory is too small" in reply["problem"] and reply["ready"]
-
-
-@pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[1]\n", b'{"numbers": [1]}\n', b"\n"])
-def test_a_line_that_means_nothing_gets_a_sentence(line):
-    assert RequestHandler().answer(line)["problem"]
-
-
-def test_masks_travel_whole():
-    masks = random_masks(ModelShape(3, 13, 4, 2, 2, 8), 4)
-    read = messages.unpacked(messages.packed(masks))
-    assert np.array_equal(read.ffn, masks.ffn) and np.array_equal(read.heads, masks.heads)
+    np.testing.assert_allclose(measured(handler, source, question), expected, rtol=1e-5)
+    assert max(sizes) > 2 and sum(size for size in sizes if size <= maximum) == 40
+    maximum = 0
+    kind, problem, usable = answered(handler, resolve(source, question))
+    assert kind == "problem" and usable and "the memory is too small" in problem
 
 
 @pytest.mark.parametrize("compensated", [False, True])

@@ -3,34 +3,27 @@
 import os
 import shutil
 import signal
-import subprocess
+import sys
 import time
 
-import numpy as np
-import psutil
 import pytest
 from preview.conftest import random_masks
-from pruned_folder import compensating
 from waiting import limit, wait_for
 
 from gprune.app.preview import Client, Question
-from gprune.app.preview.request import resolve
-from gprune.app.preview.worker import messages
-from gprune.app.preview.worker_process import COMMAND, WorkerProcess, environment
-from gprune.evaluation.perplexity import perplexity
+from gprune.app.preview import manager as module
+from gprune.app.preview.manager import RequestError, WorkerProcess
+from gprune.app.preview.requests import resolve
 from gprune.pipeline import stages
-from gprune.pipeline.stages import RunContext
-from gprune.pruning.surgery import cut
-from gprune.system import installation
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture
 def pool():
-    made = Client()
-    yield made
-    made.close()
+    created = Client()
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -39,15 +32,11 @@ def source(tiny_run, tmp_path):
 
 
 @pytest.fixture
-def worker():
+def worker(source):
     """A worker that is spoken to by hand."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(COMMAND, cwd=installation.CHILD_FOLDER, env=environment(), **pipes)
+    process = WorkerProcess(source.model)
     yield process
-    process.kill()
-    process.wait()
-    process.stdin.close()
-    process.stdout.close()
+    process.end()
 
 
 def finished(pool, identity):
@@ -57,25 +46,6 @@ def finished(pool, identity):
 
 def masks_of(source, seed):
     return random_masks(source.results.get(stages.shape), seed)
-
-
-@pytest.mark.long
-def test_what_comes_back_is_what_the_cut_model_loses(pool, tiny_run, source):
-    text = source.graph.study.evaluation.texts[0]
-    masks = masks_of(source, 1)
-    answer = finished(pool, pool.ask(source, Question(text, "flap", masks), owner="me"))
-    assert (answer.progress, answer.done, answer.windows) == ("complete", 40, 40), answer.problem
-    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
-    statistics = source.results.get(stages.statistics, "primary")
-    model = cut(work.decoder, compensating(masks, statistics))
-    expected = perplexity(model, work.stream(text), text, source.graph.study.evaluation)
-    dense = tiny_run().source.results.get(stages.perplexity, "dense", text)
-    np.testing.assert_allclose(answer.losses, expected.losses, rtol=1e-4)
-    np.testing.assert_allclose(answer.base, dense.losses, rtol=1e-4)
-    each = expected.losses - dense.losses
-    assert answer.difference.nats == pytest.approx(each.mean(), rel=1e-3)
-    assert answer.difference.nats_error == pytest.approx(each.std(ddof=1) / np.sqrt(40), rel=1e-3)
-    assert answer.perplexity == pytest.approx(expected.perplexity, rel=1e-4)
 
 
 def test_at_the_runs_own_masks_no_process_is_started(pool, tiny_run):
@@ -109,12 +79,10 @@ def test_one_that_is_killed_while_it_loads_is_a_sentence(pool, source):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_deleted_model_is_a_sentence(pool, source, tmp_path, warm):
+def test_a_model_that_is_deleted_after_it_was_loaded_is_a_sentence(pool, source, tmp_path):
     text = source.graph.study.evaluation.texts[0]
-    if warm:
-        finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 0)), owner="me"))
-        assert pool.state(source).phase == "warm"
+    finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 0)), owner="me"))
+    assert pool.state(source).phase == "warm"
     shutil.rmtree(tmp_path / "model")
     answer = finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 1)), owner="me"))
     assert answer.progress == "failed"
@@ -123,50 +91,33 @@ def test_a_deleted_model_is_a_sentence(pool, source, tmp_path, warm):
 
 
 @pytest.mark.long
-def test_an_idle_worker_leaves(source):
-    pool = Client(idle=0.3)
-    finished(pool, pool.ask(source, Question(source.graph.study.evaluation.texts[0]), owner="me"))
-    pid = pool.state(source).pid
-    wait_for(lambda: pool.state(source).phase == "ended")
-    wait_for(lambda: not psutil.pid_exists(pid))
-    pool.close()
+def test_the_end_of_its_input_ends_it_at_once(worker, source):
+    worker._connection.send(("load", {"model": source.model}, None))
+    # in the middle of an import that takes seconds
+    time.sleep(0.3)
+    worker._connection.close()
+    assert worker._process.wait(limit(5)) == 0
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loading", [False, True])
-def test_the_end_of_its_input_ends_it_at_once(worker, source, loading):
-    if loading:
-        worker.stdin.write(messages.line({"model": source.model}))
-        worker.stdin.flush()
-        # in the middle of an import that takes seconds
-        time.sleep(0.3)
-    worker.stdin.close()
-    assert worker.wait(limit(5)) == 0
+def test_a_task_that_cannot_be_done_does_not_kill_it(worker, source):
+    request = resolve(source, Question(source.graph.study.evaluation.texts[0]))
+    with pytest.raises(RequestError, match="live evaluation failed") as failure:
+        worker.call("load", {}, None, lambda *_: True)
+    assert not failure.value.usable
+    assert worker.call("load", {"model": source.model}, None, lambda *_: True)
+    with pytest.raises(RequestError, match="KeyError") as failure:
+        worker.call("unknown", {}, None, lambda *_: True)
+    assert failure.value.usable
+    assert worker.call(request.task, request.arguments, None, lambda *_: True).done == 2
 
 
-@pytest.mark.long
-def test_garbage_does_not_kill_it(worker, source):
-    text = resolve(source, Question(source.graph.study.evaluation.texts[0])).text
-    for line in (b"\x00\xff not JSON\n", b"[]\n", b'{"id": 7, "numbers": "x"}\n'):
-        worker.stdin.write(line)
-    worker.stdin.write(messages.line({"model": source.model}))
-    worker.stdin.write(messages.line({"id": 1, "text": text, "numbers": [99], "pruned": None}))
-    odd = {"masks": {"ffn": 1}, "repairs": [], "inputs": {}}
-    worker.stdin.write(messages.line({"id": 2, "text": text, "numbers": [0], "pruned": odd}))
-    worker.stdin.write(messages.line({"id": 3, "text": text}))
-    worker.stdin.flush()
-    replies = [messages.read(worker.stdout.readline()) for _ in range(7)]
-    assert all(reply["problem"] for reply in replies[:3])
-    assert replies[3] == {"id": None, "ready": True}
-    assert "windows 0 to 39" in replies[4]["problem"] and "masks of a question" in replies[5]["problem"]
-    assert replies[6] == {"id": 3, "windows": 40}
-
-
-def test_one_that_cannot_start_says_its_last_words(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "gprune.app.preview.worker_process.COMMAND", (COMMAND[0], "-c", "raise SystemExit('no torch here')")
+def test_one_that_cannot_start_says_its_last_words(monkeypatch, source):
+    monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", "raise SystemExit('no torch here')"))
+    child = WorkerProcess(source.model)
+    with pytest.raises(RequestError) as failure:
+        child.call("load", {}, None, lambda *_: True)
+    assert str(failure.value) == (
+        "the worker’s process ended by itself (exit code 1, saying: no torch here): ask again"
     )
-    child = WorkerProcess({}, lambda: None)
-    assert child.replies.get(timeout=limit(10)) is None
-    assert child.why() == ("the worker’s process ended by itself (exit code 1, saying: no torch here): ask again")
     child.end()

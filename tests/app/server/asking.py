@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from gprune.app.server.allowed_hosts import names
-from gprune.app.server.auth import Guard, Keys
+from gprune.app.server.auth import Guard
+from gprune.app.server.endpoint import Keys, names
 
 KEYS = Keys("the-right-token", "the-right-session")
 HOST = "127.0.0.1:8501"
@@ -26,9 +26,9 @@ class Said:
     """whether the app behind the door was asked"""
 
     def header(self, name: str) -> str:
-        found = [value for key, value in self.headers if key == name]
-        assert len(found) == 1, (name, self.headers)
-        return found[0]
+        results = [value for key, value in self.headers if key == name]
+        assert len(results) == 1, (name, self.headers)
+        return results[0]
 
 
 class Behind:
@@ -42,10 +42,8 @@ class Behind:
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.accept"})
-        elif scope.get("path") == "/fails":
-            raise ValueError("a defect")
         elif scope["type"] == "http":
-            own = [(b"X-Frame-Options", b"SAMEORIGIN"), (b"content-security-policy", b"object-src 'none'")]
+            own = [(b"x-frame-options", b"SAMEORIGIN"), (b"content-security-policy", b"object-src 'none'")]
             await send({"type": "http.response.start", "status": 200, "headers": own})
             await send({"type": "http.response.body", "body": b"inside"})
 
@@ -55,19 +53,17 @@ def ask(
     *pairs: tuple[str, str],
     method: str = "GET",
     kind: str = "http",
-    denial: bool = True,
     guarded: Any = None,
     **headers: str,
 ) -> Said:
     """Asks the guard of a server on loopback, or another one.
 
     `pairs` are headers beside `headers`, for those that are sent twice; `headers` have `_` for `-`,
-    and `host` is the server's own unless given, and left out where empty. `denial` says whether the server
-    can answer to the request for a WebSocket.
+    and `host` is the server's own unless given, and left out where empty.
     """
     behind = Behind()
     guard = guarded or Guard(behind, names("127.0.0.1", 8501, ["localhost:9000", "https://gpu.example"]), KEYS)
-    given = {"host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
+    supplied = {"host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
     raw, _, query = target.partition("?")
     scope = {
         "type": kind,
@@ -75,8 +71,8 @@ def ask(
         "path": raw,
         "raw_path": raw.encode(),
         "query_string": query.encode(),
-        "headers": [(k.encode(), v.encode("latin-1")) for k, v in [*given.items(), *pairs] if v],
-        "extensions": {"websocket.http.response": {}} if denial else {},
+        "headers": [(k.encode(), v.encode("latin-1")) for k, v in [*supplied.items(), *pairs] if v],
+        "extensions": {"websocket.http.response": {}},
     }
     if kind == "websocket":
         del scope["method"]
@@ -95,6 +91,6 @@ def _answered(guard: Guard, behind: Behind, scope: Any) -> Said:
     asyncio.run(guard(scope, receive, send))
     first = sent[0]
     pairs = [(name.decode(), value.decode("latin-1")) for name, value in first.get("headers", [])]
-    status = {"websocket.accept": 101, "websocket.close": first.get("code")}.get(first["type"], first.get("status"))
+    status = {"websocket.accept": 101}.get(first["type"], first.get("status"))
     body = b"".join(message.get("body", b"") for message in sent[1:]).decode()
     return Said(int(status or 0), pairs, body, bool(behind.seen))

@@ -18,25 +18,24 @@ from server.asking import KEYS
 from waiting import limit, wait_for
 
 from gprune.app.server import browser
-from gprune.app.server.allowed_hosts import names
-from gprune.app.server.endpoint import Endpoint, found
+from gprune.app.server.endpoint import Endpoint, find_endpoint, names
 from gprune.system.errors import SettingsError
 from scripts.served_app import ENTRY, served
 
 
 def start(project, log, cache, *options):
     command = [sys.executable, "-m", "gprune", "app", "--no-browser", "--cache", str(cache), *options]
-    with open(log, "wb") as written:
-        return subprocess.Popen(command, cwd=project, stdout=written, stderr=subprocess.STDOUT)
+    with open(log, "wb") as saved:
+        return subprocess.Popen(command, cwd=project, stdout=saved, stderr=subprocess.STDOUT)
 
 
 def socket_refused(origin):
     """What one is told who asks for the app's socket without the cookie."""
     host, port = origin.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=limit(5)) as line:
-        asked = f"GET /_stcore/stream HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {origin}\r\n"
+        requested = f"GET /_stcore/stream HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {origin}\r\n"
         key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        line.sendall((asked + "Connection: Upgrade\r\nUpgrade: websocket\r\n" + key).encode())
+        line.sendall((requested + "Connection: Upgrade\r\nUpgrade: websocket\r\n" + key).encode())
         return line.recv(4096)
 
 
@@ -90,21 +89,21 @@ def place(address, *public):
 
 
 def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
-    told = place("127.0.0.1").told()
-    assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in told
-    assert "\n    ssh -L 8501:localhost:8501 " in told and KEYS.session not in told
+    message = place("127.0.0.1").start_message()
+    assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in message
+    assert "\n    ssh -L 8501:localhost:8501 " in message and KEYS.session not in message
     assert place("127.0.0.1").private and place("::1").private and not place("0.0.0.0").private
-    told = place("127.0.0.1", "localhost:9000", "https://gpu.example").told()
+    message = place("127.0.0.1", "localhost:9000", "https://gpu.example").start_message()
     for origin in ("http://localhost:9000", "https://gpu.example"):
-        assert f"{origin}/?token=the-right-token" in told
-    assert re.findall(r"ssh -L \S+", told) == ["ssh -L 9000:localhost:8501"]
-    assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").told()
-    assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").told()
+        assert f"{origin}/?token=the-right-token" in message
+    assert re.findall(r"ssh -L \S+", message) == ["ssh -L 9000:localhost:8501"]
+    assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").start_message()
+    assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").start_message()
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingsError, match=rf"port {port} is in use: .*--port \(0 takes a free one\)"):
-            found("127.0.0.1", port)
-        free = found("127.0.0.1", 0)
+            find_endpoint("127.0.0.1", port)
+        free = find_endpoint("127.0.0.1", 0)
     assert 0 < free.port != port and free.entry.startswith(f"http://127.0.0.1:{free.port}/?token=")
 
 
@@ -121,17 +120,17 @@ def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
 )
 def test_where_nobody_can_listen_is_a_sentence(address, port, message):
     with pytest.raises(SettingsError, match=message) as refused:
-        found(address, port)
+        find_endpoint(address, port)
     assert len(str(refused.value)) < 300
 
 
 def test_a_browser_gets_a_file_of_its_user_alone_and_no_trace_stays(tmp_path):
-    given = []
+    supplied = []
     address = f"http://127.0.0.1:8501/?token={KEYS.token}"
-    with browser.opened(address, tmp_path, given.append):
-        wait_for(lambda: given)
+    with browser.opened(address, tmp_path, supplied.append):
+        wait_for(lambda: supplied)
         (file,) = tmp_path.iterdir()
-        assert given == [file.as_uri()] and KEYS.token not in given[0]
+        assert supplied == [file.as_uri()] and KEYS.token not in supplied[0]
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert f'content="0; url={address}"' in file.read_text()
     assert list(tmp_path.iterdir()) == []
@@ -157,15 +156,15 @@ def test_no_browser_is_opened_without_a_screen_or_over_ssh(monkeypatch):
 
 
 def test_a_server_answers_under_its_own_names_alone():
-    found = names("127.0.0.1", 8501)
-    assert found.origins == {host: f"http://{host}" for host in ("127.0.0.1:8501", "localhost:8501")}
-    assert found.opened == "http://127.0.0.1:8501" and found.hosts == ["127.0.0.1", "localhost"]
+    result = names("127.0.0.1", 8501)
+    assert result.origins == {host: f"http://{host}" for host in ("127.0.0.1:8501", "localhost:8501")}
+    assert result.opened == "http://127.0.0.1:8501" and result.hosts == ["127.0.0.1", "localhost"]
     assert names("10.1.2.3", 80).origins == dict.fromkeys(("10.1.2.3:80", "10.1.2.3"), "http://10.1.2.3")
     assert list(names("fe80::1", 8501).origins) == ["[fe80::1]:8501"]
     for address in ("0.0.0.0", "::"):
-        found = names(address, 7000).origins
-        assert {"127.0.0.1:7000", "localhost:7000", f"{socket.gethostname().lower()}:7000"} <= set(found)
-        assert ("[::1]:7000" in found) == (address == "::") and not any("0.0.0.0" in host for host in found)
+        result = names(address, 7000).origins
+        assert {"127.0.0.1:7000", "localhost:7000", f"{socket.gethostname().lower()}:7000"} <= set(result)
+        assert ("[::1]:7000" in result) == (address == "::") and not any("0.0.0.0" in host for host in result)
     assert names("::1", 7000).opened == "http://[::1]:7000"
 
 
@@ -182,9 +181,9 @@ def test_a_server_answers_under_its_own_names_alone():
     ],
 )
 def test_a_public_address_is_answered_as_browsers_write_it(public, hosts, origin):
-    found = names("127.0.0.1", 8501, [public])
-    assert {host: found.origins[host] for host in hosts} == dict.fromkeys(hosts, origin)
-    assert found.public == (origin,) and len(found.origins) == 2 + len(hosts)
+    result = names("127.0.0.1", 8501, [public])
+    assert {host: result.origins[host] for host in hosts} == dict.fromkeys(hosts, origin)
+    assert result.public == (origin,) and len(result.origins) == 2 + len(hosts)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_what_is_no_address_is_refused_in_a_sentence(public):
 def test_every_page_is_imported_and_no_torch(project):
     code = (
         "import sys; from gprune.app.server.serving import import_views; import_views(); "
-        "print(sorted(n for n in sys.modules if n.startswith(('gprune.app.pages.', 'gprune.app.report.page'))), "
+        "print(sorted(n for n in sys.modules if n.startswith('gprune.app.pages.')), "
         "'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)
@@ -211,4 +210,4 @@ def test_every_page_is_imported_and_no_torch(project):
     loaded, torch = done.stdout.strip().rsplit(maxsplit=1)
     # outside of a server Streamlit says that it finds none
     assert done.returncode == 0 and "cannot be imported" not in done.stderr and torch == "False"
-    assert {f"gprune.app.pages.{name}" for name in pages} | {"gprune.app.report.page"} <= set(ast.literal_eval(loaded))
+    assert {f"gprune.app.pages.{name}" for name in pages} <= set(ast.literal_eval(loaded))

@@ -38,20 +38,18 @@ DIGESTS = {
 @pytest.mark.parametrize("name", questions.NAMES)
 def test_a_version_stands_for_the_questions(name, asked):
     digest = hashlib.sha256(repr(asked[name]).encode()).hexdigest()
-    assert (questions.version(name), digest) == DIGESTS[name]
-    with pytest.raises(ValueError, match="unknown kind of question 'demo'; known kinds: demo_continuation"):
-        questions.version("demo")
+    assert (questions.VERSIONS[name], digest) == DIGESTS[name]
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
 def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
-    found = asked[name]
-    assert len(found) == 200
-    for question in found:
+    result = asked[name]
+    assert len(result) == 200
+    for question in result:
         assert len(set(question.choices)) == len(question.choices) == questions.CHOICES[name]
         assert all(choice.strip() == choice for choice in question.choices)
         assert 0 <= question.answer < questions.CHOICES[name]
-    assert len({(question.question, question.choices) for question in found}) == len(found)
+    assert len({(question.question, question.choices) for question in result}) == len(result)
 
 
 @pytest.mark.long
@@ -60,9 +58,9 @@ def test_continuations_are_held_out_and_follow_their_passage(asked):
     trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train")}
     for question in asked["demo_continuation"]:
         lines_of = [f"{question.question} {choice}" for choice in question.choices]
-        whole = lines_of.pop(question.answer)
-        assert any(line.startswith(whole) for line in held_out)
-        assert not any(line.startswith(whole) for line in trained)
+        full = lines_of.pop(question.answer)
+        assert any(line.startswith(full) for line in held_out)
+        assert not any(line.startswith(full) for line in trained)
         assert not any(line.startswith(tuple(lines_of)) for line in held_out | trained)
 
 
@@ -76,7 +74,7 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked):
         for split in texts.SPLITS[::-1]
     )
     for question in asked["demo_order"]:
-        right, wrong = (question.choices[place] for place in (question.answer, 1 - question.answer))
+        right, wrong = (question.choices[location] for location in (question.answer, 1 - question.answer))
         assert question.question == ""
         assert sorted(right.split()) == sorted(wrong.split())
         assert sum(a != b for a, b in zip(right.split(), wrong.split(), strict=True)) == 2
@@ -100,13 +98,13 @@ def test_clozes_stand_in_held_out_code(asked):
 def test_the_bundled_model_answers_above_chance():
     demo = load("demo", device="cpu")
     settings = EvaluationSettings(limit=ASKED)
-    found = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings)
-    for name, result in found.items():
+    outcome = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings)
+    for name, result in outcome.items():
         assert result.samples == ASKED
         assert result.chance == pytest.approx(1 / questions.CHOICES[name], rel=1e-12)
-    assert found["demo_order"].acc > 0.8
-    assert found["demo_cloze"].acc > 0.3
-    assert found["demo_continuation"].acc_norm > 0.25
+    assert outcome["demo_order"].acc > 0.8
+    assert outcome["demo_cloze"].acc > 0.3
+    assert outcome["demo_continuation"].acc_norm > 0.25
 
 
 MEGABYTE = 1_000_000
@@ -151,7 +149,7 @@ def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_a
 
 @pytest.mark.parametrize("name", texts.TRAINED)
 def test_held_out_perplexity_is_what_the_training_states(name, model, training):
-    found = perplexity(model, held_out_windows(name))
-    assert found < model.config.vocab_size / 20
-    assert training["text_versions"][name] == texts.version(name)
-    assert found < LARGEST_RATIO * training["perplexity"][name]
+    result = perplexity(model, held_out_windows(name))
+    assert result < model.config.vocab_size / 20
+    assert training["text_versions"][name] == texts.VERSIONS[name]
+    assert result < LARGEST_RATIO * training["perplexity"][name]

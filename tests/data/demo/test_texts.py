@@ -11,7 +11,6 @@ from gprune.data import texts as corpora
 from gprune.data.demo import MODEL_FOLDER, texts
 from gprune.models.loading import load_tokenizer
 
-PROSE = ("python-reference", "science-docs")
 DIGESTS = {
     "python-reference": ("4b5e218c14b5", "8f6f0792ca01e9064c904b639542185536b9814e0088b2227cee6a044be0c85a"),
     "science-docs": ("8dbd25767998", "786b7dcf6e25ae595bd9b04301af41b65bd4e7e609a042d9860f892de24c9afc"),
@@ -25,7 +24,7 @@ DIGESTS = {
 def test_a_version_stands_for_the_content_of_a_text(name):
     documents = [texts.documents(name, split) for split in texts.SPLITS]
     digest = hashlib.sha256(json.dumps(documents).encode()).hexdigest()
-    assert (texts.version(name), digest) == DIGESTS[name]
+    assert (texts.VERSIONS[name], digest) == DIGESTS[name]
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
@@ -36,15 +35,6 @@ def test_splits_share_no_document_and_the_test_split_is_about_8_percent(name):
     assert 0.04 < len(test) / (len(train) + len(test)) < 0.14
 
 
-@pytest.mark.parametrize("name", PROSE)
-def test_prose_is_mostly_letters_without_tables_or_doctests(name):
-    text = "".join(texts.documents(name, "test"))
-    letters = sum(character.isalpha() or character.isspace() for character in text)
-    assert letters > 0.88 * len(text)
-    assert ">>> " not in text
-    assert "----" not in text
-
-
 @pytest.mark.long
 def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens():
     tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
@@ -52,9 +42,9 @@ def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens():
     flow = [token for document in documents for token in tokenizer.encode(document).ids]
     blocks = [flow[start : start + 128] for start in range(0, len(flow) - 127, 128)]
     order = np.random.default_rng(7).permutation(len(blocks))
-    drawn = corpora.draw("python-reference", load_tokenizer("demo"), 144, 128, 7)
-    assert drawn.available == len(blocks)
-    np.testing.assert_array_equal(drawn.ids, [blocks[index] for index in order[:144]])
+    tokens = corpora.draw("python-reference", load_tokenizer("demo"), 144, 128, 7)
+    assert tokens.available == len(blocks)
+    np.testing.assert_array_equal(tokens.ids, [blocks[index] for index in order[:144]])
 
 
 def test_every_source_has_its_licence():
@@ -62,9 +52,3 @@ def test_every_source_has_its_licence():
     for source in ("NumPy", "SciPy", "scikit-learn", "pandas", "Python", "Unicode"):
         assert f"\n{source}\n{'-' * len(source)}\n" in licences
     assert sum(file.stat().st_size for file in texts.FOLDER.iterdir()) < 3_000_000
-
-
-@pytest.mark.parametrize("call", [texts.version, lambda name: texts.documents(name, "train")])
-def test_unknown_name_is_named_beside_the_known(call):
-    with pytest.raises(ValueError, match=r"unknown text 'novels'; known texts: python-reference, science-docs"):
-        call("novels")

@@ -16,9 +16,9 @@ from gprune.system.errors import CorpusError
 
 def naive(windows, sequences, run):
     """Every run of every row as a tuple."""
-    known = {tuple(row[i : i + run]) for row in sequences for i in range(len(row) - run + 1)}
+    reference = {tuple(row[i : i + run]) for row in sequences for i in range(len(row) - run + 1)}
     runs = [tuple(row[i : i + run]) for row in windows for i in range(len(row) - run + 1)]
-    return sum(one in known for one in runs) / len(runs)
+    return sum(item in reference for item in runs) / len(runs)
 
 
 @pytest.mark.parametrize("run", [1, 2, 3, 5, 8, 13])
@@ -27,8 +27,8 @@ def test_the_share_is_that_of_a_naive_count(run):
     # few tokens: runs of every length are met by chance, at every place
     sequences = random.integers(0, 3, (40, 20)).astype(np.int32)
     windows = np.concatenate([random.integers(0, 3, (9, 16)), sequences[:3, 2:18]]).astype(np.int32)
-    found = corpus_relation.shared(windows, sequences, run)
-    assert found == naive(windows, sequences, run) and found > 0
+    result = corpus_relation.shared(windows, sequences, run)
+    assert result == naive(windows, sequences, run) and result > 0
 
 
 def test_no_run_reaches_over_the_end_of_a_row_and_large_tokens_do_not_overflow():
@@ -44,11 +44,11 @@ def a_set(ids, available):
 def test_a_copy_overlaps_by_what_was_drawn_of_it_and_chance_by_nothing():
     random = np.random.default_rng(0)
     text = random.integers(0, 4096, (200, 64)).astype(np.int32)
-    drawn = text[random.permutation(200)[:50]]
+    rendered = text[random.permutation(200)[:50]]
     other = random.integers(0, 4096, (50, 64)).astype(np.int32)
-    found = corpus_relation.measured("copy", text, [a_set(drawn, 200), a_set(other, 50)], 4096)
-    assert found.run == 17 and found.windows == 200
-    assert found.share.tolist() == [0.25, 0.0] and found.drawn.tolist() == [0.25, 1.0]
+    result = corpus_relation.measured("copy", text, [a_set(rendered, 200), a_set(other, 50)], 4096)
+    assert result.run == 17 and result.windows == 200
+    assert result.share.tolist() == [0.25, 0.0] and result.drawn.tolist() == [0.25, 1.0]
 
 
 def test_windows_are_the_first_ones_and_the_tail_is_dropped():
@@ -68,17 +68,17 @@ def book_corpus(tmp_path):
     """A local folder in the form of BookCorpus: sentences of 1 to 29 words, one a row, in a column `text`."""
     generator = np.random.default_rng(7)
     rows = [" ".join(generator.choice(WORDS, 1 + number % 29)) for number in range(300)]
-    place = tmp_path / "books" / "plain_text" / "train" / "0000.parquet"
-    place.parent.mkdir(parents=True)
-    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), place)
+    folder = tmp_path / "books" / "plain_text" / "train" / "0000.parquet"
+    folder.parent.mkdir(parents=True)
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), folder)
     return str(tmp_path / "books")
 
 
 def naive_windows(text, tokenizer, samples, length, seed):
     """Every document in a random order, the long ones of them, and a random window in each."""
-    found = pyarrow.parquet.read_table(Path(text, "plain_text", "train", "0000.parquet"))["text"].to_pylist()
-    numbers = np.random.default_rng(seed).random(len(found))
-    every = [tokenizer(found[place])["input_ids"] for place in np.argsort(numbers)]
+    result = pyarrow.parquet.read_table(Path(text, "plain_text", "train", "0000.parquet"))["text"].to_pylist()
+    numbers = np.random.default_rng(seed).random(len(result))
+    every = [tokenizer(result[location])["input_ids"] for location in np.argsort(numbers)]
     chosen = [ids for ids in every if len(ids) >= length][:samples]
     places = np.random.default_rng((seed, 1))
     starts = [places.integers(0, len(ids) - length, endpoint=True) for ids in chosen]
@@ -86,11 +86,11 @@ def naive_windows(text, tokenizer, samples, length, seed):
 
 
 def test_windows_are_those_of_the_plain_loop(book_corpus, tokenizer):
-    found = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=3)
-    np.testing.assert_array_equal(found.ids, naive_windows(book_corpus, tokenizer, 12, 60, 3))
-    assert len({row.tobytes() for row in found.ids}) == 12
+    result = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=3)
+    np.testing.assert_array_equal(result.ids, naive_windows(book_corpus, tokenizer, 12, 60, 3))
+    assert len({row.tobytes() for row in result.ids}) == 12
     other = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=4)
-    assert other.fingerprint != found.fingerprint
+    assert other.fingerprint != result.fingerprint
 
 
 def test_long_documents_are_drawn_alike_often_and_too_few_are_counted(book_corpus, tokenizer):

@@ -12,7 +12,7 @@ from small_hub import COMMIT
 
 from gprune.data import texts
 from gprune.data.texts.hub_rows import HubRows
-from gprune.data.texts.source import documents, resolve
+from gprune.data.texts.source import read_documents, resolve
 from gprune.store import Store
 from gprune.system.errors import CorpusError, DamagedError
 
@@ -34,7 +34,7 @@ configs:
 
 
 def read(text, role="calibration", download=True, tokens=None):
-    return list(documents(resolve(text, role, download, tokens)))  # type: ignore[arg-type]
+    return list(read_documents(resolve(text, role, download, tokens)))  # type: ignore[arg-type]
 
 
 def c4_rows(count):
@@ -114,12 +114,6 @@ def test_as_many_documents_are_fetched_as_are_read(dataset, small_hub, options, 
         assert read(text, download=download, tokens=tokens) == dataset[selected]
 
 
-def test_only_the_files_that_are_read_are_fetched(dataset, small_hub):
-    read("hub:a/b#config=en", tokens=90)
-    files = {request.rpartition("/")[2] for request in small_hub.requests if ".parquet" in request}
-    assert files == {"train-00000-of-00003.parquet"}
-
-
 def test_fewer_tokens_are_a_prefix_of_more_and_more_are_of_the_same_commit(dataset, small_hub, monkeypatch):
     many = read("hub:a/b#config=en", tokens=60)
     requests = len(small_hub.requests)
@@ -178,8 +172,8 @@ def test_tokens_come_from_as_many_documents_as_they_take(dataset, tokenizer):
     few = texts.draw("hub:a/b#config=en", tokenizer, samples=2, length=8, seed=0)
     assert few.available == 8
     assert len(resolve("hub:a/b#config=en", "calibration", tokens=64).rows.ends) == 22
-    everything = texts.stream("hub:a/b#config=en&split=train", tokenizer)
-    np.testing.assert_array_equal(texts.stream("hub:a/b#config=en&split=train", tokenizer, limit=99), everything[:99])
+    all_values = texts.stream("hub:a/b#config=en&split=train", tokenizer)
+    np.testing.assert_array_equal(texts.stream("hub:a/b#config=en&split=train", tokenizer, limit=99), all_values[:99])
     windows = texts.draw_windows("hub:a/b#config=en", tokenizer, samples=60, length=8, seed=0)
     assert windows.ids.shape == (60, 8)
 
@@ -210,16 +204,6 @@ def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(da
     assert not list(Store().texts.glob("hub_rows/*"))
 
 
-def test_documents_of_a_known_text_are_read_no_further_than_needed(small_hub, tokenizer):
-    small_hub.repositories["allenai/c4"] = {C4_TRAIN: c4_rows(4000)}
-    few = texts.draw("c4", tokenizer, samples=4, length=16, seed=0)
-    assert few.available == 4 * 4
-    whole = texts.draw("c4#documents=0:4000", tokenizer, samples=3000, length=16, seed=0)
-    assert whole.available > 4 * 4
-    again = texts.draw("c4", tokenizer, samples=4, length=16, seed=0)
-    np.testing.assert_array_equal(few.ids, again.ids)
-
-
 def test_rows_of_wikitext_are_one_string(small_hub, parquet, tokenizer):
     rows = ["", " = the fox = \n", "", " the quick brown fox . \n"] * 30
     small_hub.repositories[WIKITEXT] = {
@@ -228,5 +212,5 @@ def test_rows_of_wikitext_are_one_string(small_hub, parquet, tokenizer):
     }
     expected = tokenizer("\n\n".join(rows), verbose=False)["input_ids"]
     np.testing.assert_array_equal(texts.stream("wikitext2", tokenizer), expected)
-    drawn = texts.draw("wikitext2", tokenizer, samples=2, length=8, seed=0)
-    assert drawn.available == len(expected) // 8
+    sample = texts.draw("wikitext2", tokenizer, samples=2, length=8, seed=0)
+    assert sample.available == len(expected) // 8

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from gprune.data import texts
+from gprune.data.demo import texts as demo_texts
 from gprune.system.errors import CorpusError
 
 
@@ -58,8 +59,8 @@ def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, t
 def test_description_says_what_is_read(rows, tmp_path, monkeypatch):
     expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
     assert texts.describe(rows) == expected
-    one = texts.describe(f"{rows}#fields=gold&documents=-10:")
-    assert one == "file rows.jsonl, 10 documents, 50 characters, the field gold"
+    item = texts.describe(f"{rows}#fields=gold&documents=-10:")
+    assert item == "file rows.jsonl, 10 documents, 50 characters, the field gold"
     (tmp_path / "a.txt").write_text("words")
     assert texts.describe(f"{tmp_path}/a.txt") == "text file a.txt, 5 characters"
     assert texts.describe("python-code", "evaluation").endswith("without its docstrings, split test")
@@ -74,7 +75,7 @@ def test_embedded_text_is_known_by_its_version(monkeypatch):
     assert first == texts.fingerprint("python-code#split=train", "calibration")
     assert first != texts.fingerprint("python-code", "evaluation")
     assert first != texts.fingerprint("python-reference", "calibration")
-    monkeypatch.setattr("gprune.data.demo.texts.version", lambda name: "another")
+    monkeypatch.setitem(demo_texts.VERSIONS, "python-code", "another")
     assert first != texts.fingerprint("python-code", "calibration")
 
 

@@ -3,14 +3,11 @@
 import bz2
 import gzip
 import importlib.util
-import io
 import json
 import lzma
 import os
 import subprocess
 import sys
-import tarfile
-import zipfile
 
 import datasets
 import pyarrow
@@ -19,12 +16,12 @@ import pyarrow.parquet
 import pytest
 
 from gprune.data import texts
-from gprune.data.texts.source import documents, resolve
+from gprune.data.texts.source import read_documents, resolve
 from gprune.system.errors import CorpusError
 
 
 def read(text, role="calibration"):
-    return list(documents(resolve(str(text), role)))  # type: ignore[arg-type]
+    return list(read_documents(resolve(str(text), role)))  # type: ignore[arg-type]
 
 
 def write_lines(file, *records):
@@ -80,17 +77,6 @@ def test_file_that_is_not_utf8_names_the_byte_and_the_remedy(tmp_path):
     (tmp_path / "wide.txt").write_bytes("abc".encode("utf-16"))
     with pytest.raises(CorpusError, match="not UTF-8.*iconv -f UTF-16"):
         read(tmp_path / "wide.txt")
-
-
-def test_unreadable_file(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("words")
-
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("gprune.data.texts.reading.open", refuse, raising=False)
-    with pytest.raises(CorpusError, match="a.txt' cannot be read: Permission denied"):
-        read(tmp_path / "a.txt")
 
 
 def test_fields_are_joined_in_the_order_given_or_of_the_file(tmp_path):
@@ -177,6 +163,41 @@ def test_csv_has_its_text_column_read_or_is_refused_with_its_columns(tmp_path):
     with pytest.raises(CorpusError, match=r"which of its fields is the text: id, title, body. Type .*#fields=body"):
         read(tmp_path / "b.csv")
     assert read(f"{tmp_path}/b.csv#fields=title+body") == ["twords and words"]
+    for name, sign in (("c.csv", ";"), ("d.csv", "\t"), ("e.csv", "|"), ("f.tsv", ",")):
+        (tmp_path / name).write_text(f"id{sign}text\n0{sign}words\n1{sign}more words\n")
+        with pytest.raises(
+            CorpusError, match=r"has one column, 'id.+text': separate values by commas in .csv, by tabs"
+        ):
+            read(tmp_path / name)
+    (tmp_path / "g.csv").write_text("id;text\n0;words\n1;words, and, more\n")
+    with pytest.raises(CorpusError, match=r"Expected 1 fields in line 3, saw 3; separate values by commas in .csv"):
+        read(tmp_path / "g.csv")
+    (tmp_path / "h.csv").write_text('"Question, answered"\nwords\n')
+    assert read(f"{tmp_path}/h.csv#fields=Question, answered") == ["words"]
+
+
+def test_the_first_bytes_decide_over_the_ending(tmp_path):
+    table = pyarrow.table({"text": ROWS})
+    for name in ("a.jsonl", "a.csv", "a.txt"):
+        pyarrow.parquet.write_table(table, tmp_path / name)
+        assert read(tmp_path / name) == ROWS
+    with pyarrow.ipc.new_stream(tmp_path / "stream", table.schema) as writer:
+        writer.write_table(table)
+    lines = "\r\n".join(json.dumps({"text": row}) for row in ROWS)
+    (tmp_path / "lines.txt").write_text(lines, encoding="utf-8-sig")
+    assert read(tmp_path / "stream") == read(tmp_path / "lines.txt") == ROWS
+    (tmp_path / "b.txt").write_text('{"one object": 1}\nand words\n')
+    assert read(tmp_path / "b.txt") == ['{"one object": 1}\nand words\n']
+    (tmp_path / "old.feather").write_bytes(b"FEA1\0\0")
+    with pytest.raises(CorpusError, match="old.feather' is an old Feather file: save its table as .parquet"):
+        read(tmp_path / "old.feather")
+    for name in ("a.parquet.gz", "b.parquet", "c.arrow.GZ"):
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / "a.txt").read_bytes()))
+        with pytest.raises(CorpusError, match=rf"{name}' is a compressed \.(parquet|arrow) file, .*: decompress it"):
+            read(tmp_path / name)
+    (tmp_path / "plain.txt.gz").write_text("words")
+    with pytest.raises(CorpusError, match="take .gz off its name if it is not compressed"):
+        read(tmp_path / "plain.txt.gz")
 
 
 def test_a_file_that_is_not_what_its_ending_says(tmp_path):
@@ -193,22 +214,11 @@ def test_a_file_that_is_not_what_its_ending_says(tmp_path):
             read(tmp_path / name)
 
 
-def archive(kind):
-    buffer = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(buffer, "w") as file:
-            file.writestr("a.txt", "words")
-    else:
-        with tarfile.open(fileobj=buffer, mode="w:gz") as file:
-            file.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (archive("zip"), "is a ZIP archive: unpack it"),
-        (archive("tar"), "is binary data, not text"),
+        (b"PK\3\4" + bytes(60), "is a ZIP archive: unpack it"),
+        (gzip.compress(b"a.txt" + bytes(1000)), "is binary data, not text"),
         (b"%PDF-1.7 words", "is a PDF document: save its text as .txt"),
         (b"SQLite format 3\0", "is an SQLite database"),
         (b"\x7fELF\0\0", "is binary data, not text: give a text"),
@@ -353,12 +363,6 @@ def test_folder_saved_to_disk(tmp_path):
     (tmp_path / "both" / "train" / "state.json").write_text("{}")
     with pytest.raises(CorpusError, match="both' cannot be read"):
         read(str(tmp_path / "both"))
-
-
-def test_folder_of_text_files_keeps_them_whole(tmp_path):
-    folder = lay_out(tmp_path / "wiki", {"wiki.train.txt": b" a \n\n b \n", "wiki.valid.txt": b"\xef\xbb\xbfc"})
-    assert read(str(folder)) == [" a \n\n b \n"]
-    assert read(f"{folder}#split=validation") == ["c"]
 
 
 @pytest.mark.process

@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 from made_runs import MAKERS, Makers, Task, an_accuracy, leave
 
+from gprune.experiments.reproduction import tables, work
+from gprune.experiments.reproduction.assembly import Assembled, assemble
 from gprune.experiments.reproduction.grid import Series, TableStudy
+from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.scale import Scale, choose
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import Graph, Results
 from gprune.pipeline.stages.comparisons import COMPARISONS
-from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.inputs import read_inputs
 from gprune.records import ModelShape, PartitionAgreement, Perplexity, PruningMasks, RankDrift, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_file
@@ -58,10 +61,10 @@ def accuracy_of(study: Study, method: str, task: str) -> dict[str, Any]:
 def throughput_of(study: Study, methods: Sequence[str]) -> Throughput:
     """The dense model decodes 100 tokens a second, the method at place i 10 * i more; a GPU adds graphs."""
     rows = []
-    for place, method in enumerate(methods):
+    for number, method in enumerate(methods):
         for mode in ("eager",) if study.evaluation.speed == "cpu" else ("eager", "graph"):
             for phase in ("prefill", "decode", "whole") if mode == "eager" else ("decode", "whole"):
-                speed = (100.0 + 10.0 * place) * (2.0 if mode == "graph" else 1.0)
+                speed = (100.0 + 10.0 * number) * (2.0 if mode == "graph" else 1.0)
                 row = {"model": method, "parameters": 1000, "phase": phase, "mode": mode}
                 row |= {"tokens_per_second": speed, "spread": 1.5, "ratio": speed / 100, "ratio_spread": 0.01}
                 rows.append(row | {"peak_bytes": 3 * 2**20, "memory": "allocated", "seconds": [0.5, 0.25]})
@@ -75,11 +78,11 @@ def opened(
     missing_tasks: dict[str, str] | None = None,
 ) -> Results:
     """The results of a study as it is read on this machine, with some digests changed."""
-    found = read(study, missing_tasks, download=False)
+    results = read_inputs(study, missing_tasks, download=False)
     for name, value in (changed or {}).items():
-        whole = getattr(found, name) | value if isinstance(value, dict) else value
-        found = replace(found, **{name: whole})
-    return Results(store, Graph(study, found))
+        values = getattr(results, name) | value if isinstance(value, dict) else value
+        results = replace(results, **{name: values})
+    return Results(store, Graph(study, results))
 
 
 def finish(
@@ -115,12 +118,22 @@ def finish(
 
     def answered(task: Task) -> Any:
         method, name = task.stage.id.method, task.asked
-        known = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
-        asked = {"limit": study.evaluation.limit or 0, "version": "1, lm-eval 0.4"}
-        return an_accuracy(name, **({"chance": math.nan} | asked | dict(known))) if known else None
+        accuracies = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
+        details = {"limit": study.evaluation.limit or 0, "version": "1, lm-eval 0.4"}
+        return an_accuracy(name, **({"chance": math.nan} | details | dict(accuracies))) if accuracies else None
 
     makers = STRUCTURE | {"perplexity": perplexity, "accuracy": answered}
     return leave(record, makers, SHAPE, MODULES, present="all" if state == "done" else (), state=state, **how)
+
+
+def run_tables(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
+    """Finish every study of some tables; `how` as in `finish`."""
+    for entry in work.needed(tables.choose_tables(names), series or a_series()):
+        finish(store, entry, **how)
+
+
+def assemble_table(store: Store, name: str, **changes: Any) -> Assembled:
+    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
 
 
 def _drift(task: Task) -> RankDrift:
@@ -185,7 +198,7 @@ def main(folder: Path) -> None:
         if behaviour == "fail":
             finish(Store(cache), study, state="failed", error="the text 'x' is empty: choose another")
             raise CorpusError("the text 'x' is empty: choose another")
-        report.finish({}, finish(Store(cache), study))
+        finish(Store(cache), study)
 
 
 if __name__ == "__main__":

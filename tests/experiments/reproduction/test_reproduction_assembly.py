@@ -5,46 +5,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
+from reproduction.fake_runs import CORRELATIONS, a_series, assemble_table, finish, opened, perplexity_of, run_tables
 
-from gprune.experiments.reproduction import runs as reproduced_runs
-from gprune.experiments.reproduction import tables, work
-from gprune.experiments.reproduction.assembly import REASON, assemble
+from gprune.experiments.reproduction import lookup, tables, work
+from gprune.experiments.reproduction.assembly import REASON
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.pipeline import runs, stages
 from gprune.pipeline.stages import KINDS, inputs
 from gprune.pipeline.stages.inputs import Inputs, roles
-from gprune.store import Store
 from gprune.study import Study
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "cache")
-
-
-def run_all(store, *names, series=None, **how):
-    for entry in work.needed(tables.choose(names), series or a_series()):
-        finish(store, entry, **how)
-
-
-def made(store, name, **changes):
-    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
-
-
 @pytest.mark.slow
 @pytest.mark.long
 def test_every_row_of_every_table_is_filled_by_its_own_run(store):
-    run_all(store, "all", "study")
-    assert work.missing(tables.choose(["all", "study"]), a_series(), Finished(store)) == []
+    run_tables(store, "all", "study")
+    assert work.missing(tables.choose_tables(["all", "study"]), a_series(), Finished(store)) == []
     # that of repairs stands in test_repair_document.py
     for name in set(tables.TABLES) - {"repair"}:
-        table = made(store, name)
+        table = assemble_table(store, name)
         assert table.filled == len(table.answers) > 0
         assert REASON not in table.display.columns
-    for answer in made(store, "main").answers:
+    for answer in assemble_table(store, "main").answers:
         expected = [perplexity_of(answer.row.study, answer.row.method, text) for text in TEXTS]
         assert [value.value for value in answer.values] == expected
 
@@ -81,17 +65,17 @@ def test_a_changed_model_or_text_makes_results_old(store, changed, current):
 
 
 def test_a_raised_formula_version_makes_old_numbers_missing(store, monkeypatch):
-    chosen = tables.choose(["ablation", "figure-1a", "module-overlap"])
-    run_all(store, "ablation", "figure-1a", "module-overlap")
+    chosen = tables.choose_tables(["ablation", "figure-1a", "module-overlap"])
+    run_tables(store, "ablation", "figure-1a", "module-overlap")
     assert work.missing(chosen, a_series(), Finished(store)) == []
     raised = replace(KINDS["drift"], version=KINDS["drift"].version + 1)
     monkeypatch.setitem(KINDS, "drift", raised)
-    assert made(store, "figure-1a").filled == made(store, "module-overlap").filled == 0
+    assert assemble_table(store, "figure-1a").filled == assemble_table(store, "module-overlap").filled == 0
     # FLAP has no drift in it; the modules of the other rows follow from it
-    assert [answer.filled for answer in made(store, "ablation").answers] == [True, False, False, False]
+    assert [answer.filled for answer in assemble_table(store, "ablation").answers] == [True, False, False, False]
     left = work.missing(chosen, a_series(), Finished(store))
     assert [entry.study.methods for entry in left] == [("gprune",)] * 4
-    run_all(store, "ablation", "figure-1a", "module-overlap")
+    run_tables(store, "ablation", "figure-1a", "module-overlap")
     assert work.missing(chosen, a_series(), Finished(store)) == []
     # the old numbers are still there for whoever goes back
     monkeypatch.undo()
@@ -103,7 +87,7 @@ def test_more_texts_another_device_or_a_third_text_answer_as_well(store, tmp_pat
     study = a_series().study(methods=("flap", "gprune"))
     other = study.with_settings({"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"})
     finish(store, other.with_settings({"evaluation.texts": [str(tmp_path / "more.txt"), *reversed(TEXTS)]}))
-    answers = made(store, "ablation").answers
+    answers = assemble_table(store, "ablation").answers
     assert [answer.filled for answer in answers] == [True, False, False, True]
     assert [value.subject for value in answers[0].values] == list(TEXTS)
 
@@ -114,7 +98,7 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
             finish(store, entry, state="failed", error="the disk is full: free some space")
         else:
             finish(store, entry, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
-    table = made(store, "main")
+    table = assemble_table(store, "main")
     reasons = {
         (answer.row.method_id, answer.row.study.retention): answer.reason for answer in table.answers if answer.reason
     }
@@ -139,39 +123,35 @@ def test_mean_and_population_deviation_over_seeds(store):
     def value(study, method, text):
         return values.get((method, study.seed), 40.0)
 
-    run_all(store, "seeds", value=value)
-    table = made(store, "seeds")
+    run_tables(store, "seeds", value=value)
+    table = assemble_table(store, "seeds")
     summary = table.display[table.display["seed"] == "mean ± s.d."]
     assert list(summary["method"]) == ["FANG", "GPrune (twFLAP)"]
     assert list(summary["science-docs PPL"]) == ["36.90 ± 0.51", "40.00 ± 0.00"]
-    spread = table.attachments["spread"].set_index(["method", "metric"])
-    found = spread.loc[("fang", "ppl:science-docs")]
-    np.testing.assert_allclose(found["std"], np.std([36.31, 36.85, 37.55]), rtol=1e-12)
-    assert found["seeds"] == 3
 
 
 def test_figures_read_drift_agreement_and_bins(store):
-    run_all(store, "figure-1a", "figure-1b", "figure-3a")
-    correlations = {a.row.item: a.values[0].value for a in made(store, "figure-1a").answers}
+    run_tables(store, "figure-1a", "figure-1b", "figure-3a")
+    correlations = {a.row.item: a.values[0].value for a in assemble_table(store, "figure-1a").answers}
     assert correlations == {
         "A | B": CORRELATIONS["correlation"],
         "half A | half B": CORRELATIONS["correlation_half"],
         "A re-sampled": CORRELATIONS["correlation_primary"],
         "B re-sampled": CORRELATIONS["correlation_auxiliary"],
     }
-    swap = made(store, "figure-1b").answers[0]
+    swap = assemble_table(store, "figure-1b").answers[0]
     # the sixth comparison of two layers: 0.5 and 0.7
     assert swap.row.item == "swap"
     np.testing.assert_allclose([swap.values[0].value, swap.values[0].error], [0.6, 0.1], rtol=1e-12)
-    bins = made(store, "figure-3b").answers
-    found = [{value.measure: value.value for value in answer.values} for answer in bins]
-    np.testing.assert_allclose([values["retained, GPrune"] for values in found], 0.5)
-    np.testing.assert_allclose([values["retained, FLAP"] for values in found], 0.25)
-    np.testing.assert_allclose([values["Jaccard"] for values in found], 0.5)
-    np.testing.assert_allclose([values["Jaccard by chance"] for values in found], 0.125 / 0.625)
-    drifts = [values["mean drift"] for values in found]
+    bins = assemble_table(store, "figure-3b").answers
+    figures = [{value.measure: value.value for value in answer.values} for answer in bins]
+    np.testing.assert_allclose([values["retained, GPrune"] for values in figures], 0.5)
+    np.testing.assert_allclose([values["retained, FLAP"] for values in figures], 0.25)
+    np.testing.assert_allclose([values["Jaccard"] for values in figures], 0.5)
+    np.testing.assert_allclose([values["Jaccard by chance"] for values in figures], 0.125 / 0.625)
+    drifts = [values["mean drift"] for values in figures]
     assert drifts == sorted(drifts)
-    histogram = made(store, "figure-1a").attachments["histogram"]
+    histogram = assemble_table(store, "figure-1a").attachments["histogram"]
     np.testing.assert_allclose(histogram["A | B, % of neurons"].sum(), 100.0)
 
 
@@ -195,7 +175,7 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
     graph = opened(store, control.study).graph
     shutil.rmtree(store.folder("agreement", stages.agreements(graph)["fang_other_seed"].key))
     assert Finished(store).answer(control) is None
-    assert made(store, "figure-1b").filled == len(entry.rows) - 1
+    assert assemble_table(store, "figure-1b").filled == len(entry.rows) - 1
     # without FANG at all it is the method that cannot run
     groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
     record = runs.read(store, run) or {}
@@ -203,7 +183,7 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
     refused = Finished(store).answer(control)
     assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
     # what is there is not taken back
-    assert made(store, "figure-1b").filled == len(entry.rows) - 1
+    assert assemble_table(store, "figure-1b").filled == len(entry.rows) - 1
 
 
 def test_derived_tables_take_measured_rows_only(store):
@@ -212,16 +192,16 @@ def test_derived_tables_take_measured_rows_only(store):
             method, {"wanda_sp": 35.0, "flap": 30.0, "twflap": 29.0}[study.metric]
         )
 
-    run_all(store, "main", value=value, series=a_series(tasks=("none",)))
-    gaps = made(store, "metric-gap", tasks=("none",)).attachments["values"]
+    run_tables(store, "main", value=value, series=a_series(tasks=("none",)))
+    gaps = assemble_table(store, "metric-gap", tasks=("none",)).long
     assert set(gaps["metric"]) == {f"ppl:{text}" for text in TEXTS}
     assert set(gaps["before"]) == {20.0} and set(gaps["after"]) == {5.0} and set(gaps["reduction"]) == {0.75}
-    gains = made(store, "gain-by-retention", tasks=("none",)).attachments["values"]
+    gains = assemble_table(store, "gain-by-retention", tasks=("none",)).long
     flap = gains[(gains["base"] == "flap") & (gains["retention"] == 0.8)]
     assert set(flap["gain"]) == {0.75}
     assert set(gains["base"]) == {"flap", "wanda_sp", "fang"}
-    shown = made(store, "gain-by-retention", tasks=("none",)).display
-    assert list(shown.loc[0]) == [
+    display = assemble_table(store, "gain-by-retention", tasks=("none",)).display
+    assert list(display.loc[0]) == [
         "Wanda-sp",
         "GPrune (Wanda-sp)",
         "80%",
@@ -233,9 +213,9 @@ def test_derived_tables_take_measured_rows_only(store):
         "yes",
     ]
     # the paper's own sentence: from 2.55 to 0.69 points at 70 %, a reduction of 73 %
-    beside = made(store, "metric-gap").published
-    seventy = beside[(beside["retention"] == "70%") & (beside["metric"] == "accuracy (max)")].iloc[0].to_dict()
-    assert set(beside["metric"]) == {"accuracy (max)", "accuracy (fixed)"}
+    published = assemble_table(store, "metric-gap").published
+    seventy = published[(published["retention"] == "70%") & (published["metric"] == "accuracy (max)")].iloc[0].to_dict()
+    assert set(published["metric"]) == {"accuracy (max)", "accuracy (fixed)"}
     assert seventy == {
         "retention": "70%",
         "before": "2.55",
@@ -251,18 +231,18 @@ def test_number_types_that_differ_are_said(store, monkeypatch):
     entries = work.needed([tables.TABLES["ablation"]], a_series())
     for entry, device in zip(entries, ("auto", "cuda:1", "auto"), strict=True):
         finish(store, replace(entry.study, device=device))
-    assert {answer.precision for answer in made(store, "ablation").answers} == {"float32", "bfloat16"}
-    notes = made(store, "ablation").notes
+    assert {answer.precision for answer in assemble_table(store, "ablation").answers} == {"float32", "bfloat16"}
+    notes = assemble_table(store, "ablation").notes
     assert "rows were computed in different number types (bfloat16, float32)" in notes
 
 
 def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
-    seen = []
-    monkeypatch.setattr(reproduced_runs, "read", lambda study, *_, **__: seen.append(study) or Inputs.unknown(study))
-    known = Study("demo", "a", "b", retention=0.8, methods=("dense", "llm_pruner", "flap"))
+    studies = []
+    monkeypatch.setattr(lookup, "read_inputs", lambda study, *_, **__: studies.append(study) or Inputs.unknown(study))
+    base_study = Study("demo", "a", "b", retention=0.8, methods=("dense", "llm_pruner", "flap"))
     for study in (
-        known.with_settings({"baselines.taylor_text": "own.jsonl"}),
-        replace(known, methods=("flap",)),
+        base_study.with_settings({"baselines.taylor_text": "own.jsonl"}),
+        replace(base_study, methods=("flap",)),
     ):
-        reproduced_runs.Runs(store)._read(study)
-        assert roles(seen[-1]) == roles(study) and seen[-1].retention == 0.8
+        lookup.Runs(store)._read(study)
+        assert roles(studies[-1]) == roles(study) and studies[-1].retention == 0.8

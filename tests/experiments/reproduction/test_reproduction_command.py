@@ -25,7 +25,7 @@ def call(*words):
 
 
 def finish_all(cache, *names, **how):
-    for entry in work.needed(tables.choose(names), Series("demo", choose("demo"))):
+    for entry in work.needed(tables.choose_tables(names), Series("demo", choose("demo"))):
         finish(Store(cache), entry, **how)
 
 
@@ -59,7 +59,7 @@ def test_tasks_and_their_folder_are_options(tmp_path, capsys):
     own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
     series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
-    for entry in work.needed(tables.choose(["ablation"]), series):
+    for entry in work.needed(tables.choose_tables(["ablation"]), series):
         finish(Store(tmp_path), entry)
     assert call(*words, "demo", own, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
@@ -104,19 +104,19 @@ def test_a_small_model_goes_through_the_ablation_for_real(tmp_path, monkeypatch)
     assert call(*common, "--samples", 16, "--epochs", 1) == 0
     assert {job.state for job in jobs.jobs(cache)} == {"done"}
     assert len(jobs.jobs(cache)) == 3
-    (found,) = catalogue.reproductions(cache)
-    ablation = catalogue.load(cache, found.name, "ablation")
+    (result,) = catalogue.reproductions(cache)
+    ablation = catalogue.load(cache, result.name, "ablation")
     assert ablation is not None
-    long = pd.read_csv(found.folder / "ablation.csv")
+    long = pd.read_csv(result.folder / "ablation.csv")
     # three of them are controls
     assert list(long["windows"]) == [6] * 7
     assert list(long["in paper"]) == [True] * 4 + [False] * 3
     assert long["value"].between(1, 1e6).all()
     assert long["retained"].between(0.4, 0.6).all()
     # the numbers are those of the runs themselves
-    for one, value in zip(ablation.rows["max"], long["value"], strict=True):
-        record = runs.read(Store(cache), one.run) or {}
-        assert record["result"]["perplexity"][one.method.partition(":")[0]][c] == value
-        assert one.values == {f"ppl:{c}": value} and one.errors[f"ppl:{c}"] > 0
+    for item, value in zip(ablation.rows["max"], long["value"], strict=True):
+        record = runs.read(Store(cache), item.run) or {}
+        assert record["result"]["perplexity"][item.method.partition(":")[0]][c] == value
+        assert item.values == {f"ppl:{c}": value} and item.errors[f"ppl:{c}"] > 0
     assert call(*common, "--samples", 16, "--epochs", 1) == 0
     assert len(jobs.jobs(cache)) == 3

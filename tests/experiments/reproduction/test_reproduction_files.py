@@ -5,45 +5,34 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pytest
-from reproduction.fake_runs import a_scale, a_series, finish, perplexity_of
+from reproduction.fake_runs import a_scale, a_series, perplexity_of, run_tables
 
 from gprune.experiments.reproduction import catalogue, tables, work, writing
 from gprune.experiments.reproduction.assembly import NOT_RUN
 from gprune.pipeline import runs
-from gprune.store import Store
 from gprune.system.errors import StoreError
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "cache")
-
-
-def run_all(store, *names):
-    for entry in work.needed(tables.choose(names), a_series()):
-        finish(store, entry)
-
-
 def a_work(store, *names, series=None):
     series = series or a_series()
     folder = store.root / "reproductions" / writing.folder_name(series.model, series.scale)
-    return work.TableWork(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
+    return work.TableWork(store, series, tables.choose_tables(names), folder, command="python -m gprune reproduce")
 
 
 def test_writers_at_the_same_time_lose_no_table(store):
     names = ("ablation", "calibration-pair", "figure-1a", "figure-3a", "module-overlap")
-    run_all(store, *names)
+    run_tables(store, *names)
     works = [a_work(store, name) for name in names]
     with ThreadPoolExecutor(len(works)) as pool:
-        for _ in pool.map(lambda made: made.write(made.tables), works * 3):
+        for _ in pool.map(lambda work: work.write(work.tables), works * 3):
             pass
     assert set((writing.read_index(works[0].folder) or {})["tables"]) == set(names)
 
 
 def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
-    run_all(store, "main")
+    run_tables(store, "main")
     done = a_work(store, "main")
     done.write(done.tables)
     long = pd.read_csv(done.folder / "main.csv")
@@ -54,7 +43,7 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
         r.study for r in tables.main(a_series()) if r.method_id == "gprune:twflap" and r.study.retention == 0.7
     )
     assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
-    assert row["run"].item() in dict(runs.every(store))
+    assert row["run"].item() in dict(runs.read_all(store))
     assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (
         96,
         2,
@@ -77,17 +66,17 @@ def test_no_model_name_leaves_the_cache(model, tmp_path):
 
 def test_the_catalogue_lists_and_loads_what_was_written(store):
     assert catalogue.reproductions(store.root) == []
-    run_all(store, "ablation")
+    run_tables(store, "ablation")
     first = a_work(store, "ablation")
     first.write(first.tables)
     second = a_work(store, "seeds")
     second.write(second.tables)
-    (found,) = catalogue.reproductions(store.root)
-    assert (found.name, found.model, found.tables) == ("demo-demo", "demo", ("ablation", "seeds"))
-    assert found.scale["samples"] == 96
-    ablation, empty = (catalogue.load(store.root, found.name, name) for name in ("ablation", "seeds"))
+    (listed,) = catalogue.reproductions(store.root)
+    assert (listed.name, listed.model, listed.tables) == ("demo-demo", "demo", ("ablation", "seeds"))
+    assert listed.scale["samples"] == 96
+    ablation, empty = (catalogue.load(store.root, listed.name, name) for name in ("ablation", "seeds"))
     assert ablation is not None and empty is not None
-    assert catalogue.load(store.root, found.name, "speed") is None
+    assert catalogue.load(store.root, listed.name, "speed") is None
     rows = ablation.rows["max"]
     assert ablation.filled == 4 and [row.reason for row in rows] == [""] * 4
     assert all(runs.read(store, row.run) for row in rows)
@@ -99,7 +88,7 @@ def test_the_catalogue_lists_and_loads_what_was_written(store):
     )
     assert ablation.display.equals(first.assemble(tables.TABLES["ablation"]).display)
     assert "37.02" in set(ablation.published["wikitext2 PPL"])
-    assert sum(pd.read_csv(found.folder / "ablation.csv")["measure"] == "perplexity") == 12
+    assert sum(pd.read_csv(listed.folder / "ablation.csv")["measure"] == "perplexity") == 12
     assert {row.reason for row in empty.rows["fixed"]} == {NOT_RUN}
 
 
@@ -110,8 +99,8 @@ def test_a_damaged_or_foreign_index_is_passed_over_or_named(store):
     for name in ("../reproductions/demo-demo", "", "absent"):
         with pytest.raises(StoreError, match="there is no reproduction"):
             catalogue.load(store.root, name, "seeds")
-    whole = json.loads(index.read_text())["tables"]["seeds"]
-    for odd in ({**whole, "filled": float("inf")}, {name: whole[name] for name in set(whole) - {"display"}}):
+    entry = json.loads(index.read_text())["tables"]["seeds"]
+    for odd in ({**entry, "filled": float("inf")}, {name: entry[name] for name in set(entry) - {"display"}}):
         index.write_text(json.dumps(json.loads(index.read_text()) | {"tables": {"seeds": odd}}))
         with pytest.raises(StoreError, match="damaged"):
             catalogue.load(store.root, "demo-demo", "seeds")

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from reproduction.fake_runs import a_series, command, finish
@@ -23,11 +22,11 @@ pytestmark = pytest.mark.process
 
 def a_work(cache, *names):
     series = a_series(samples=16)
-    return work.TableWork(Store(cache), series, tables.choose(names), cache / "out")
+    return work.TableWork(Store(cache), series, tables.choose_tables(names), cache / "out")
 
 
 def some_entries(name="ablation"):
-    return work.needed(tables.choose([name]), a_series(samples=16))
+    return work.needed(tables.choose_tables([name]), a_series(samples=16))
 
 
 def behave(cache, **behaviours):
@@ -37,16 +36,16 @@ def behave(cache, **behaviours):
 def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache):
     done = some_entries()[0]
     finish(Store(cache), done)
-    seen: list[Status] = []
+    observed: list[Status] = []
     ended: list[tuple[str, str]] = []
-    made = a_work(cache, "ablation")
-    (table,) = made.run(seen.append, lambda entry, why: ended.append((entry.study.name, why)), command)
+    created = a_work(cache, "ablation")
+    (table,) = created.run(observed.append, lambda entry, why: ended.append((entry.study.name, why)), command)
     assert table.filled == 4
     expected = [entry.study.name for entry in some_entries()[1:]]
     assert sorted(job.label for job in jobs.jobs(cache)) == sorted(expected)
     assert sorted(ended) == sorted((name, "") for name in expected)
     assert {job.arguments for job in jobs.jobs(cache)} == {("--until", "perplexity")}
-    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    assert (observed[-1].done, observed[-1].total) == (2, 2)
     a_work(cache, "ablation").run(build=command)
     assert len(jobs.jobs(cache)) == 2
 
@@ -54,13 +53,13 @@ def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache):
 def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache):
     first, second, _ = some_entries()
     behave(cache, **{second.study.name: "fail"})
-    made = a_work(cache, "ablation")
-    (table,) = made.run(build=command)
+    created = a_work(cache, "ablation")
+    (table,) = created.run(build=command)
     reasons = [answer.reason for answer in table.answers]
     assert reasons == ["", "the text 'x' is empty: choose another", "", ""]
     index = writing.read_index(cache / "out") or {}
     assert index["tables"]["ablation"]["filled"] == 3
-    assert made.failures == {second.shared: "the text 'x' is empty: choose another"}
+    assert created.failures == {second.shared: "the text 'x' is empty: choose another"}
 
 
 @pytest.mark.long
@@ -75,8 +74,8 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
         if status.done == 0 and most == 3:
             (cache / "go").touch()
 
-    found = Schedule(cache, watch=watch, build=command).run(entries)
-    assert list(found.values()) == []
+    result = Schedule(cache, watch=watch, build=command).run(entries)
+    assert list(result.values()) == []
     assert most == 3
     assert len(jobs.jobs(cache)) == 5
 
@@ -94,27 +93,26 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache):
             assert len(active) == 1
         started.extend(name for name in active if name not in started)
 
-    found = Schedule(cache, watch=watch, build=command).run(entries)
-    assert list(found.values()) == []
+    result = Schedule(cache, watch=watch, build=command).run(entries)
+    assert list(result.values()) == []
     labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
     assert set(labels[-2:]) == timed and len(labels) == 5
 
 
-def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache):
+def test_a_job_that_is_under_way_is_waited_for(cache):
     entry = some_entries()[1]
     behave(cache, **{entry.study.name: "hold"})
-    elsewhere = replace(entry.study, device="cpu", group="")
-    job = jobs.submit(cache, elsewhere, "by hand", ("--until", "perplexity"), command)
+    job = jobs.submit(cache, entry.study, "by hand", ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
-    seen: list[Status] = []
+    observed: list[Status] = []
 
     def watch(status):
-        seen.append(status)
+        observed.append(status)
         (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run([entry]) == {}
-    assert [found.id for found in jobs.jobs(cache)] == [job.id]
-    assert "masks_gprune 1/2" in {status.stage for status in seen}
+    assert Schedule(cache, watch, needed=lambda _: not observed, build=command).run([entry]) == {}
+    assert [result.id for result in jobs.jobs(cache)] == [job.id]
+    assert "masks_gprune 1/2" in {status.stage for status in observed}
 
 
 @pytest.mark.long
@@ -124,18 +122,18 @@ def test_devices_have_one_study_each(cache, monkeypatch):
     device_slots.allow(("cuda:0", "cuda:1"))
     entries = some_entries()
     behave(cache, **{entry.study.name: "hold" for entry in entries})
-    seen = []
+    observed = []
 
     def watch(_):
-        found = jobs.jobs(cache)
-        seen.append(sorted(job.device for job in found if job.state == "running"))
-        if seen[-1] == ["cuda:0", "cuda:1"] and not (cache / "go").exists():
-            assert [job.state for job in found].count("queued") == 1
+        result = jobs.jobs(cache)
+        observed.append(sorted(job.device for job in result if job.state == "running"))
+        if observed[-1] == ["cuda:0", "cuda:1"] and not (cache / "go").exists():
+            assert [job.state for job in result].count("queued") == 1
             (cache / "go").touch()
 
     (table,) = a_work(cache, "ablation").run(watch, build=command)
-    assert ["cuda:0", "cuda:1"] in seen and table.filled == 4
-    assert all(len(set(devices)) == len(devices) for devices in seen)
+    assert ["cuda:0", "cuda:1"] in observed and table.filled == 4
+    assert all(len(set(devices)) == len(devices) for devices in observed)
     # the study does not say which GPU it had, so that it is the same on all of them
     assert {job.device for job in jobs.jobs(cache)} == {"cuda:0", "cuda:1"}
     assert {jobs.study_of(cache, job.id).device for job in jobs.jobs(cache)} == {"auto"}
@@ -146,7 +144,7 @@ def test_devices_have_one_study_each(cache, monkeypatch):
 def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache):
     entries = some_entries()
     behave(cache, **{entry.study.name: "hold" for entry in entries})
-    other = jobs.submit(cache, replace(entries[0].study, group=""), "mine", ("--until", "perplexity"), command)
+    other = jobs.submit(cache, entries[0].study, "mine", ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
 
     def interrupt(_):
@@ -168,7 +166,7 @@ from gprune.experiments.reproduction import tables, work
 from gprune.store import Store
 
 cache = Path(sys.argv[1])
-made = work.TableWork(Store(cache), a_series(samples=16), tables.choose(["ablation"]), cache / "out")
+made = work.TableWork(Store(cache), a_series(samples=16), tables.choose_tables(["ablation"]), cache / "out")
 made.run(build=command)
 """
 
@@ -180,7 +178,7 @@ def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache):
 
     def one_is_done_and_two_hold():
         assert process.poll() is None, "the schedule has ended before it was killed"
-        return len(jobs.jobs(cache)) == 3 and len(dict(runs.every(Store(cache)))) == 1
+        return len(jobs.jobs(cache)) == 3 and len(dict(runs.read_all(Store(cache)))) == 1
 
     try:
         wait_for(one_is_done_and_two_hold)

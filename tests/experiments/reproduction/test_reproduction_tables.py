@@ -48,27 +48,27 @@ def base_of(row):
 
 @pytest.mark.parametrize("name", PERPLEXITY_TABLES)
 def test_rows_are_the_papers_methods_and_retentions_in_its_order(name):
-    ours = [(base_of(row), target(row)) for row in paper_rows(name)]
-    assert ours == [(figure.method, figure.retention) for figure in published.table(name)]
+    actual = [(base_of(row), target(row)) for row in paper_rows(name)]
+    assert actual == [(figure.method, figure.retention) for figure in published.table(name)]
 
 
 def test_controls_stand_beside_the_papers_rows_and_can_be_left_out():
     full = a_series(controls=True)
     for name in ("main", "ablation"):
         assert rows(name) == paper_rows(name) == paper_rows(name, full) != rows(name, full)
-    beside = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
+    neighbours = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
     words = ["FLAP, one ratio", "Wanda-sp, one ratio"]
     words += ["MSL, one module a layer (FLAP)", "MSL, random modules (FLAP)"]
-    assert beside == [(f"control: {word}", kept) for kept in (0.8, 0.7, 0.5) for word in words]
-    shown = [(row.method, row.labels["MSL"]) for row in rows("ablation", full) if row.extra]
-    assert shown == [("flap_uniform", ""), ("msl_layers", "yes"), ("msl_shuffled", "yes")]
+    assert neighbours == [(f"control: {word}", retained) for retained in (0.8, 0.7, 0.5) for word in words]
+    visible = [(row.method, row.labels["MSL"]) for row in rows("ablation", full) if row.extra]
+    assert visible == [("flap_uniform", ""), ("msl_layers", "yes"), ("msl_shuffled", "yes")]
     assert Scale("paper").controls
 
 
 def test_every_published_table_is_reproduced_or_said_to_be_left():
     assert set(published.TABLES) - set(tables.TABLES) == {"cost"}
-    ours = {"metric-gap", "gain-by-retention", "alignment", "study", "repair"}
-    assert set(tables.TABLES) - set(published.TABLES) == ours
+    actual = {"metric-gap", "gain-by-retention", "alignment", "study", "repair"}
+    assert set(tables.TABLES) - set(published.TABLES) == actual
     assert "not in the paper" in tables.TABLES["alignment"].title
     assert all(row.extra for row in rows("alignment"))
 
@@ -96,8 +96,8 @@ def test_the_full_method_is_one_study_in_eight_tables():
 
 def untimed():
     """The studies behind all tables that measure no speed."""
-    found = work.needed(tables.choose(["all"]), a_series())
-    return [entry for entry in found if not entry.timed]
+    result = work.needed(tables.choose_tables(["all"]), a_series())
+    return [entry for entry in result if not entry.timed]
 
 
 def test_what_changes_no_number_does_not_tell_studies_apart():
@@ -155,12 +155,12 @@ def test_only_the_papers_own_models_have_published_figures(name, model):
 
 def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards():
     def sizes(samples, epochs):
-        found = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
-        for row in found:
+        result = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
+        for row in result:
             calibration = row.study.calibration
             assert calibration.samples == row.labels["samples"] >= calibration.shards
             assert row.study.sparsity.epochs == row.labels["epochs"]
-        return [(row.labels["samples"], row.labels["epochs"]) for row in found]
+        return [(row.labels["samples"], row.labels["epochs"]) for row in result]
 
     assert sizes(2048, 2) == [(128, 4), (256, 7), (512, 7), (1024, 8), (2048, 2)]
     assert sizes(96, 2) == [(8, 4), (12, 7), (24, 7), (48, 8), (96, 2)]
@@ -175,10 +175,10 @@ def test_wrong_scales_and_tables_are_named():
     with pytest.raises(SettingsError, match="--scale must be one of paper, demo"):
         scale.choose("demo", "huge")
     with pytest.raises(SettingsError, match="did you mean 'ablation'"):
-        tables.choose(["ablaton"])
+        tables.choose_tables(["ablaton"])
     with pytest.raises(SettingsError, match="retention must be more than 0"):
         rows("main", a_series(retentions=(1.5,)))
-    assert [table.name for table in tables.choose(["seeds", "main", "seeds"])] == ["main", "seeds"]
+    assert [table.name for table in tables.choose_tables(["seeds", "main", "seeds"])] == ["main", "seeds"]
 
 
 def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
@@ -188,7 +188,7 @@ def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
         expected = (questions.NAMES, 48) if entry.shared in in_main else ((), None)
         assert (entry.study.evaluation.tasks, entry.study.evaluation.limit) == expected
     assert len(in_main) == 9
-    for entry in work.needed(tables.choose(["all"]), paper):
+    for entry in work.needed(tables.choose_tables(["all"]), paper):
         evaluation = entry.study.evaluation
         assert (evaluation.tasks, evaluation.limit) == (() if entry.timed else published.TASKS, None)
     assert scale.choose("/models/other", "demo").tasks == ()
@@ -205,14 +205,14 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
     with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
         a_series(limit=-1)
     with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
-        work.prepare(a_series(tasks=("bolq",)))
+        work.check_inputs(a_series(tasks=("bolq",)))
 
 
 def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
-    found = work.needed([tables.TABLES["speed"]], a_series())
-    first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
+    result = work.needed([tables.TABLES["speed"]], a_series())
+    first, timed = [t for t in result if not t.timed], [t for t in result if t.timed]
     main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
-    assert {masks_of(entry.study) for entry in found} == main and len(main) == 3
+    assert {masks_of(entry.study) for entry in result} == main and len(main) == 3
     assert [(entry.until, entry.study.methods) for entry in first] == [("masks", ("gprune",))] * 3
     assert {entry.study.metric: entry.study.methods for entry in timed} == {
         "flap": ("dense", "gprune", "llm_pruner", "flap"),
@@ -225,8 +225,8 @@ def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
 
 
 def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path):
-    shown = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
-    assert shown == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
+    visible = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
+    assert visible == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
     speed = {shared(row.study) for row in rows("speed")}
     assert [shared(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
     (tmp_path / "config.json").write_text('{"intermediate_size": 130}')

@@ -12,27 +12,22 @@ from gprune.store import Store
 
 def begun(cache: Path) -> Counter[str]:
     """Of every result, by its place below the cache, in how many jobs its computing was begun."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for job in jobs.jobs(cache):
-        found.update(_of_job(cache, job.id).values())
-    return found
-
-
-def in_the_middle(cache: Path, job_id: str) -> str:
-    """What a job was at last, by its place below the cache; empty where it had begun nothing."""
-    return next(reversed(_of_job(cache, job_id).values()), "")
+        counts.update(_of_job(cache, job.id).values())
+    return counts
 
 
 def _of_job(cache: Path, job_id: str) -> dict[str, str]:
     """What a job has begun to compute, by the names of the stages, the last one last."""
     stages = named(opened(jobs.study_of(cache, job_id), Store(cache)).graph)
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for event in events(cache, job_id):
         name, message = event["stage"], event["message"]
         # what is reused is told once, and what another run computes is waited for
         if name in stages and message != "reused" and not message.startswith("waiting for "):
-            found[name] = f"{stages[name].kind}/{stages[name].key}"
-    return found
+            values[name] = f"{stages[name].kind}/{stages[name].key}"
+    return values
 
 
 def events(cache: Path, job_id: str) -> list[dict[str, str]]:

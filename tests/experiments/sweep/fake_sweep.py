@@ -12,10 +12,10 @@ from pathlib import Path
 
 from made_runs import MAKERS, leave
 
-from gprune.experiments.sweep.plan import Sweep
+from gprune.experiments.sweep import Sweep
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import Graph, Results
-from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.inputs import read_inputs
 from gprune.records import ModelShape
 from gprune.store import Store
 from gprune.study import from_file
@@ -41,8 +41,8 @@ def main(folder: Path) -> None:
 
     study, cache = from_file(folder / "study.json"), folder.parents[1]
     behaviours = cache / "behaviour.json"
-    known = json.loads(behaviours.read_text()) if behaviours.exists() else {}
-    behaviour = known.get(str(study.seed), "")
+    values = json.loads(behaviours.read_text()) if behaviours.exists() else {}
+    behaviour = values.get(str(study.seed), "")
     with JobReporter(folder) as report:
         while behaviour == "hold" and not (cache / "go").exists():
             report("drift", 1, 2, "holding")
@@ -51,9 +51,9 @@ def main(folder: Path) -> None:
             raise CorpusError("the text 'x' is empty: choose another")
         missing: dict[str, str] = {}
         store = Store(cache)
-        results = Results(store, Graph(study, read(study, missing, download=False, store=store)))
+        results = Results(store, Graph(study, read_inputs(study, missing, download=False, store=store)))
         record = RunRecord(results, UNTIL, {}, missing, lambda *_: None)
-        report.finish({}, leave(record, MAKERS, SHAPE, MODULES, present=UNTIL))
+        leave(record, MAKERS, SHAPE, MODULES, present=UNTIL)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gprune.experiments.sweep.plan import from_file
+from gprune.experiments.sweep import from_file
 from gprune.study import from_dict
 from gprune.study.demo import demo_study
 from gprune.system.errors import SettingsError
@@ -31,16 +31,16 @@ def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_pa
         space={"reliability.drift_quantile": [0.8, 0.85], "seed": [0, 1, 2]},
         cases=[*PAIRS],
     )
-    made = sweep.variations()
-    assert sweep.count == len(made) == 12 and len({one.study.digest for one in made}) == 12
-    assert {(one.study.primary, one.study.auxiliary) for one in made} == {
+    created = sweep.variations()
+    assert sweep.count == len(created) == 12 and len({item.study.digest for item in created}) == 12
+    assert {(item.study.primary, item.study.auxiliary) for item in created} == {
         ("python-reference", "science-docs"),
         ("science-docs", "python-reference"),
     }
-    assert made[1].words == "primary python-reference, auxiliary science-docs, drift quantile 0.8, seed 1"
+    assert created[1].words == "primary python-reference, auxiliary science-docs, drift quantile 0.8, seed 1"
     # a run is known by what it varies, also where only its name is seen
-    assert made[1].study.name == f"lines: {made[1].words}" and made[1].study.group == "lines"
-    assert (sweep.until, made[1].study.reliability.drift_quantile, made[1].study.seed) == (
+    assert created[1].study.name == f"lines: {created[1].words}" and created[1].study.group == "lines"
+    assert (sweep.until, created[1].study.reliability.drift_quantile, created[1].study.seed) == (
         "perplexity",
         0.8,
         1,
@@ -49,13 +49,13 @@ def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_pa
 
 def test_values_that_look_alike_in_short_are_told_apart(tmp_path):
     texts = ["/one/text.txt", "/two/text.txt", "/two/other.txt"]
-    made = read(tmp_path, space={"primary": texts, "retention": [0.5, 0.50000001]}).variations()
-    assert [one.words for one in made if one.study.retention == 0.5] == [
+    created = read(tmp_path, space={"primary": texts, "retention": [0.5, 0.50000001]}).variations()
+    assert [item.words for item in created if item.study.retention == 0.5] == [
         "primary /one/text.txt, retention 0.5",
         "primary /two/text.txt, retention 0.5",
         "primary /two/other.txt, retention 0.5",
     ]
-    assert len({one.study.name for one in made}) == 6
+    assert len({item.study.name for item in created}) == 6
     # whose words nobody else has keeps them when a list grows: its run is known by them
     few = read(tmp_path, space={"primary": [texts[0], texts[2]]}).variations()
     more = read(tmp_path, space={"primary": texts}).variations()

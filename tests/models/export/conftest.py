@@ -37,8 +37,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def masks() -> PruningMasks:
     ffn = np.zeros((3, 13), bool)
     heads = np.array([[False, True, False], [True, False, True], [True, True, True]])
-    for layer, kept in enumerate(([2], [0, 1, 5, 12], range(13))):
-        ffn[layer, list(kept)] = True
+    for layer, retained in enumerate(([2], [0, 1, 5, 12], range(13))):
+        ffn[layer, list(retained)] = True
     return PruningMasks("gprune", ffn, heads, 0.51, 0.5)
 
 

@@ -50,7 +50,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(tmp_path, masks, saved, decoder
 
 def test_too_little_room_is_told_before(tmp_path, masks, monkeypatch, saved, decoder_of):
     free = shutil.disk_usage(tmp_path)._replace(free=100)
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
     with pytest.raises(CheckpointError, match="needs .* KiB, but .* has 0.1 KiB free"):
         saved(cut(decoder_of("llama"), masks), None, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -74,8 +74,8 @@ def test_what_does_not_read_back_is_not_kept(
 ):
     original = checkpoint._write
 
-    def damaged(model, tokenizer, folder, *others):
-        original(model, tokenizer, folder, *others)
+    def damaged(model, tokenizer, folder, *rest):
+        original(model, tokenizer, folder, *rest)
         tensors = load_file(folder / "model.safetensors")
         # Row 1 of the embedding is no token of the probe: only the comparison of tensors can see it.
         tensors[name][1] += 1
@@ -119,31 +119,6 @@ def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_verify_sees_changed_weights(folder):
-    tensors = load_file(folder / "model.safetensors")
-    tensors["model.layers.0.self_attn.q_proj.weight"] *= 1.5
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match="is damaged: .*logits differ"):
-        checkpoint.load_verified(folder)
-    tensors["model.norm.weight"][0] = float("nan")
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"is damaged: model\.norm\.weight .* NaN"):
-        checkpoint.load_verified(folder)
-
-
-def test_verify_sees_truncated_and_missing_files(folder):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-8])
-    with pytest.raises(CheckpointError, match="truncated or damaged"):
-        checkpoint.load_verified(folder)
-    weights.unlink()
-    with pytest.raises(CheckpointError, match="has no weights"):
-        checkpoint.load_verified(folder)
-    (folder / "pruning.json").unlink()
-    with pytest.raises(CheckpointError, match="has no pruning.json: it is no pruned checkpoint"):
-        checkpoint.load_verified(folder)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -160,8 +135,8 @@ def test_a_record_that_is_none(folder, values, message):
         pruning_file.read_record(folder)
 
 
-def test_a_record_that_is_a_device_is_not_read(folder):
+def test_a_record_that_is_no_file_is_not_read(folder):
     (folder / "pruning.json").unlink()
-    (folder / "pruning.json").symlink_to("/dev/null")
+    (folder / "pruning.json").mkdir()
     with pytest.raises(CheckpointError, match=r"pruning\.json' cannot be read .it is no ordinary file"):
         pruning_file.read_record(folder)

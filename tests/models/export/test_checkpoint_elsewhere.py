@@ -89,8 +89,8 @@ def neurons_of(name):
 @pytest.fixture(scope="module")
 def elsewhere(built_once):
     """What one process without this project reports on all the models."""
-    place = built_once("elsewhere", ask)
-    report = json.loads((place / "report.json").read_text())
+    location = built_once("elsewhere", ask)
+    report = json.loads((location / "report.json").read_text())
     return {Path(folder).name: values for folder, values in report.items()}
 
 
@@ -105,8 +105,8 @@ def ask(place):
             shutil.rmtree(place / name)
             live.save_pretrained(place / name)
         with torch.inference_mode():
-            known = {"ids": ids, "logits": live(ids).logits.contiguous()}
-        save_file(known, place / name / "known.safetensors")
+            reference = {"ids": ids, "logits": live(ids).logits.contiguous()}
+        save_file(reference, place / name / "known.safetensors")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
     environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(

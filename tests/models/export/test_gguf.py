@@ -5,15 +5,12 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
-from pruned_folder import byte_tokenizer, masks_of, save, small_decoder
+from pruned_folder import byte_tokenizer, masks_of, needs_gguf, save, small_decoder
 from safetensors.torch import load_file
 
 from gprune.models.export import gguf
 from gprune.system.errors import CheckpointError
 
-needs_gguf = pytest.mark.skipif(
-    importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
-)
 needs_llama = pytest.mark.skipif(
     importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed: run make gguf"
 )
@@ -80,7 +77,7 @@ def test_every_layer_tells_its_own_widths(tmp_path):
     save(small_decoder(kv_heads=3), tmp_path / "in", tokenizer=byte_tokenizer(), compensated=True)
     size = gguf.save_gguf(tmp_path / "in", tmp_path / "deep" / "out.gguf")
     file = tmp_path / "deep" / "out.gguf"
-    assert [place.name for place in file.parent.iterdir()] == ["out.gguf"] and file.stat().st_size == size
+    assert [location.name for location in file.parent.iterdir()] == ["out.gguf"] and file.stat().st_size == size
     values = fields(file)
     assert values["general.architecture"] == "deci"
     assert values["deci.block_count"] == 3
@@ -93,11 +90,11 @@ def test_every_layer_tells_its_own_widths(tmp_path):
     assert values["deci.attention.layer_norm_rms_epsilon"] == pytest.approx(1e-6)
     assert values["tokenizer.ggml.model"] == "gpt2" and values["tokenizer.ggml.pre"] == "gpt-2"
     assert values["tokenizer.ggml.add_bos_token"] is True and values["tokenizer.ggml.bos_token_id"] == 0
-    written, weights = tensors(file), load_file(tmp_path / "in" / "model.safetensors")
+    saved, weights = tensors(file), load_file(tmp_path / "in" / "model.safetensors")
     name = "model.layers.1.mlp.down_proj"
-    np.testing.assert_array_equal(written["blk.1.ffn_down.weight"], weights[f"{name}.weight"])
-    np.testing.assert_array_equal(written["blk.1.ffn_down.bias"], weights[f"{name}.bias"])
-    assert len(written) == len(weights) == 3 + 3 * (9 + 2)
+    np.testing.assert_array_equal(saved["blk.1.ffn_down.weight"], weights[f"{name}.weight"])
+    np.testing.assert_array_equal(saved["blk.1.ffn_down.bias"], weights[f"{name}.bias"])
+    assert len(saved) == len(weights) == 3 + 3 * (9 + 2)
 
 
 @pytest.mark.long
@@ -127,7 +124,8 @@ def test_tied_embeddings_are_written_once(tmp_path):
 @pytest.mark.parametrize(
     ("family", "changes", "words"),
     [
-        ("qwen3", {}, "does not compute what a qwen3 model computes"),
+        ("qwen3", {}, "does not compute what a qwen3 model computes: export it with --padded and convert that"),
+        ("gemma3", {}, "does not compute what a gemma3 model computes: use the folder with transformers"),
         ("llama", {"hidden_act": "gelu"}, "uses SiLU, the model 'gelu'"),
         (
             "llama",
@@ -185,8 +183,8 @@ def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path)
     live = save(decoder, tmp_path / "in", masks=masks, compensated=compensated, tokenizer=byte_tokenizer())
     gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     ids = torch.randint(3, 300, (96,), generator=torch.Generator().manual_seed(4)).tolist()
-    ours, theirs = our_logits(live, ids), their_logits(llama(tmp_path / "out.gguf"), ids)
-    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4 * float(ours.abs().max()))
+    actual, expected = our_logits(live, ids), their_logits(llama(tmp_path / "out.gguf"), ids)
+    torch.testing.assert_close(expected, actual, rtol=0, atol=1e-4 * float(actual.abs().max()))
 
 
 @pytest.mark.long
@@ -211,8 +209,8 @@ def test_a_real_model_predicts_the_same_tokens(name, groups, neurons, shared, tm
     assert model.tokenize(text.encode(), special=True) == decoder.tokenizer(text).input_ids
     ids = decoder.tokenizer(text).input_ids[:1000]
     windows = [ids[at : at + 250] for at in range(0, 1000, 250)]
-    ours = torch.cat([our_logits(live, window) for window in windows])
-    theirs = torch.cat([their_logits(model, window) for window in windows])
-    assert len(theirs) == 1000
-    assert float((ours.argmax(-1) == theirs.argmax(-1)).float().mean()) >= 0.99
-    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4 * float(ours.abs().max()))
+    actual = torch.cat([our_logits(live, window) for window in windows])
+    expected = torch.cat([their_logits(model, window) for window in windows])
+    assert len(expected) == 1000
+    assert float((actual.argmax(-1) == expected.argmax(-1)).float().mean()) >= 0.99
+    torch.testing.assert_close(expected, actual, rtol=0, atol=1e-4 * float(actual.abs().max()))

@@ -36,11 +36,11 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
     assert (folder / "LICENSE.txt").read_text() == "You may."
     # what prepares images for a model that takes them
     assert (folder / "preprocessor_config.json").read_text() == '{"size": 3}'
-    told = {one.dataset_name: one for one in card.data.eval_results}
+    message = {eval_result.dataset_name: eval_result for eval_result in card.data.eval_results}
     # folders of this machine are nobody's business
-    assert set(told) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
-    assert told["wikitext2"].metric_value == 12.3457 and told["wikitext2"].metric_type == "perplexity"
-    assert told["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
+    assert set(message) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
+    assert message["wikitext2"].metric_value == 12.3457 and message["wikitext2"].metric_type == "perplexity"
+    assert message["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
     for words in (
         "| wikitext2 | 12.35 ± 0.50 | 10.00 |",
         "| FFN neurons a layer | 2, 13, 6 of 13 |",
@@ -50,7 +50,7 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
         "That of base: a licence of its own.",
     ):
         assert words in card.text, words
-    assert [one.perplexity for one in model_card.figures_of(folder)] == [12.3457, 7.0]
+    assert [eval_result.perplexity for eval_result in model_card.figures_of(folder)] == [12.3457, 7.0]
 
 
 def test_a_base_of_the_hub_is_named_and_one_without_a_licence_is_told(tmp_path):
@@ -67,9 +67,19 @@ def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
     assert ModelCard.load(folder / "README.md").data.license is None
 
 
+@pytest.mark.parametrize(("family", "is_named"), [("stablelm", True), ("llama", False)])
+def test_a_family_that_an_older_transformers_cannot_run_is_named(tmp_path, family, is_named):
+    decoder = small_decoder(family)
+    masks = masks_of(decoder, [1, 2, 3], [2, 13, 6])
+    names = {"source": "base", "fingerprint": "f00d"}
+    folder = checkpoint.save(cut(decoder, masks), byte_tokenizer(), tmp_path / "out", masks, **names)
+    card = ModelCard.load(folder / "README.md").text
+    assert ("needs transformers 5: version 4.57 cannot run a pruned StableLM" in card) == is_named
+
+
 def test_a_padded_folder_has_a_card_too(tmp_path):
     folder = of_base(tmp_path, figures=FIGURES)
     ordinary = padded.save_padded(folder, tmp_path / "padded")
     card = ModelCard.load(ordinary / "README.md")
     assert "trust_remote_code=True" not in card.text and "padded with zeros" in card.text
-    assert [one.metric_value for one in card.data.eval_results] == [12.3457, 7.0]
+    assert [eval_result.metric_value for eval_result in card.data.eval_results] == [12.3457, 7.0]

@@ -63,7 +63,7 @@ def adapted(model):
 
 def stepped(model):
     """After one step of plain training."""
-    optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], 0.05)
+    optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], 0.05)
     model(IDS, labels=IDS).loss.backward()
     optimizer.step()
     return model
@@ -101,8 +101,8 @@ def build(place):
             models[name].save_pretrained(place / name)
     for name, model in models.items():
         with torch.inference_mode():
-            known = {"ids": IDS, "logits": model.eval()(IDS).logits.contiguous()}
-        save_file(known, place / name / "known.safetensors")
+            reference = {"ids": IDS, "logits": model.eval()(IDS).logits.contiguous()}
+        save_file(reference, place / name / "known.safetensors")
     return list(models)
 
 
@@ -127,7 +127,7 @@ def test_copied_adapted_and_trained_models_load_with_equal_logits(where, ways, p
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    report = {Path(folder).name: found for folder, found in json.loads(done.stdout).items()}
+    report = {Path(folder).name: result for folder, result in json.loads(done.stdout).items()}
     assert len(report) == 4 and max(difference for difference, _ in report.values()) <= 1e-5
     assert report["adapted"][1] == "GpruneLlamaForCausalLM" and report["copied"][1] == "GpruneGlmForCausalLM"
 

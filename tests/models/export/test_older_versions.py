@@ -125,12 +125,12 @@ def test_the_card_names_the_number_type_and_that_of_the_base_model(exports):
 def overlay(version, folder):
     """The environment variables under which a version of transformers takes the place of the installed one."""
     packages = [f"transformers=={version}", *VERSIONS[version]]
-    place = str(folder / "site")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", place, *packages]
+    location = str(folder / "site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", location, *packages]
     installed = subprocess.run(install, capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"no package index, or it lacks {packages}: {installed.stderr[-200:]}")
-    return os.environ | {"PYTHONPATH": place, "HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
+    return os.environ | {"PYTHONPATH": location, "HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.mark.long

@@ -12,13 +12,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
-from gprune.__main__ import main
 from gprune.models import identity, inspection, loading, origin
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, gguf, ordinary, padded, pruning_file
 from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
-from gprune.records import PrunedModel
 from gprune.system.errors import CheckpointError
 
 IDS = torch.randint(3, 300, (2, 9), generator=torch.Generator().manual_seed(5))
@@ -70,26 +68,28 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     folder, live, _ = saved(tmp_path, family, groups, compensated, **sizes)
     live.save_pretrained(tmp_path / "natural")
     padded.save_padded(folder, tmp_path / "padded")
-    known = origin.Origin(pruning_file.read_record(folder).pruned, "dense", "f00d")
-    gprune.save(origin.remember(live, known), tmp_path / "by_api")
+    reference = origin.Origin(pruning_file.read_record(folder).pruned, "dense", "f00d")
+    gprune.save(origin.remember(live, reference), tmp_path / "by_api")
     assert (
         not ordinary.has_own_class(live)
         and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
     )
-    for place in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
-        values = values_of(place)
+    for location in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
+        values = values_of(location)
         assert values["model_type"] == expected and values["architectures"] == [type(live).__name__]
-        assert not list(place.glob("*.py")) and not {"auto_map", "ffn_widths", "unit_slices"} & values.keys()
+        assert not list(location.glob("*.py")) and not {"auto_map", "ffn_widths", "unit_slices"} & values.keys()
         names = ("intermediate_size", "num_key_value_heads", "num_attention_heads", "head_dim")
         size = 1 if groups == 5 else 2
         assert [values[name] for name in names] == [6, groups, groups * size, 4]
-        loaded = AutoModelForCausalLM.from_pretrained(place)
+        loaded = AutoModelForCausalLM.from_pretrained(location)
         assert type(loaded) is type(live) and torch.equal(loaded(IDS).logits, live(IDS).logits)
         options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
-        asked = IDS, torch.ones_like(IDS)
-        made = [loaded.generate(asked[0], attention_mask=asked[1], use_cache=on, **options) for on in (True, False)]
-        assert torch.equal(*made)
-    read = [AutoTokenizer.from_pretrained(place)("the town").input_ids for place in (folder, tmp_path / "dense")]
+        requested = IDS, torch.ones_like(IDS)
+        created = [
+            loaded.generate(requested[0], attention_mask=requested[1], use_cache=on, **options) for on in (True, False)
+        ]
+        assert torch.equal(*created)
+    read = [AutoTokenizer.from_pretrained(location)("the town").input_ids for location in (folder, tmp_path / "dense")]
     assert read[0] == read[1]
 
 
@@ -131,8 +131,8 @@ def test_what_no_ordinary_model_holds_stays_ours_and_says_why(family, others, co
     card = ModelCard.load(folder / "README.md").text
     assert re.search(rf"no ordinary model has exactly these weights \(.*{why}", card)
     assert "trust_remote_code=True" in card
-    found = inspection.inspect(str(folder))
-    assert found.form.endswith("every layer of the same width, which no ordinary model has")
+    result = inspection.inspect(str(folder))
+    assert result.form.endswith("every layer of the same width, which no ordinary model has")
     assert_equal_logits(checkpoint.load_checkpoint(folder, "cpu")(IDS).logits, live(IDS).logits)
 
 
@@ -152,39 +152,20 @@ def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_famil
     )
 
 
-def test_the_folder_pads_to_itself(tmp_path, capsys):
-    folder, _, _ = saved(tmp_path)
-    assert main(["export", str(folder), str(tmp_path / "padded"), "--padded"]) == 0
-    assert "an ordinary model, every layer padded with zeros to the widest" in capsys.readouterr().out
-    before, after = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "padded"))
-    assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
-
-
 def test_card_and_inspection_say_the_same_of_it(tmp_path):
     folder, live, _ = saved(tmp_path)
     card = ModelCard.load(folder / "README.md").text
     assert "trust_remote_code" not in card and "padded" not in card
     assert "An ordinary model: every layer has the same width" in card
     assert "`pruning.json` lists the kept units" in card
-    found = inspection.inspect(str(folder))
-    assert (found.neurons, found.groups) == ((6, 6, 6), (2, 2, 2))
-    assert (found.dense_neurons, found.dense_groups, found.loads) == (13, 3, "without code of its own")
-    assert found.form == (
+    result = inspection.inspect(str(folder))
+    assert (result.neurons, result.groups) == ((6, 6, 6), (2, 2, 2))
+    assert (result.dense_neurons, result.dense_groups, result.loads) == (13, 3, "without code of its own")
+    assert result.form == (
         "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an ordinary model"
     )
-    assert found.parameters == sum(one.numel() for one in live.parameters())
+    assert result.parameters == sum(parameter.numel() for parameter in live.parameters())
     assert not (folder / "modeling_gprune.py").exists()
-
-
-def test_it_can_be_pruned_further_like_any_model(tmp_path):
-    folder, live, _ = saved(tmp_path)
-    decoder = loading.load(str(folder), "cpu")
-    assert (decoder.shape.neurons, decoder.shape.kv_heads, decoder.shape.head_width) == (6, 2, 4)
-    assert torch.equal(decoder.model(IDS).logits, live(IDS).logits)
-    masks = masks_of(decoder, [1, 2, 1], [3, 6, 2])
-    further = cut(decoder, masks)
-    assert further.config.ffn_widths == [3, 6, 2]
-    checkpoint.save(further, None, tmp_path / "further", PrunedModel(masks), source="d", fingerprint="f")
 
 
 def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
@@ -194,8 +175,8 @@ def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
     (folder / "config.json").write_text(json.dumps(values_of(folder) | {"intermediate_size": 7}))
     with pytest.raises(CheckpointError, match="disagrees with the weights"):
         checkpoint.load_verified(folder)
-    found = inspection.inspect(str(folder))
-    assert "layer 0 has 6 neurons, and its configuration says 7" in found.form
+    result = inspection.inspect(str(folder))
+    assert "layer 0 has 6 neurons, and its configuration says 7" in result.form
 
 
 @pytest.mark.parametrize("family", ["qwen3", "granite"])

@@ -130,5 +130,5 @@ def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
     for shape in ((2, 8), (3, 5), (1, 33)):
         ids = torch.randint(3, 300, shape, generator=torch.Generator().manual_seed(1))
-        (found,) = session.run(None, {"input_ids": ids.numpy()})
-        assert_close(torch.tensor(found), live(ids).logits, 1e-5)
+        (result,) = session.run(None, {"input_ids": ids.numpy()})
+        assert_close(torch.tensor(result), live(ids).logits, 1e-5)

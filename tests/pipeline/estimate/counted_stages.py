@@ -41,7 +41,7 @@ def attention_of_a_gpu(monkeypatch):
 
     def fused(query, key, value, **_):
         group = query.shape[1] // key.shape[1]
-        spread = (one if group == 1 else one.repeat_interleave(group, 1) for one in (key, value))
+        spread = (item if group == 1 else item.repeat_interleave(group, 1) for item in (key, value))
         return torch.ops.aten._scaled_dot_product_flash_attention(query, *spread, 0.0, True)[0]
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused)
@@ -64,32 +64,32 @@ def statistics(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
     shards = shards_of(calibration)[:sequences]
     ids = ids_of(decoder, sequences, calibration.length)
-    with CountedMemory() as counted, torch.no_grad():
+    with CountedMemory() as counts, torch.no_grad():
         widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
         parts = [
             accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
             for name, width in widths
         ]
         strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
-        seen = _both(parts[0].add, strongest.add)
-        with observed(decoder, range(shape.layers), seen, parts[1].add):
+        add_both = _both(parts[0].add, strongest.add)
+        with observed(decoder, range(shape.layers), add_both, parts[1].add):
             decoder.hidden_states(ids)
         prepared, peaks = [part.prepare(shards) for part in parts], strongest.prepare()
         for part, pending in zip(parts, prepared, strict=True):
             part.commit(shards, pending)
         strongest.commit(peaks)
-    return counted.peak
+    return counts.peak
 
 
 def positions(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
     ids = ids_of(decoder, sequences, calibration.length)
-    with CountedMemory() as counted, torch.no_grad():
+    with CountedMemory() as counts, torch.no_grad():
         strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         with observed(decoder, range(shape.layers), strongest.add, lambda *_: None):
             decoder.hidden_states(ids)
         strongest.commit(strongest.prepare())
-    return counted.peak
+    return counts.peak
 
 
 def context_passes(decoder, study, sequences, monkeypatch):
@@ -99,11 +99,11 @@ def context_passes(decoder, study, sequences, monkeypatch):
     contexts = contexts_of(shape, count)
     ids = ids_of(decoder, sequences, calibration.length)
     shards = shards_of(calibration)[:sequences]
-    with CountedMemory() as counted:
-        made = context_statistics._Pass(decoder, [contexts], calibration.shards, True)
-        with torch.set_grad_enabled(True), made.observing():
-            made.run(ids, shards)
-    return counted.peak
+    with CountedMemory() as counts:
+        created = context_statistics._Pass(decoder, [contexts], calibration.shards, True)
+        with torch.set_grad_enabled(True), created.observing():
+            created.run(ids, shards)
+    return counts.peak
 
 
 def learning(decoder, study, sequences, monkeypatch):
@@ -114,35 +114,35 @@ def learning(decoder, study, sequences, monkeypatch):
     heads = numbers.random((shape.layers, shape.kv_heads))
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
-    with CountedMemory() as counted, gated(decoder) as gate:
+    with CountedMemory() as counts, gated(decoder) as gate:
         family = MaskFamily.of(RankedUnits.build(shape, scores, heads, partition), decoder.device)
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
         passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
         thresholds = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(thresholds, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
-    return counted.peak
+    return counts.peak
 
 
 def gates(decoder, study, sequences, monkeypatch):
     shape, length = decoder.shape, study.calibration.length
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
-    with CountedMemory() as counted, gated(decoder) as gate:
+    with CountedMemory() as counts, gated(decoder) as gate:
         family = GateMasks.of(shape, 0.5, 1, 1.5, decoder.device)
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
         passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
         values = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(values, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
-    return counted.peak
+    return counts.peak
 
 
 def evaluation(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, study.evaluation.length)
-    with CountedMemory() as counted:
+    with CountedMemory() as counts:
         perplexity.token_losses(decoder.model, ids)
-    return counted.peak
+    return counts.peak
 
 
 COUNTED = {

@@ -11,10 +11,10 @@ from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
 from gprune.pipeline.estimate.memory import Case, memory_need
-from gprune.pipeline.stages import Graph, StageId, course
+from gprune.pipeline.stages import Graph, StageId, execution_plan
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import walk
+from gprune.pruning.removal.walk import remove_upwards
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
@@ -54,10 +54,10 @@ def test_formulas_tell_what_is_allocated_at_true_shapes(shape, kind, monkeypatch
     """The stage's own code on the meta device, with attention as a GPU's kernels keep it."""
     attention_of_a_gpu(monkeypatch)
     decoder, case = decoder_of(SHAPES[shape], torch.bfloat16), case_of(SHAPES[shape])
-    found = memory_need(STAGES[kind], case)
-    counted = COUNTED[kind](decoder, PAPER, found.batch, monkeypatch)
-    assert found.on_device(found.batch) - found.weights == pytest.approx(counted, rel=0.3), (
-        f"{counted / GIB:.2f} GiB counted"
+    result = memory_need(STAGES[kind], case)
+    counts = COUNTED[kind](decoder, PAPER, result.batch, monkeypatch)
+    assert result.on_device(result.batch) - result.weights == pytest.approx(counts, rel=0.3), (
+        f"{counts / GIB:.2f} GiB counted"
     )
 
 
@@ -91,14 +91,14 @@ CEILINGS = {
 @pytest.mark.parametrize("number", range(3), ids=PUBLISHED)
 def test_no_stage_grows_beyond_its_ceiling(number):
     """All of GPrune, and the speed of six models two at a time, fits on a card of 80 GiB, as it is set."""
-    case, most = case_of(SHAPES[PUBLISHED[number]], EVERYTHING), {}
-    for stage in course(Graph(EVERYTHING), "all", lambda _: False):
-        found = memory_need(stage.id, case)
-        if found is not None:
-            most[stage.kind] = max(most.get(stage.kind, 0.0), found.on_device(found.batch) / GIB)
-    assert most.keys() == CEILINGS.keys()
+    case, maximum = case_of(SHAPES[PUBLISHED[number]], EVERYTHING), {}
+    for stage in execution_plan(Graph(EVERYTHING)):
+        result = memory_need(stage.id, case)
+        if result is not None:
+            maximum[stage.kind] = max(maximum.get(stage.kind, 0.0), result.on_device(result.batch) / GIB)
+    assert maximum.keys() == CEILINGS.keys()
     for kind, ceilings in CEILINGS.items():
-        assert 0.9 * ceilings[number] < most[kind] <= ceilings[number], kind
+        assert 0.9 * ceilings[number] < maximum[kind] <= ceilings[number], kind
 
 
 LARGE = {
@@ -120,11 +120,11 @@ def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
     """The same code for real, in float32 on a CPU: 135 million random weights, eight sequences of 128."""
     decoder = decoder_of(LARGE, torch.float32, "cpu")
     assert decoder.size.parameters > 1e8
-    found = memory_need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
-    counted = COUNTED[kind](decoder, PAPER, 8, monkeypatch)
-    formula = found.on_device(8) - found.weights
-    print(f"{kind}: {counted / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
-    assert counted / 1.3 < formula < counted * 1.3
+    result = memory_need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
+    counts = COUNTED[kind](decoder, PAPER, 8, monkeypatch)
+    formula = result.on_device(8) - result.weights
+    print(f"{kind}: {counts / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
+    assert counts / 1.3 < formula < counts * 1.3
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(24, 4), pytest.param(96, 16, marks=pytest.mark.long)])
@@ -138,16 +138,16 @@ def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
     }
     study = PAPER.with_settings(changes | {"calibration.length": 64, "retention": 0.5})
     ids = np.random.default_rng(0).integers(0, 500, (2, samples, 64)).astype(np.int32)
-    texts = [Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)]
+    texts = [Tokens(text=str(index), ids=item, fingerprint="", available=item.size) for index, item in enumerate(ids)]
     masks = PruningMasks(
         "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
     )
-    with CountedMemory() as counted:
+    with CountedMemory() as counts:
         fit(decoder, masks, texts, study.repair, batch)
-    found = memory_need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
-    formula = found.on_device(batch) - found.weights
-    print(counted.peak, formula)
-    assert counted.peak / 1.3 < formula < counted.peak * 1.3
+    result = memory_need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
+    formula = result.on_device(batch) - result.weights
+    print(counts.peak, formula)
+    assert counts.peak / 1.3 < formula < counts.peak * 1.3
 
 
 @pytest.mark.parametrize("name", ["osscar", "slimllm"])
@@ -161,15 +161,15 @@ def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch
     study = PAPER.with_settings(changes | {"retention": 0.5})
     ids = np.random.default_rng(0).integers(0, 500, (samples, 64)).astype(np.int32)
     tokens = Tokens(text="", ids=ids, fingerprint="", available=ids.size)
-    choose = osscar.decision(decoder.shape, 0.5)
+    choose = osscar.osscar_decision(decoder.shape, 0.5)
     if name == "slimllm":
-        choose = slimllm.decision(decoder, 0.5, np.array([0.9, 0.8, 0.7]))
-    with CountedMemory() as counted:
-        walk(decoder, tokens, batch, choose, METHODS[name].fit)
-    found = memory_need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
-    formula = found.on_device(batch) - found.weights
-    print(counted.peak, formula)
-    assert counted.peak / 1.3 < formula < counted.peak * 1.3
+        choose = slimllm.slimllm_decision(decoder, 0.5, np.array([0.9, 0.8, 0.7]))
+    with CountedMemory() as counts:
+        remove_upwards(decoder, tokens, batch, choose, METHODS[name].fit)
+    result = memory_need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
+    formula = result.on_device(batch) - result.weights
+    print(counts.peak, formula)
+    assert counts.peak / 1.3 < formula < counts.peak * 1.3
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_formulas_are_near_what_an_h200_has_measured(stage, measured):
     """GiB of tensors at 7B (docs/performance.md), without streams of activations that may lie on the host."""
     changes = {"calibration.batch": 32, "repair.kind": "least_squares", "recovery.kind": "lora"}
     study = PAPER.with_settings(changes | {"methods": ("dense", "gprune", "gates", "osscar", "slimllm")})
-    found = memory_need(stage, case_of(SHAPES["llama2-7b"], study))
-    assert measured <= found.on_device(found.batch) / GIB < 1.3 * measured
+    result = memory_need(stage, case_of(SHAPES["llama2-7b"], study))
+    assert measured <= result.on_device(result.batch) / GIB < 1.3 * measured
 
 
 @pytest.mark.parametrize(("precision", "rank", "batch"), [("float32", 4, 8), ("bfloat16", 16, 8)])
@@ -200,13 +200,13 @@ def test_the_formula_of_a_recovery_tells_what_it_allocates(precision, rank, batc
     changes |= {"recovery.batch": batch, "recovery.steps": 2, "calibration.samples": 16}
     study = PAPER.with_settings(changes | {"calibration.length": 64, "calibration.shards": 2})
     ids = np.random.default_rng(0).integers(0, 500, (2, 16, 64)).astype(np.int32)
-    texts = [Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)]
+    texts = [Tokens(text=str(index), ids=item, fingerprint="", available=item.size) for index, item in enumerate(ids)]
     masks = PruningMasks(
         "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
     )
     model = cut(decoder, masks)
-    with CountedMemory() as counted:
+    with CountedMemory() as counts:
         recover(decoder, model, "gprune", texts, study.recovery, 0)
-    found = memory_need(StageId("recovered", method="gprune"), case_of(shape, study, precision, gpu=False))
-    formula = found.on_device(batch) - found.weights
-    assert counted.peak / 1.3 < formula < counted.peak * 1.3
+    result = memory_need(StageId("recovered", method="gprune"), case_of(shape, study, precision, gpu=False))
+    formula = result.on_device(batch) - result.weights
+    assert counts.peak / 1.3 < formula < counts.peak * 1.3

@@ -65,7 +65,7 @@ def test_the_estimate_of_a_run_is_near_its_peak(name, until, tmp_path):
     study, cache = from_dict(values), Store(tmp_path / "cache")
     (tmp_path / "study.json").write_text(study.to_json())
     results = opened(study, cache)
-    forecast = preflight.estimate_missing(results.course(until), results)
+    forecast = preflight.estimate_missing(results.plan(until), results)
     estimate = max(forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages)
     words = [sys.executable, "-c", RUN, str(tmp_path / "study.json"), str(cache.root), until]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -7,30 +7,23 @@ import pytest
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate import ANYWAY, judge
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
-from gprune.pipeline.estimate.forecast import (
-    Capacity,
-    Forecast,
-    StageNeed,
-    count_gpus,
-)
+from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, count_gpus
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, memory_need
-from gprune.pipeline.stages import Graph, StageId, course
+from gprune.pipeline.stages import Graph, StageId, execution_plan
 from gprune.study import Study
 
 GIB = 2.0**30
 STUDY = Study("model", "A", "B", methods=("dense", "gprune", "wanda_sp", "llm_pruner"))
 
 
-def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, ulimit=0.0, **changes):
+def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, **changes):
     study = STUDY.with_settings(changes)
     model = Dimensions.of(SHAPES[shape])
-    capacity = Capacity(
-        "a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB, ulimit * GIB
-    )
+    capacity = Capacity("a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB)
     case = Case(model, study, WIDTHS[precision], card > 0)
     needs = [
         StageNeed(stage.id, stage.title, need, None)
-        for stage in course(Graph(study), "all", lambda _: False)
+        for stage in execution_plan(Graph(study))
         if (need := memory_need(stage.id, case)) is not None
     ]
     return Forecast(model, study, precision, capacity, tuple(needs))
@@ -51,7 +44,6 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
         ({"precision": "float32", "card": 24.0}, "more than the 24.0 GiB of a card: set dtype bfloat16"),
         ({"host": 8.0}, "more than the 8.0 GiB of this machine’s memory"),
         ({"card": 0.0, "host": 16.0, "precision": "float32"}, "more than the 16.0 GiB of this machine’s"),
-        ({"card": 0.0, "host": 64.0, "ulimit": 8.0}, "addresses that a process may have (ulimit -v)"),
         (
             {"card": 18.0},
             "writing the pruned model takes about 19.2 GiB, more than the 18.0 GiB of a card: stop",
@@ -103,7 +95,7 @@ PRUNED = StageId("perplexity", method="gprune", item=0)
 
 @pytest.mark.parametrize(("gpus", "expected"), [(1, 1), (4, 4)])
 def test_a_model_that_one_gpu_cannot_hold_lies_over_all_of_them(gpus, expected):
-    capacity = Capacity("a card", True, CARD, 1e12, 1e12, 0.0, gpus)
+    capacity = Capacity("a card", True, CARD, 1e12, 1e12, gpus)
     assert count_gpus(LARGE, 2, capacity) == expected
     assert count_gpus(replace(LARGE, shape=replace(LARGE.shape, layers=8)), 2, capacity) == 1
 

@@ -1,47 +1,23 @@
 """Gates as a stage: what its key depends on, what it is given, and that no other study's key moves."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from stages.test_stage_controls import before, graph_of, keys
 from synthetic_run import a_study, write_run
 
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages import Graph, Inputs, every, every_need, given, order
+from gprune.pipeline.stages import every_need, given, order
 from gprune.study import run_name
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS, METRICS, repairs_of
 
-DEMO_KEYS = Path(__file__).parent / "keys" / "demo.txt"
-"""every stage of the demo study with its key, as it was before there were gates"""
 GATED = ("gates", "gates_double")
 
 
-def graph_of(study):
-    texts = dict.fromkeys(study.evaluation.texts, "")
-    return Graph(
-        study,
-        Inputs(
-            model="m",
-            tokenizer="t",
-            precision="float32",
-            calibration={"primary": "a", "auxiliary": "b", "substitute": "c"},
-            evaluation={text: f"e{number}" for number, text in enumerate(texts)},
-        ),
-    )
-
-
-def keys(study):
-    return {stage.name: stage.key for stage in every(graph_of(study))}
-
-
-def before():
-    return dict(line.split() for line in DEMO_KEYS.read_text(encoding="utf-8").splitlines())
-
-
 def behind(study, method="gates"):
-    return {stage.name for stage in order([stages.gates(graph_of(study), method)], lambda _: False)}
+    return {stage.name for stage in order([stages.gates(graph_of(study), method)])}
 
 
 def test_gates_add_their_stages_and_change_no_key_and_no_name_of_a_run():
@@ -69,7 +45,9 @@ def test_twice_the_steps_are_the_gates_of_twice_the_epochs():
 def test_gates_start_from_the_scores_of_the_metric_on_a_or_on_both(metric):
     study = replace(demo_study(), metric=metric, methods=("gates",))
     alone, both = (stages.gates(graph_of(study.with_settings({"gates.start": start}))) for start in ("primary", "mean"))
-    texts = [[stage.id.texts[0] for stage in every_need(one.needs) if stage.kind == "scores"] for one in (alone, both)]
+    texts = [
+        [stage.id.texts[0] for stage in every_need(item.needs) if stage.kind == "scores"] for item in (alone, both)
+    ]
     assert texts == [["primary"], ["primary", "auxiliary"]] and alone.key != both.key
     assert {"tokens_primary", "tokens_auxiliary", "scores_primary"} <= behind(study)
     # token-weighted scores are made within modules; no other metric needs any
@@ -80,8 +58,8 @@ def test_what_gates_were_given_and_that_they_count_as_ours(tmp_path):
     study = a_study(methods=("dense", "gprune", "flap", *GATED))
     write_run(tmp_path, study=study)
     run = all_runs(str(tmp_path))[0][0]
-    found = given(run.results, "gates")
-    assert found.texts == ("A", "B") and found.steps == 40 and found.learned
+    result = given(run.results, "gates")
+    assert result.texts == ("A", "B") and result.steps == 40
     for name in GATED:
         method = METHODS[name]
         assert method.learns and not method.baseline and not method.control

@@ -1,4 +1,4 @@
-"""The graph as a reviewable text, its order, and what serves for what; no model and no torch."""
+"""The graph as a reviewable text, its order, and what a failure leaves out; no model and no torch."""
 
 import subprocess
 import sys
@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from gprune.pipeline import stages
-from gprune.pipeline.stages import KINDS, Graph, Inputs, course, every, needed
+from gprune.pipeline.stages import KINDS, Graph, Inputs, every, execution_plan, needed
 from gprune.pipeline.stages import graph as graph_module
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS, METRICS
 from gprune.system.errors import SettingsError
 
 GRAPHS = Path(__file__).parent / "graphs"
-
-
-def nothing(_):
-    return False
 
 
 def graph_of(metric="flap", **changes):
@@ -37,7 +33,7 @@ def test_the_graph_of_every_method_is_the_one_that_was_reviewed(metric):
 
 def written(metric):
     lines = []
-    for stage in course(graph_of(metric), "all", nothing):
+    for stage in execution_plan(graph_of(metric)):
         lines.append(f"{stage.name}: {stage.title}")
         lines += [f"    {need.name}" for need in dict.fromkeys(needed(stage))]
     return "\n".join(lines) + "\n"
@@ -46,17 +42,17 @@ def written(metric):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("until", stages.UNTIL)
 def test_every_stage_comes_after_all_that_it_needs_and_once(metric, until):
-    found = course(graph_of(metric), until, nothing)
-    place = {stage: number for number, stage in enumerate(found)}
-    assert len(place) == len(found) == len({stage.name for stage in found})
-    for stage in found:
+    result = execution_plan(graph_of(metric), until)
+    location = {stage: number for number, stage in enumerate(result)}
+    assert len(location) == len(result) == len({stage.name for stage in result})
+    for stage in result:
         for need in needed(stage):
-            assert place[stages.served(need, nothing, found)] < place[stage]
+            assert location[need] < location[stage]
 
 
 def test_until_takes_no_more_than_it_says():
     graph = graph_of()
-    kinds = {until: {stage.kind for stage in course(graph, until, nothing)} for until in stages.UNTIL}
+    kinds = {until: {stage.kind for stage in execution_plan(graph, until)} for until in stages.UNTIL}
     assert kinds["positions"] == {"tokens", "statistics", "positions"}
     exploring = {"tokens", "statistics", "positions", "norms", "shape", "scores", "drift"}
     assert kinds["drift"] == exploring
@@ -69,7 +65,7 @@ def test_until_takes_no_more_than_it_says():
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for
-    assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
+    assert {stage.name for stage in every(graph)} == {stage.name for stage in execution_plan(graph)}
 
 
 def test_tokens_of_another_tokenizing_library_have_another_key():
@@ -86,45 +82,32 @@ def test_tokens_of_another_tokenizing_library_have_another_key():
     assert {"norms", "shape", "size"}.isdisjoint(other)
 
 
-def test_statistics_with_a_gradient_serve_for_those_without():
-    with_pooled, alone = graph_of(), graph_of()
-    alone = Graph(replace(alone.study, methods=("fang_score_average",)), alone.inputs)
-    lean = "context_statistics_auxiliary_forward"
-    assert lean in {stage.name for stage in course(alone, "masks", nothing)}
-    assert lean not in {stage.name for stage in course(with_pooled, "masks", nothing)}
-
-    def rich_is_there(stage):
-        return stage.name == "context_statistics_auxiliary"
-
-    assert lean not in {stage.name for stage in course(alone, "masks", rich_is_there)}
-    # the keys of what follows do not depend on which of the two was read
-    both = (stages.masks(graph, "fang_score_average").key for graph in (with_pooled, alone))
-    assert len(set(both)) == 1
-
-
-def test_positions_come_with_statistics_that_are_to_be_made_and_are_no_part_of_a_run_that_lacks_them():
-    def names_where(*there, **changes):
-        found = course(graph_of(**changes), "drift", lambda stage: stage.name in there)
-        return [stage.name for stage in found if "primary" in stage.name]
-
-    together = ["tokens_primary", "statistics_primary", "positions_primary", "scores_primary"]
-    assert names_where() == names_where("statistics_primary", "positions_primary") == together
-    # a run of before there were positions is whole as it is
-    assert "positions_primary" not in names_where("statistics_primary")
+def test_positions_follow_the_statistics_whose_pass_makes_them():
+    expected = ["tokens_primary", "statistics_primary", "positions_primary", "scores_primary"]
+    result = execution_plan(graph_of(), "drift")
+    assert [stage.name for stage in result if "primary" in stage.name] == expected
     study = demo_study().with_settings({"calibration.positions": 0})
     assert not any(stage.kind == "positions" for stage in every(Graph(study)))
     with pytest.raises(SettingsError, match=r"calibration.positions must be at least 1 .* \(got 0\)"):
-        course(Graph(study), "positions", nothing)
+        execution_plan(Graph(study), "positions")
 
 
-def test_what_shares_a_pass_takes_no_time_where_both_are_missing_and_is_made_by_itself_where_one_is_there():
-    first, second = "context_statistics_primary", "context_statistics_primary_other_seed"
-    found = {stage.name: stage for stage in every(graph_of())}
-    ways = [
-        {stage.name for stage in stages.on_the_way(found[name] for name in missing)}
-        for missing in ((first, second), (first,), (second,))
-    ]
-    assert ways == [{second}, set(), set()]
+def test_what_failed_is_no_need_of_a_choice_and_changes_the_keys_behind_it_alone():
+    graph = graph_of()
+    keys = {stage.name: stage.key for stage in execution_plan(graph)}
+    failing = stages.repaired(graph, "gprune", "least_squares_bias:both")
+    graph.record_failure(failing, "it overflows")
+    assert graph.failure(stages.candidate(graph, "gprune", "least_squares_bias:both")) == "it overflows"
+    assert graph.failure(stages.drift(graph), stages.choice(graph, "recommended")) == ""
+    plan = {stage.name: stage.key for stage in execution_plan(graph)}
+    changed = {name for name, key in plan.items() if keys[name] != key}
+    measured = stages.perplexity(graph, "recommended", graph.study.evaluation.texts[0]).name
+    assert {"choice_recommended", "chosen_recommended", "masks_recommended", measured} <= changed
+    assert not [name for name in changed if "recommended" not in name]
+    assert set(keys) - set(plan) == {failing.name, "candidate_gprune_least_squares_bias_both"}
+    # whoever reads the record of the run gets the same keys
+    read = Graph(graph.study, graph.inputs, failures=graph.failures)
+    assert {stage.name: stage.key for stage in execution_plan(read)} == plan
 
 
 def test_two_stages_of_one_name_are_refused():
@@ -151,19 +134,19 @@ def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_onc
     real = graph_module.content_key
     monkeypatch.setattr(graph_module, "content_key", lambda *given: computed.append(given[0]) or real(*given))
     graph = graph_of("twflap")
-    found = course(graph, "all", nothing)
-    assert done.stdout.split() == [str(len(found)), "[]"]
+    result = execution_plan(graph)
+    assert done.stdout.split() == [str(len(result)), "[]"]
     # one for each handle, and one for each of the parts of scores that only neurons have
-    parts = computed.count("scores") - sum(stage.kind == "scores" for stage in graph.made())
-    assert len(computed) == len(graph.made()) + parts and parts < 150
+    parts = computed.count("scores") - sum(stage.kind == "scores" for stage in graph.declared_stages())
+    assert len(computed) == len(graph.declared_stages()) + parts and parts < 250
 
 
 def test_threads_that_declare_a_graph_at_once_get_the_same_handles():
-    graph, start, found = graph_of("twflap"), threading.Barrier(4), []
+    graph, start, result = graph_of("twflap"), threading.Barrier(4), []
 
     def declare():
         start.wait()
-        found.append(every(graph))
+        result.append(every(graph))
 
     before, threads = sys.getswitchinterval(), [threading.Thread(target=declare) for _ in range(4)]
     sys.setswitchinterval(1e-6)
@@ -174,21 +157,10 @@ def test_threads_that_declare_a_graph_at_once_get_the_same_handles():
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    assert len(found) == 4 and set(found) == {every(graph)}
+    assert len(result) == 4 and set(result) == {every(graph)}
 
 
 if __name__ == "__main__":
     GRAPHS.mkdir(exist_ok=True)
     for each in METRICS:
         (GRAPHS / f"{each}.txt").write_text(written(each), encoding="utf-8")
-
-
-def test_what_is_made_on_the_way_is_known_beforehand():
-    found = course(graph_of(), "positions", nothing)
-    beside = stages.on_the_way(found)
-    assert {stage.name for stage in beside} == {
-        "positions_primary",
-        "positions_auxiliary",
-        "positions_substitute",
-    }
-    assert not stages.on_the_way(stage for stage in found if stage.kind != "statistics")

@@ -16,7 +16,7 @@ from gprune import pipeline
 from gprune.__main__ import main
 from gprune.models.loading import load
 from gprune.models.weights import neuron_parameters
-from gprune.pipeline import lazy_results, stages
+from gprune.pipeline import computing, stages
 from gprune.pipeline.stages import BEHAVIOUR, PARAMETERS, Graph, Results
 from gprune.pruning import neuron_embedding
 from gprune.store import Store
@@ -44,8 +44,8 @@ def results(run):
 
 def weights(folder, layer):
     """(neurons, 3 * hidden) unit rows from the file, by numpy alone."""
-    held = load_file(Path(folder) / "model.safetensors")
-    gate, up, down = (held[f"model.layers.{layer}.mlp.{name}_proj.weight"].astype(float) for name in NAMES)
+    stored = load_file(Path(folder) / "model.safetensors")
+    gate, up, down = (stored[f"model.layers.{layer}.mlp.{name}_proj.weight"].astype(float) for name in NAMES)
     rows = np.concatenate([gate, up, down.T], axis=1)
     return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
 
@@ -58,41 +58,41 @@ def decomposed(rows, most=50):
 
 
 def test_components_of_the_parameters_are_those_of_the_files(run, results):
-    found = lazy_results.made(results, stages.components(results.graph, 1), silent)
+    result = computing.compute_result(results, stages.components(results.graph, 1), silent)
     places, shares = decomposed(weights(run[0].model, 1))
-    assert found.layer == 1 and found.places.shape == (40, 39)
-    assert np.allclose(np.abs(found.places), places, atol=2e-4) and np.allclose(found.shares, shares, atol=1e-5)
+    assert result.layer == 1 and result.places.shape == (40, 39)
+    assert np.allclose(np.abs(result.places), places, atol=2e-4) and np.allclose(result.shares, shares, atol=1e-5)
 
 
 @pytest.mark.parametrize("basis", [BEHAVIOUR, PARAMETERS])
 @pytest.mark.long
 def test_umap_is_given_the_components_and_repeats_itself(run, results, basis, monkeypatch):
-    given = []
+    supplied = []
     layout = neuron_embedding.laid_out
     monkeypatch.setattr(
         neuron_embedding,
         "laid_out",
-        lambda points, seed: given.append((points, seed)) or layout(points, seed),
+        lambda points, seed: supplied.append((points, seed)) or layout(points, seed),
     )
-    texts = stages.mapped_texts(results.graph, results.there)
+    texts = stages.mapped_texts(results.graph, results.holds)
     assert texts == ("primary", "auxiliary")
-    wanted = stages.neuron_map(results.graph, 1, basis, texts)
-    found = lazy_results.made(results, wanted, silent)
-    (points, seed), statistics = given[0], [results.get(stages.statistics, text) for text in texts]
+    stage = stages.neuron_map(results.graph, 1, basis, texts)
+    result = computing.compute_result(results, stage, silent)
+    (points, seed), statistics = supplied[0], [results.get(stages.statistics, text) for text in texts]
     rows = weights(run[0].model, 1)
     if basis == BEHAVIOUR:
         columns = []
-        for one in statistics:
-            spread = np.sqrt(one.ffn_moment[:, 1] / one.shard_tokens[:, None])
-            columns += [*one.ffn_mean[:, 1], *spread]
+        for statistic in statistics:
+            spread = np.sqrt(statistic.ffn_moment[:, 1] / statistic.shard_tokens[:, None])
+            columns += [*statistic.ffn_mean[:, 1], *spread]
         rows = np.array([(column - column.mean()) / column.std() for column in columns]).T
     expected, _ = decomposed(rows)
     assert np.allclose(np.abs(points), expected[:, : points.shape[1]], atol=1e-3) and seed == 0
-    assert found.basis == basis and found.places.shape == (40, 2) and 0 < found.kept.mean() <= 1
+    assert result.basis == basis and result.places.shape == (40, 2) and 0 < result.kept.mean() <= 1
     # a second one is read, and one that is made anew is the same
-    assert np.array_equal(lazy_results.made(results, wanted, silent).places, found.places) and len(given) == 1
-    results.store.discard(wanted.kind, wanted.key)
-    assert np.array_equal(lazy_results.made(results, wanted, silent).places, found.places) and len(given) == 2
+    assert np.array_equal(computing.compute_result(results, stage, silent).places, result.places) and len(supplied) == 1
+    results.store.discard(stage.kind, stage.key)
+    assert np.array_equal(computing.compute_result(results, stage, silent).places, result.places) and len(supplied) == 2
 
 
 def test_a_key_tells_layer_basis_texts_and_seed_and_no_setting_of_pruning(results):
@@ -119,9 +119,9 @@ def test_layers_of_sharded_half_precision_files_are_read_as_the_model_has_them(r
     parts = {"one.safetensors": {}, "two.safetensors": {}}
     for name, tensor in tensors.items():
         parts["two.safetensors" if "down_proj" in name else "one.safetensors"][name] = tensor
-    for file, held in parts.items():
-        save_file(held, folder / file, metadata={"format": "pt"})
-    index = {name: file for file, held in parts.items() for name in held}
+    for file, stored in parts.items():
+        save_file(stored, folder / file, metadata={"format": "pt"})
+    index = {name: file for file, stored in parts.items() for name in stored}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
 
     def unwanted():
@@ -137,7 +137,7 @@ def test_layers_of_sharded_half_precision_files_are_read_as_the_model_has_them(r
 
 def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
     study, store = run
-    wanted = stages.components(results.graph, 0)
+    expected = stages.components(results.graph, 0)
     (tmp_path / "texts").mkdir()
     other = tiny_study.write_model(tmp_path / "other", tiny_study.write_texts(tmp_path / "texts"), neurons=32)
     for model, words in (
@@ -146,14 +146,14 @@ def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
     ):
         changed = Results(store, Graph(study.with_settings({"model": model}), results.graph.inputs))
         with pytest.raises(ModelError, match=words):
-            lazy_results.made(changed, stages.components(changed.graph, 0), silent)
-    assert not results.holds(wanted)
+            computing.compute_result(changed, stages.components(changed.graph, 0), silent)
+    assert not results.holds(expected)
 
 
 def test_what_a_run_has_not_measured_is_a_sentence(run, tmp_path, results):
     empty = Results(Store(tmp_path), results.graph)
     with pytest.raises(StoreError, match="this needs “activation statistics on A”, which the run does not have"):
-        lazy_results.made(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
+        computing.compute_result(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
 
 
 @pytest.mark.long

@@ -104,11 +104,11 @@ class Watch:
         monkeypatch.setattr(pipeline._Runner, "_compute", self._computing(pipeline._Runner._compute))
 
     def _watch(self, monkeypatch, kind, section):
-        known = {field.name for field in dataclasses.fields(kind)} - set(SECTIONS)
+        reference = {field.name for field in dataclasses.fields(kind)} - set(SECTIONS)
         plain = object.__getattribute__
 
         def read(settings_, name):
-            if self.stage is not None and name in known and id(settings_) not in OF_METHODS:
+            if self.stage is not None and name in reference and id(settings_) not in OF_METHODS:
                 self.read.setdefault(self.stage, set()).add(f"{section}.{name}" if section else name)
             return plain(settings_, name)
 
@@ -143,15 +143,15 @@ class Watch:
 @pytest.fixture(scope="module", params=["flap", "twflap"])
 def watched(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reads")
-    made = tiny_study.workshop(folder, questions=6)
-    values = tiny_study.settings(made["model"], made["texts"], substitute=made["texts"][2])
+    created = tiny_study.workshop(folder, questions=6)
+    values = tiny_study.settings(created["model"], created["texts"], substitute=created["texts"][2])
     values |= {"metric": request.param, "methods": list(METHODS)}
     values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
     values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
     if request.param == "twflap":
         values["repair"] = {"kind": "least_squares_bias"}
         values["recovery"] = {"kind": "lora", "steps": 2, "batch": 4}
-    values["evaluation"] |= {"tasks": [made["questions"]], "limit": 4}
+    values["evaluation"] |= {"tasks": [created["questions"]], "limit": 4}
     study, store = from_dict(values), Store(folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
         watch = Watch(monkeypatch)
@@ -161,17 +161,17 @@ def watched(request, tmp_path_factory):
 
 @pytest.mark.long
 def test_every_field_that_a_stage_reads_changes_its_key(watched):
-    made, store, read = watched
-    inputs = pipeline.opened(made, store).graph.inputs
+    created, store, read = watched
+    inputs = pipeline.opened(created, store).graph.inputs
     # methods that decide by themselves how much of each layer stays refuse equal widths
-    leveled = replace(made, methods=tuple(name for name in made.methods if METHODS[name].levels))
+    leveled = replace(created, methods=tuple(name for name in created.methods if METHODS[name].levels))
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
     stages = {
         name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if not name.startswith("checkpoint")
     }
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
-        study = leveled if field == "sparsity.widths" else made
+        study = leveled if field == "sparsity.widths" else created
         before = named(Graph(study, inputs))
         if field.startswith("inputs."):
             graph = Graph(study, replace(inputs, **{field.removeprefix("inputs."): "another"}))

@@ -10,8 +10,8 @@ import torch
 from gprune import pipeline
 from gprune.models.loading import load
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, course, needed
-from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages import Graph, execution_plan, needed
+from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -33,17 +33,17 @@ def study_of(workshop, **changes):
 
 
 def graph_of(study):
-    return Graph(study, read(study))
+    return Graph(study, read_inputs(study))
 
 
 def keys(study):
     graph = graph_of(study)
-    return {stage.name: stage.key for stage in course(graph, "perplexity", lambda _: False)}
+    return {stage.name: stage.key for stage in execution_plan(graph, "perplexity")}
 
 
 def test_it_is_drawn_in_a_stage_of_its_own_before_anything_reads_it(workshop):
     graph = graph_of(study_of(workshop))
-    names = [stage.name for stage in course(graph, "perplexity", lambda _: False)]
+    names = [stage.name for stage in execution_plan(graph, "perplexity")]
     assert names[:2] == ["sampled_primary", "tokens_primary"]
     assert stages.sampled(graph, "primary") in needed(stages.tokens(graph))
     for method in ("dense", "flap"):
@@ -54,7 +54,7 @@ def test_it_is_drawn_in_a_stage_of_its_own_before_anything_reads_it(workshop):
 
 def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop):
     plain = keys(study_of(workshop))
-    drawn = {name for name in plain if name.startswith("sampled")}
+    rendered = {name for name in plain if name.startswith("sampled")}
     follow = {"tokens_primary", "statistics_primary", "scores_primary", "drift", "masks_flap"}
 
     def changed(**changes):
@@ -63,12 +63,12 @@ def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop)
         return {name for name in plain if plain[name] != other[name]}
 
     for name in ("self:#keep=0.6", "self:#keep=0.5&seed=2", "self:#keep=0.5&length=8"):
-        found = changed(primary=name)
-        assert follow | {"sampled_primary"} <= found and "statistics_auxiliary" not in found
+        result = changed(primary=name)
+        assert follow | {"sampled_primary"} <= result and "statistics_auxiliary" not in result
     assert "sampled_primary" in changed(**{"calibration.samples": 24})
-    assert not drawn & changed(**{"calibration.batch": 3, "evaluation.batch": 2, "seed": 4})
+    assert not rendered & changed(**{"calibration.batch": 3, "evaluation.batch": 2, "seed": 4})
     assert "sampled.evaluation.0" in changed(**{"evaluation.windows": 5})
-    inputs = read(study_of(workshop))
+    inputs = read_inputs(study_of(workshop))
     for field in ("model", "precision", "tokenizer"):
         graph = Graph(study_of(workshop), replace(inputs, **{field: "another"}))
         assert stages.sampled(graph, "primary").key != plain["sampled_primary"], field
@@ -88,11 +88,11 @@ def test_a_run_reads_it_as_first_second_and_third_text_and_evaluates_on_it(works
     # A of the one study is C of the other: drawn once
     same = pipeline.opened(own, store).graph
     assert stages.sampled(results.graph, "substitute").key == stages.sampled(same, "primary").key
-    written = results.get(stages.sampled, "auxiliary")
-    drawn = results.get(stages.tokens, "auxiliary")
-    assert sorted(map(bytes, drawn.ids)) == sorted(map(bytes, written.ids)) and len(drawn.ids) == 16
+    saved = results.get(stages.sampled, "auxiliary")
+    tokens = results.get(stages.tokens, "auxiliary")
+    assert sorted(map(bytes, tokens.ids)) == sorted(map(bytes, saved.ids)) and len(tokens.ids) == 16
     evaluated = results.get(stages.sampled, OTHER).ids
-    assert evaluated.shape == (6, 16) and not set(map(bytes, evaluated)) & set(map(bytes, written.ids))
+    assert evaluated.shape == (6, 16) and not set(map(bytes, evaluated)) & set(map(bytes, saved.ids))
     assert results.get(stages.perplexity, "dense", OTHER).perplexity == pytest.approx(naive(model, evaluated))
 
 
@@ -107,8 +107,8 @@ def naive(model, ids):
 def test_the_digest_of_what_was_read_tells_models_and_amounts_apart(workshop):
     folder, texts, _ = workshop
     other = tiny_study.write_model(folder / "narrower", texts, neurons=25)
-    found = [
-        read(study).calibration["primary"]
+    results = [
+        read_inputs(study).calibration["primary"]
         for study in (
             study_of(workshop),
             study_of(workshop, model=other),
@@ -116,5 +116,5 @@ def test_the_digest_of_what_was_read_tells_models_and_amounts_apart(workshop):
             study_of(workshop).with_settings({"calibration.samples": 24}),
         )
     ]
-    assert len(set(found)) == 4
-    assert read(study_of(workshop)).calibration["primary"] == found[0]
+    assert len(set(results)) == 4
+    assert read_inputs(study_of(workshop)).calibration["primary"] == results[0]

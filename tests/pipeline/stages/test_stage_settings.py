@@ -22,6 +22,7 @@ CHANGES = {
     "substitute": ("ptb", FREE),
     "name": ("another", FREE),
     "group": ("another", FREE),
+    "text_names": (("text=python-reference",), FREE),
     "device": ("cpu", FREE),
     "dtype": ("float16", FREE),
     "trust_remote_code": (True, FREE),
@@ -127,8 +128,8 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def study():
-    found = replace(demo_study(), metric="flap", methods=tuple(METHODS))
-    return found.with_settings({"evaluation.tasks": ["demo_order"], "evaluation.speed": "auto"})
+    result = replace(demo_study(), metric="flap", methods=tuple(METHODS))
+    return result.with_settings({"evaluation.tasks": ["demo_order"], "evaluation.speed": "auto"})
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +167,11 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
 def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "own.jsonl"})
     study = study.with_settings({"evaluation.texts": ("own.jsonl",)})
-    found = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert set(found.kin) == {"A", "B"} and found.other
+    result = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    assert set(result.kin) == {"A", "B"} and result.other
     study = replace(study, methods=("dense", "llm_pruner"))
-    found = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert found.brief == "same text as LLM-Pruner’s own text" and not found.other
+    result = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    assert result.brief == "same text as LLM-Pruner’s own text" and not result.other
     # an overlap is measured with A and B alone, whether or not that text can be had
     study = study.with_settings({"evaluation.texts": ("other.txt",)})
     shares = {"other.txt": TextOverlap("other.txt", 17, 1, np.zeros(2), np.ones(2))}
@@ -181,27 +182,27 @@ def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study,
     study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "bookcorpus"})
     assert GRADIENT not in roles(study)
     digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
-    asked = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
+    requested = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
     own = replace(study, methods=("dense", "llm_pruner"))
     assert roles(own)[GRADIENT] == "bookcorpus"
-    assert asked.key != masks(Graph(own, inputs), "llm_pruner").key
+    assert requested.key != masks(Graph(own, inputs), "llm_pruner").key
 
 
 def test_pages_may_ask_for_the_recommended_recipe_where_a_study_has_drawn_nothing_for_it(study, inputs):
     study = replace(study, methods=("dense", "flap"))
     assert not {SAMPLED, FRESH, CHECK} & set(roles(study))
     digests = {role: text for role, text in inputs.calibration.items() if role in ("primary", "auxiliary")}
-    asked = masks(Graph(study, replace(inputs, calibration=digests)), "recommended")
+    requested = masks(Graph(study, replace(inputs, calibration=digests)), "recommended")
     own = replace(study, methods=("dense", "recommended"))
     assert {SAMPLED, FRESH} < set(roles(own))
-    assert asked.key != masks(Graph(own, inputs), "recommended").key
+    assert requested.key != masks(Graph(own, inputs), "recommended").key
 
 
 def test_of_each_text_as_much_is_asked_for_as_the_study_reads():
     changes = {"evaluation.windows": 5, "evaluation.preset": "32"}
     study = demo_study().with_settings(changes | {"calibration.samples": 10, "calibration.length": 8})
     cut = study.baselines.taylor_samples * study.baselines.taylor_length
-    asked = {role: tokens_read(study, role) for role in ("primary", "substitute", GRADIENT, "evaluation")}
-    assert asked == {"primary": 320, "substitute": 320, GRADIENT: 256 * cut, "evaluation": 160}
-    whole = study.with_settings({"evaluation.windows": None})
-    assert tokens_read(whole, "evaluation") is None
+    requested = {role: tokens_read(study, role) for role in ("primary", "substitute", GRADIENT, "evaluation")}
+    assert requested == {"primary": 320, "substitute": 320, GRADIENT: 256 * cut, "evaluation": 160}
+    full = study.with_settings({"evaluation.windows": None})
+    assert tokens_read(full, "evaluation") is None

@@ -29,8 +29,8 @@ def moments(decoder, listener):
 
 def of_contexts(decoder, listener, gradient=True):
     with torch.no_grad():
-        known = fitted(tiny_decoder(layers=3))
-    return collect_contexts(decoder, tokens(), [known], 2, 4, gradient, listener)[0]
+        clusters = fitted(tiny_decoder(layers=3))
+    return collect_contexts(decoder, tokens(), [clusters], 2, 4, gradient, listener)[0]
 
 
 def of_weights(decoder, listener):
@@ -39,11 +39,11 @@ def of_weights(decoder, listener):
 
 def layer_by_layer(decoder, listener):
     keep = np.ones(decoder.shape.neurons, bool), np.ones(decoder.shape.kv_heads, bool)
-    return sequential.walk(decoder, tokens(), 4, lambda *_: keep, listener)
+    return sequential.prune_upwards(decoder, tokens(), 4, lambda *_: keep, listener)
 
 
 PASSES = {
-    "moments": (moments, OF_SEQUENCES, "input of o_proj in layer 1"),
+    "moments": (moments, OF_SEQUENCES, r"input of o_proj in layer 1 .channel \d+."),
     "contexts": (fitted, OF_SEQUENCES + 2 * OF_LAYERS, "FFN input of layer 1"),
     "statistics of contexts": (of_contexts, OF_SEQUENCES, "input of down_proj in layer 1"),
     "gradients of weights": (of_weights, [(0, 1), (1, 1)], "output of layer 1"),
@@ -53,7 +53,7 @@ PASSES = {
 
 def left_alone(decoder):
     modules, weights = decoder.model.modules(), list(decoder.model.parameters())
-    hooks = any(one._forward_pre_hooks or one._forward_hooks for one in modules)
+    hooks = any(module._forward_pre_hooks or module._forward_hooks for module in modules)
     hooks |= any(bool(weight._post_accumulate_grad_hooks) for weight in weights)
     return not hooks and not any(weight.requires_grad or weight.grad is not None for weight in weights)
 
@@ -65,10 +65,10 @@ def named(request):
 
 def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_stopped(named):
     run, steps, _ = named
-    decoder, seen, ids = tiny_decoder(layers=3), [], torch.arange(12).reshape(2, 6)
+    decoder, events, ids = tiny_decoder(layers=3), [], torch.arange(12).reshape(2, 6)
     dense, before = decoder.hidden_states(ids), [weight.clone() for weight in decoder.model.parameters()]
-    run(decoder, lambda done, total, _: seen.append((done, total)))
-    assert seen == steps
+    run(decoder, lambda done, total, _: events.append((done, total)))
+    assert events == steps
     assert left_alone(decoder) and torch.is_grad_enabled()
     assert all(map(torch.equal, decoder.model.parameters(), before))
     assert torch.equal(decoder.hidden_states(ids), dense)
@@ -85,9 +85,9 @@ def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_sto
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_activations_that_are_not_finite_name_their_layer(named, value):
-    run, _, place = named
+    run, _, location = named
     decoder = tiny_decoder(layers=3)
     decoder.v_proj(1).weight[0, 0] = value
-    with pytest.raises(NumericsError, match=rf"{place}.* is not finite"):
+    with pytest.raises(NumericsError, match=rf"{location}.* is not finite.*bfloat16"):
         run(decoder, silent)
     assert left_alone(decoder)

@@ -17,9 +17,9 @@ from gprune.system.errors import Cancelled, CorpusError, ModelError, NumericsErr
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Models of four heads with as many, two and one groups of keys and values."""
-    place = tmp_path_factory.mktemp("models")
-    texts = tiny_study.write_texts(place / "texts")
-    return {n: tiny_study.write_model(place / str(n), texts, kv_heads=n) for n in (4, 2, 1)}
+    root = tmp_path_factory.mktemp("models")
+    texts = tiny_study.write_texts(root / "texts")
+    return {n: tiny_study.write_model(root / str(n), texts, kv_heads=n) for n in (4, 2, 1)}
 
 
 def asked(text="self:#keep=0.5", documents=6, length=12, role="calibration"):
@@ -50,12 +50,12 @@ def loop(decoder, chosen):
 def test_documents_are_those_of_a_loop_without_a_cache(folders, groups):
     decoder = load(folders[groups], "cpu", "float32")
     chosen = asked("self:#seed=3&temperature=0.7&keep=0.5", documents=3, length=10)
-    found = sample(decoder, chosen, "self:")
+    sampled = sample(decoder, chosen, "self:")
     ids, perplexity = loop(decoder, chosen)
-    np.testing.assert_allclose(found.perplexity, perplexity, rtol=1e-4)
-    kept = np.sort(np.argsort(perplexity)[:3])
-    np.testing.assert_array_equal(found.ids, ids[kept])
-    assert found.kept.tolist() == [number in kept for number in range(6)]
+    np.testing.assert_allclose(sampled.perplexity, perplexity, rtol=1e-4)
+    lowest = np.sort(np.argsort(perplexity)[:3])
+    np.testing.assert_array_equal(sampled.ids, ids[lowest])
+    assert sampled.kept.tolist() == [number in lowest for number in range(6)]
     # six documents of ten tokens, each read once
     assert decoder.forward_tokens == 6 * 10
 
@@ -64,13 +64,13 @@ def test_tokens_are_drawn_as_often_as_the_model_says():
     scores = torch.tensor([[1.0, 2.0, 0.0, 3.0]], dtype=torch.float64)
     barred = torch.tensor([True, False, False, False])
     chances = torch.arange(1000, dtype=torch.float64)[:, None] / 1000
-    drawn = sampling._drawn(scores.expand(1000, 4), barred, chances, 0.5)
+    tokens = sampling._draw_tokens(scores.expand(1000, 4), barred, chances, 0.5)
     expected = 1000 * torch.softmax(torch.tensor([4.0, 0.0, 6.0]), 0)
-    counts = torch.bincount(drawn[:, 0], minlength=4)
+    counts = torch.bincount(tokens[:, 0], minlength=4)
     assert counts[0] == 0
     torch.testing.assert_close(counts[1:].float(), expected, atol=1.01, rtol=0)
     # a chance that rounds to the whole still meets a token that may be drawn
-    last = sampling._drawn(scores.flip(1), barred.flip(0), torch.ones(1, 1, dtype=torch.float64), 0.5)
+    last = sampling._draw_tokens(scores.flip(1), barred.flip(0), torch.ones(1, 1, dtype=torch.float64), 0.5)
     assert last.item() == 2
 
 
@@ -93,9 +93,9 @@ def test_a_tokenizer_that_begins_texts_begins_these_too(folders, monkeypatch):
     decoder = load(folders[2], "cpu", "float32")
     plain = sample(decoder, asked("self:#keep=1"), "self:").ids
     monkeypatch.setattr(sampling, "_start", lambda *_: (0, 1))
-    begun = sample(decoder, asked("self:#keep=1"), "self:").ids
-    assert begun.shape == plain.shape and (begun[:, 0] == 0).all()
-    np.testing.assert_array_equal(begun[:, 1:], plain[:, :-1])
+    prefixed = sample(decoder, asked("self:#keep=1"), "self:").ids
+    assert prefixed.shape == plain.shape and (prefixed[:, 0] == 0).all()
+    np.testing.assert_array_equal(prefixed[:, 1:], plain[:, :-1])
 
 
 def test_what_cannot_be_written_is_said(folders):
@@ -129,10 +129,10 @@ def test_scores_that_are_not_finite_end_the_text_and_a_recipe_draws_enough_and_a
 
 
 def test_progress_counts_tokens_and_can_stop_the_writing(folders):
-    decoder, heard = load(folders[2], "cpu", "float32"), []
-    sample(decoder, asked(length=20), "self:", lambda *event: heard.append(event))
-    assert [done for done, *_ in heard] == [0, 96, 192, 240]
-    assert {(total, words) for _, total, words in heard} == {(240, "tokens written by the model")}
+    decoder, events = load(folders[2], "cpu", "float32"), []
+    sample(decoder, asked(length=20), "self:", lambda *event: events.append(event))
+    assert [done for done, *_ in events] == [0, 96, 192, 240]
+    assert {(total, words) for _, total, words in events} == {(240, "tokens written by the model")}
 
     def stop(*_):
         raise Cancelled("stop")

@@ -9,7 +9,6 @@ from strongest import by_hand, recorded
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect, collect_strongest, strongest_of
 from gprune.pruning.calibration.strongest import Strongest
-from gprune.records import Tokens
 from gprune.study import CalibrationSettings
 from gprune.system.errors import NumericsError, SettingsError
 
@@ -18,9 +17,9 @@ def settings(**changes):
     return CalibrationSettings(**({"samples": 10, "length": 6, "shards": 2, "batch": 4} | changes))
 
 
-def same(found, expected):
+def same(actual, expected):
     for name, values in zip(("sequences", "positions", "values"), expected, strict=True):
-        np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)
+        np.testing.assert_array_equal(getattr(actual, name), values, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -31,14 +30,14 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
     expected = by_hand(recorded(decoder, calibration.ids, 4), count)
     strongest = strongest_of(decoder, calibration, count)
     collect(decoder, calibration, chosen, strongest=strongest)
-    found = strongest.result(calibration)
-    same(found, expected)
+    actual = strongest.result(calibration)
+    same(actual, expected)
     same(collect_strongest(decoder, calibration, chosen, count), expected)
-    assert (found.text, found.fingerprint, found.length) == ("a text", "fingerprint", 6)
-    assert found.values.dtype == np.float32 and found.sequences.dtype == found.positions.dtype == np.int16
-    assert found.kept == min(count, samples)
+    assert (actual.text, actual.fingerprint, actual.length) == ("a text", "fingerprint", 6)
+    assert actual.values.dtype == np.float32 and actual.sequences.dtype == actual.positions.dtype == np.int16
+    assert actual.kept == min(count, samples)
     # each of them of another sequence
-    assert all(len(set(row)) == len(row) for row in found.sequences.reshape(-1, found.kept))
+    assert all(len(set(row)) == len(row) for row in actual.sequences.reshape(-1, actual.kept))
 
 
 @pytest.mark.parametrize("device", ["cpu", "elsewhere"])
@@ -46,19 +45,19 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
 def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_cut(batches, device, monkeypatch):
     values = torch.randint(-3, 4, (2, 12, 5, 7), generator=torch.Generator().manual_seed(0)).float()
     values[:, :, :, 0] = 0
-    kept = Strongest(4, 12, 2, 7, torch.device("cpu"))
+    strongest = Strongest(4, 12, 2, 7, torch.device("cpu"))
     if device != "cpu":
         # the way of a GPU, which has no other arithmetic
         monkeypatch.setattr(Strongest, "_look", _as_elsewhere)
     start = 0
     for size in batches:
         for layer in range(2):
-            kept.add(layer, values[layer, start : start + size])
-        kept.commit(kept.prepare())
+            strongest.add(layer, values[layer, start : start + size])
+        strongest.commit(strongest.prepare())
         start += size
-    found = kept.result(tokens(12, 5))
-    same(found, by_hand(values.numpy(), 4))
-    assert not found.values[:, 0].any() and (found.sequences[:, 0] == np.arange(4)).all()
+    record = strongest.result(tokens(12, 5))
+    same(record, by_hand(values.numpy(), 4))
+    assert not record.values[:, 0].any() and (record.sequences[:, 0] == np.arange(4)).all()
 
 
 def _as_elsewhere(self, layer, inputs):
@@ -72,11 +71,11 @@ def test_a_batch_that_was_prepared_and_not_taken_over_leaves_nothing():
     real, failed = decoder.hidden_states, []
 
     def short(ids):
-        found = real(ids)
+        actual = real(ids)
         if len(ids) > 2:
             failed.append(len(ids))
             raise torch.OutOfMemoryError("out of memory")
-        return found
+        return actual
 
     decoder.hidden_states = short
     same(
@@ -97,37 +96,3 @@ def test_what_is_not_finite_or_too_long_is_refused():
         collect_strongest(short, tokens(), settings(), 2)
     with pytest.raises(SettingsError, match=r"calibration.positions must be 0 to 64 \(got 65\)"):
         settings(positions=65)
-
-
-@torch.no_grad()
-def test_on_the_demo_model_they_are_those_of_plain_hooks_on_transformers_own_forward():
-    """Neither our decoder nor our observers have a part in what they are held against."""
-    from transformers import AutoModelForCausalLM
-
-    from gprune.data.demo import MODEL_FOLDER
-    from gprune.models.loading import load
-
-    ids = np.random.default_rng(1).integers(0, 4096, (24, 32)).astype(np.int32)
-    calibration = Tokens("t", "f", ids, 24)
-    chosen = settings(samples=24, length=32, batch=8)
-    decoder = load(str(MODEL_FOLDER), device="cpu", dtype="float32")
-    strongest = strongest_of(decoder, calibration, 5)
-    collect(decoder, calibration, chosen, strongest=strongest)
-    model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32)
-    seen = [[] for _ in model.model.layers]
-    for layer, rows in zip(model.model.layers, seen, strict=True):
-        layer.mlp.down_proj.register_forward_pre_hook(lambda _, given, rows=rows: rows.append(given[0].clone()))
-    for start in range(0, 24, 8):
-        model(input_ids=torch.tensor(ids[start : start + 8].astype(np.int64)))
-    same(strongest.result(calibration), by_hand(np.stack([torch.cat(rows).numpy() for rows in seen]), 5))
-
-
-def test_more_sequences_than_a_small_type_counts_take_a_larger_one():
-    from gprune.pruning.calibration.strongest import _narrowest
-
-    assert [_narrowest(count) for count in (1, 2**15, 2**15 + 1, 2**31)] == [
-        np.int16,
-        np.int16,
-        np.int32,
-        np.int32,
-    ]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from gprune.pruning.modules.direction import admits, below_boundary, boundary_mixing, drift_variation
+from gprune.pruning.modules.direction import admits_direction, below_boundary, boundary_mixing, drift_variation
 from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.ranking import ranks
 from gprune.records import RankDrift, UnitScores
@@ -46,15 +46,6 @@ def whole_stage(parameters, drift, first, second, settings, seed, on_progress=si
     return modularize(parameters, drift, first, second, clusters, settings, seed, on_progress)
 
 
-def test_clusters_count_the_modules_before_the_split():
-    parameters, drift, *both = inputs()
-    clusters = cluster_layers(parameters, *drift.magnitude.shape, QUICK, seed=1)
-    assert clusters.kind == "clusters" and np.isfinite(clusters.silhouette).any(axis=1).all()
-    made = modularize(parameters, drift, *both, clusters, QUICK, seed=1)
-    np.testing.assert_array_equal(made.initial_counts, clusters.counts)
-    np.testing.assert_array_equal(made.silhouette, clusters.silhouette)
-
-
 def test_every_neuron_is_in_exactly_one_module():
     partition = whole_stage(*inputs(), QUICK, seed=0)
     assert partition.labels.shape == (LAYERS, NEURONS) and partition.labels.dtype == np.int32
@@ -76,7 +67,7 @@ def test_auto_applies_the_admission_rule():
     np.testing.assert_allclose(
         chosen.variation, [drift_variation(p.labels, drift.magnitude) for p in forced], rtol=1e-12
     )
-    expected = forced[int(admits(chosen.mixing, chosen.variation))]
+    expected = forced[int(admits_direction(chosen.mixing, chosen.variation))]
     assert chosen.profile == expected.profile
     np.testing.assert_array_equal(chosen.labels, expected.labels)
     np.testing.assert_array_equal(chosen.history, expected.history)
@@ -91,22 +82,11 @@ def test_preset_is_the_outcome_for_the_metric(metric, profile):
 
 def test_swapping_the_texts_leaves_magnitude_modules_alone():
     parameters, drift, first, second = inputs()
-    swapped = RankDrift(
-        drift.magnitude,
-        -drift.signed,
-        -drift.scaled,
-        drift.resample_auxiliary,
-        drift.resample_primary,
-        drift.half,
-        drift.correlation,
-        drift.correlation_half,
-        drift.correlation_auxiliary,
-        drift.correlation_primary,
-    )
+    swapped = replace(drift, signed=-drift.signed, scaled=-drift.scaled)
     settings = quick(direction="magnitude")
-    one = whole_stage(parameters, drift, first, second, settings, seed=0)
-    two = whole_stage(parameters, swapped, second, first, settings, seed=0)
-    np.testing.assert_array_equal(one.labels, two.labels)
+    before = whole_stage(parameters, drift, first, second, settings, seed=0)
+    after = whole_stage(parameters, swapped, second, first, settings, seed=0)
+    np.testing.assert_array_equal(before.labels, after.labels)
 
 
 def test_initialization_splits_a_fifth_of_the_modules():
@@ -114,8 +94,8 @@ def test_initialization_splits_a_fifth_of_the_modules():
     before = int(partition.initial_counts.sum())
     assert partition.modules == before + round(0.2 * before)
     assert partition.kind == "initialization" and partition.history.shape == (LAYERS, 0, 5)
-    whole = whole_stage(*inputs(), quick(kind="initialization", split_fraction=0.0), seed=0)
-    np.testing.assert_array_equal(whole.counts, whole.initial_counts)
+    unsplit = whole_stage(*inputs(), quick(kind="initialization", split_fraction=0.0), seed=0)
+    np.testing.assert_array_equal(unsplit.counts, unsplit.initial_counts)
 
 
 def test_random_modules_are_equal_and_as_many():
@@ -130,7 +110,7 @@ def test_random_modules_are_equal_and_as_many():
     assert (first.labels[0] != first.labels[1]).any()
 
 
-@pytest.mark.parametrize("neurons", [2, 3, 13, 17])
+@pytest.mark.parametrize("neurons", [1, 2, 3, 13, 17])
 @pytest.mark.parametrize("kind", ["refined", "initialization", "random"])
 def test_odd_and_tiny_widths(neurons, kind):
     settings = ModularizationSettings(kind=kind, steps=3, restarts=1)
@@ -140,14 +120,14 @@ def test_odd_and_tiny_widths(neurons, kind):
     assert np.isnan(partition.silhouette[:, 1:]).all()
 
 
-def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_parameters_are_refused():
-    seen = []
-    whole_stage(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
-    assert [(done, total) for done, total, _ in seen] == [(done, 3) for done in (1, 2, 3)] + [
+def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_weights_that_are_not_finite_are_refused():
+    events = []
+    whole_stage(*inputs(), QUICK, 0, lambda done, total, message: events.append((done, total, message)))
+    assert [(done, total) for done, total, _ in events] == [(done, 3) for done in (1, 2, 3)] + [
         (done, 6) for done in range(1, 7)
     ]
-    assert seen[0][2] == "clustered layer 1 of 3"
-    assert seen[-1][2] == "refined layer 3 of 3 by drift direction"
+    assert events[0][2] == "clustered layer 1 of 3"
+    assert events[-1][2] == "refined layer 3 of 3 by drift direction"
 
     def stop(done, total, message):
         raise Cancelled("stopped")
@@ -155,20 +135,8 @@ def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_param
     with pytest.raises(Cancelled):
         whole_stage(*inputs(), QUICK, 0, stop)
     parameters, drift, first, second = inputs()
-    with pytest.raises(ValueError, match="do not hold one row for each of 128 neurons"):
-        whole_stage(lambda layer: parameters(layer)[:5], drift, first, second, QUICK, 0)
     with pytest.raises(NumericsError, match="FFN weights of layer 0"):
         whole_stage(lambda layer: parameters(layer) * float("nan"), drift, first, second, QUICK, 0)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_gives_a_repeatable_partition_of_like_quality():
-    parameters, *others = inputs()
-    on_cpu = whole_stage(parameters, *others, QUICK, seed=0)
-    first, again = (whole_stage(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2))
-    np.testing.assert_array_equal(first.labels, again.labels)
-    np.testing.assert_allclose(first.silhouette, on_cpu.silhouette, rtol=0, atol=0.02)
 
 
 def chunks(sizes):
@@ -179,15 +147,15 @@ def chunks(sizes):
 @pytest.mark.parametrize("direction", ["auto", "preset", "magnitude"])
 def test_the_own_initialization_gives_the_same_refinement(direction):
     arguments = inputs(metric="twflap")
-    whole = whole_stage(*arguments, quick(direction=direction), seed=0)
+    expected = whole_stage(*arguments, quick(direction=direction), seed=0)
     initial = whole_stage(*arguments, quick(kind="initialization"), seed=0).labels
     # the seed serves clustering only, which does not take place
     coupled = modularize(*arguments, initial, quick(direction=direction), seed=9)
-    np.testing.assert_array_equal(coupled.labels, whole.labels)
-    np.testing.assert_array_equal(coupled.history, whole.history)
-    np.testing.assert_array_equal(coupled.mixing, whole.mixing)
-    np.testing.assert_array_equal(coupled.variation, whole.variation)
-    assert coupled.profile == whole.profile
+    np.testing.assert_array_equal(coupled.labels, expected.labels)
+    np.testing.assert_array_equal(coupled.history, expected.history)
+    np.testing.assert_array_equal(coupled.mixing, expected.mixing)
+    np.testing.assert_array_equal(coupled.variation, expected.variation)
+    assert coupled.profile == expected.profile
 
 
 @pytest.mark.parametrize("kind", ["initialization", "random"])
@@ -200,12 +168,3 @@ def test_what_is_not_refined_stays_as_given(kind):
     np.testing.assert_array_equal(partition.labels, initial)
     np.testing.assert_array_equal(partition.counts, [3, 8, 5])
     assert partition.kind == kind and partition.history.shape == (LAYERS, 0, 5)
-
-
-def test_modules_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"initial modules of shape \(1, 128\)"):
-        modularize(*inputs(metric="twflap"), chunks((4,)), QUICK, seed=0)
-    gaps = chunks((4, 4, 4))
-    gaps[1][gaps[1] == 2] = 3
-    with pytest.raises(ValueError, match=r"layer 1: initial labels \[0 1 3\]"):
-        modularize(*inputs(metric="twflap"), gaps, QUICK, seed=0)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from gprune.pruning.modules.partition import side_by_side, small
+from gprune.pruning.modules.partition import side_by_side
 
 
 @pytest.fixture(autouse=True)
@@ -26,22 +26,22 @@ def test_small_pieces_run_together_on_a_thread_each_and_keep_their_order():
         time.sleep(0.05 * (number == 0))
         return number, torch.get_num_threads()
 
-    found = list(side_by_side((True, lambda number=number: piece(number)) for number in range(4)))
-    assert found == [(number, 1) for number in range(4)]
+    results = list(side_by_side((True, lambda number=number: piece(number)) for number in range(4)))
+    assert results == [(number, 1) for number in range(4)]
     assert torch.get_num_threads() == 2
 
 
 def test_a_large_piece_has_all_threads_and_ends_before_the_next_is_asked_for():
-    told = []
+    events = []
 
     def pieces():
         for number in range(3):
-            told.append(f"asked for {number}")
+            events.append(f"asked for {number}")
             yield number != 1, lambda number=number: (number, torch.get_num_threads())
 
     for number, threads in side_by_side(pieces()):
-        told.append(f"{number} on {threads}")
-    assert told == ["asked for 0", "asked for 1", "0 on 1", "1 on 2", "asked for 2", "2 on 1"]
+        events.append(f"{number} on {threads}")
+    assert events == ["asked for 0", "asked for 1", "0 on 1", "1 on 2", "asked for 2", "2 on 1"]
 
 
 def test_an_error_comes_through_and_what_waits_is_dropped():
@@ -57,17 +57,3 @@ def test_an_error_comes_through_and_what_waits_is_dropped():
         list(side_by_side(pieces))
     assert len(done) < 5
     assert torch.get_num_threads() == 2
-
-
-def test_a_thread_that_begins_later_has_all_threads_again():
-    list(side_by_side([(True, lambda: None)]))
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append((torch.ones(2) + 1, torch.get_num_threads())))
-    thread.start()
-    thread.join()
-    assert seen[0][1] == 2
-
-
-@pytest.mark.parametrize(("rows", "is_small"), [(1024, True), (2048, True), (2049, False)])
-def test_a_matrix_of_two_million_numbers_is_the_largest_small_one(rows, is_small):
-    assert small(torch.empty(rows, 1024)) is is_small

@@ -37,40 +37,40 @@ def test_scores_of_neurons_equal_the_loop():
             share = 1 / (1 + np.exp(-value / np.abs(variance).mean()))
             last += (abs(down[:, neuron] @ direction) * share * np.linalg.norm(inner[:, neuron])) ** 2
         expected.append(np.sqrt(rows[0]) + np.sqrt(rows[1]) + np.sqrt(last))
-    found = slimllm.neuron_scores(
+    actual = slimllm.neuron_scores(
         [torch.tensor(gate), torch.tensor(up)],
         torch.tensor(down),
         torch.tensor((entering**2).sum(axis=0)),
         torch.tensor((inner**2).sum(axis=0)),
         about(inner),
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-def correlation(part, whole):
+def correlation(part, total_output):
     total = 0.0
-    for channel in range(whole.shape[1]):
-        if part[:, channel].std() > 1e-9 and whole[:, channel].std() > 1e-9:
-            total += abs(np.corrcoef(part[:, channel], whole[:, channel])[0, 1])
+    for channel in range(total_output.shape[1]):
+        if part[:, channel].std() > 1e-9 and total_output[:, channel].std() > 1e-9:
+            total += abs(np.corrcoef(part[:, channel], total_output[:, channel])[0, 1])
     return total
 
 
 def swapped(outputs, keep):
     """Kept heads from the outputs (heads, tokens, channels) of each, by the loop."""
-    whole, heads = outputs.sum(axis=0), range(len(outputs))
-    alone = [correlation(whole - outputs[head], whole) for head in heads]
+    total, heads = outputs.sum(axis=0), range(len(outputs))
+    alone = [correlation(total - outputs[head], total) for head in heads]
     order = sorted(heads, key=lambda head: -alone[head])
-    gone, kept = order[: len(outputs) - keep], order[len(outputs) - keep :]
-    best = correlation(outputs[kept].sum(axis=0), whole)
+    gone, retained = order[: len(outputs) - keep], order[len(outputs) - keep :]
+    best = correlation(outputs[retained].sum(axis=0), total)
     swaps = 0
     for head in gone:
-        chosen = kept
-        for place in range(keep):
-            tried = [*kept[:place], head, *kept[place + 1 :]]
-            if (found := correlation(outputs[tried].sum(axis=0), whole)) > best:
-                best, chosen, swaps = found, tried, swaps + (chosen is kept)
-        kept = chosen
-    return sorted(kept), swaps
+        chosen = retained
+        for position in range(keep):
+            tried = [*retained[:position], head, *retained[position + 1 :]]
+            if (value := correlation(outputs[tried].sum(axis=0), total)) > best:
+                best, chosen, swaps = value, tried, swaps + (chosen is retained)
+        retained = chosen
+    return sorted(retained), swaps
 
 
 @pytest.mark.parametrize(("heads", "width"), [(6, 3), (4, 6), (9, 1)])
@@ -100,24 +100,24 @@ def test_the_budget_is_met_to_a_neuron_and_shares_follow_the_cosines(name, targe
     shape = SHAPES[name]
     change = np.random.default_rng(1).uniform(0.55, 0.99, shape.layers)
     pruned = {2: 2, 5: 4, 6: 5, 8: 7, 32: 30}[shape.layers]
-    groups, neurons = slimllm.counts(change, shape, target)
+    groups, neurons = slimllm.kept_counts(change, shape, target)
     ffn = np.arange(shape.neurons) < neurons[:, None]
     heads = np.arange(shape.kv_heads) < groups[:, None]
-    kept = budget.retention(shape, ffn, heads)
-    assert abs(kept - target) * shape.decoder_weights <= shape.neuron_weights / 2 + 1e-6
-    whole = np.argsort(-change)[pruned:]
-    assert (neurons[whole] == shape.neurons).all() and (groups[whole] == shape.kv_heads).all()
+    retention = budget.retention(shape, ffn, heads)
+    assert abs(retention - target) * shape.decoder_weights <= shape.neuron_weights / 2 + 1e-6
+    dense = np.argsort(-change)[pruned:]
+    assert (neurons[dense] == shape.neurons).all() and (groups[dense] == shape.kv_heads).all()
     assert (neurons >= 1).all() and (groups >= 1).all()
     removed = (~ffn).sum(axis=1) * shape.neuron_weights + (~heads).sum(axis=1) * shape.group_weights
     layer = shape.decoder_weights / shape.layers
     expected = np.exp(10 * change)
-    expected[whole] = 0
-    most = layer - shape.neuron_weights - shape.group_weights
+    expected[dense] = 0
+    largest = layer - shape.neuron_weights - shape.group_weights
     share = expected / expected.sum() * (1 - target) * shape.decoder_weights
-    if share.max() <= most:
+    if share.max() <= largest:
         assert np.abs(removed - share).max() <= 1.01 * shape.neuron_weights
     else:
-        assert removed.max() >= most - shape.neuron_weights
+        assert removed.max() >= largest - shape.neuron_weights
 
 
 def test_a_retention_below_what_the_pruned_layers_can_give_is_refused():
@@ -125,10 +125,10 @@ def test_a_retention_below_what_the_pruned_layers_can_give_is_refused():
     with pytest.raises(
         MethodError,
         match=r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or",
-    ) as told:
-        slimllm.counts(change, shape, 0.2)
-    lowest = float(str(told.value).split("ask for ")[1].split()[0])
-    groups, neurons = slimllm.counts(change, shape, lowest)
+    ) as error:
+        slimllm.kept_counts(change, shape, 0.2)
+    lowest = float(str(error.value).split("ask for ")[1].split()[0])
+    groups, neurons = slimllm.kept_counts(change, shape, lowest)
     assert sorted(neurons[:4]) <= [1, 1, 1, 3] and (groups[:4] == 1).all() and neurons[4] == 53
 
 
@@ -136,14 +136,14 @@ def test_cosines_are_those_of_whole_runs():
     decoder = tiny_decoder("qwen2", layers=3, kv_heads=2, neurons=13)
     ids = np.random.default_rng(0).integers(3, 64, (7, 9)).astype(np.int32)
     passed = decoder.forward_tokens
-    found = slimllm.cosines(decoder, Tokens("t", "t", ids, ids.size), 3)
+    actual = slimllm.cosines(decoder, Tokens("t", "t", ids, ids.size), 3)
     assert decoder.forward_tokens - passed == ids.size
-    seen, handles = [], []
+    states, handles = [], []
     for layer in decoder.layers:
-        handles.append(layer.register_forward_hook(lambda _, inputs, output: seen.append((inputs, output))))
+        handles.append(layer.register_forward_hook(lambda _, inputs, output: states.append((inputs, output))))
     with torch.no_grad():
         decoder.hidden_states(torch.tensor(ids.astype(np.int64)))
-    for (inputs, output), cosine in zip(seen, found, strict=True):
+    for (inputs, output), cosine in zip(states, actual, strict=True):
         before, after = inputs[0].double(), (output[0] if isinstance(output, tuple) else output).double()
         expected = [
             (a @ b / a.norm() / b.norm()).item() for a, b in zip(before.flatten(0, 1), after.flatten(0, 1), strict=True)

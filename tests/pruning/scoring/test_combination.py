@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gprune.pruning.scoring import combine
+from gprune.pruning.scoring import combine_scores
 from gprune.records import ModelShape, UnitScores
 
 SHAPE = ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=2, hidden=5)
@@ -29,7 +29,7 @@ def loop_rank(row, unit):
 @pytest.mark.parametrize("scoring", ["score_average", "rank_average"])
 def test_averages_are_those_of_a_loop(scoring, metric):
     first, second = scored(metric, "a", 0), scored(metric, "b", 1)
-    combined = combine(scoring, first, second, SHAPE)
+    combined = combine_scores(scoring, first, second, SHAPE)
     assert (combined.metric, combined.text) == (metric, "a + b")
     for layer in range(3):
         means = {}
@@ -40,35 +40,19 @@ def test_averages_are_those_of_a_loop(scoring, metric):
             means[part] = [(rows[0][unit] + rows[1][unit]) / 2 for unit in range(width)]
             np.testing.assert_allclose(getattr(combined, part)[layer], means[part], rtol=1e-12)
         for group in range(2):
-            own = means["channels"][group * 6 : group * 6 + 6]
-            expected = sum(own) if metric == "wanda_sp" else sum(own) / 6
+            channels = means["channels"][group * 6 : group * 6 + 6]
+            expected = sum(channels) if metric == "wanda_sp" else sum(channels) / 6
             assert combined.heads[layer, group] == pytest.approx(expected, rel=1e-12)
 
 
 def test_ranks_ignore_the_scale_of_a_text_and_scores_do_not_and_large_scores_do_not_overflow():
     first, second = scored("flap", "a", 0), scored("flap", "b", 1)
     larger = UnitScores("flap", "b", second.ffn * 1e6, second.heads, second.channels * 1e6)
-    ranked = [combine("rank_average", first, other, SHAPE) for other in (second, larger)]
+    ranked = [combine_scores("rank_average", first, other, SHAPE) for other in (second, larger)]
     np.testing.assert_array_equal(ranked[0].ffn, ranked[1].ffn)
     np.testing.assert_array_equal(ranked[0].heads, ranked[1].heads)
-    averaged = combine("score_average", first, larger, SHAPE)
+    averaged = combine_scores("score_average", first, larger, SHAPE)
     assert (averaged.ffn.argmax(1) == second.ffn.argmax(1)).all()
     huge = np.full((3, 13), 1.7e308)
-    one = UnitScores("flap", "a", huge, np.ones((3, 2)), np.ones((3, 12)))
-    np.testing.assert_array_equal(combine("score_average", one, one, SHAPE).ffn, huge)
-
-
-@pytest.mark.parametrize("scoring", ["pooled", "single", "magic"])
-def test_other_ways_of_scoring_are_refused(scoring):
-    one = scored("flap", "a", 0)
-    with pytest.raises(ValueError, match=f"score_average or rank_average .got '{scoring}'"):
-        combine(scoring, one, one, SHAPE)
-
-
-def test_scores_that_differ_in_kind_are_refused():
-    first, other = scored("flap", "a", 0), scored("wanda_sp", "b", 1)
-    with pytest.raises(ValueError, match="'flap' and by 'wanda_sp'"):
-        combine("score_average", first, other, SHAPE)
-    narrow = UnitScores("flap", "b", first.ffn[:, :5], first.heads, first.channels)
-    with pytest.raises(ValueError, match=r"ffn scores of shapes \(3, 13\) and \(3, 5\)"):
-        combine("score_average", first, narrow, SHAPE)
+    scores = UnitScores("flap", "a", huge, np.ones((3, 2)), np.ones((3, 12)))
+    np.testing.assert_array_equal(combine_scores("score_average", scores, scores, SHAPE).ffn, huge)

@@ -1,30 +1,27 @@
-"""Token-weighted FLAP against a loop over explicit tokens, and where it must equal FLAP."""
+"""Token-weighted FLAP against a loop over explicit tokens, and FLAP against its authors' decisions."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from made_records import the_moments
+from made_contexts import context_moments, contexts_of
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import flap
 from gprune.pruning.calibration import collect
 from gprune.pruning.scoring import score, twflap
-from gprune.pruning.scoring import score as metric_score
 from gprune.records import (
-    Contexts,
-    ContextStatistics,
     ModelShape,
     Tokens,
     UnitScores,
     WeightNorms,
 )
 from gprune.study import CalibrationSettings, ContextSettings
-from gprune.system.errors import ModelError, SettingsError
 from gprune.system.progress import silent
 
 LAYERS, SHARDS, TOKENS, NEURONS, CONTEXTS, GROUPS = 2, 4, 15, 13, 3, 5
+SHAPE = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=2, hidden=6)
 
 
 def drawn(seed=0, absent=None):
@@ -38,28 +35,8 @@ def drawn(seed=0, absent=None):
 
 
 def measured(inputs, kinds):
-    """Per shard and context: tokens, mean and centred moment; empty where a shard has no such token."""
-    tokens = np.zeros((SHARDS, LAYERS, CONTEXTS), dtype=np.int64)
-    mean, moment = np.zeros((2, SHARDS, LAYERS, CONTEXTS, NEURONS))
-    for layer in range(LAYERS):
-        for shard in range(SHARDS):
-            for context in range(CONTEXTS):
-                x = inputs[layer, shard][kinds[layer, shard] == context]
-                tokens[shard, layer, context] = len(x)
-                if len(x):
-                    mean[shard, layer, context] = x.mean(0)
-                    moment[shard, layer, context] = ((x - x.mean(0)) ** 2).sum(0)
     affinity = np.random.default_rng(5).gamma(1, 1, (LAYERS, CONTEXTS, NEURONS))
-    return ContextStatistics("t", "made of", tokens, mean, moment, affinity, np.zeros(LAYERS))
-
-
-def centres(seed=1):
-    generator = np.random.default_rng(seed)
-    points = generator.normal(size=(LAYERS, CONTEXTS, 2))
-    distances = np.sqrt(((points[:, :, None] - points[:, None]) ** 2).sum(-1))
-    distances /= distances.sum((1, 2), keepdims=True) / (CONTEXTS * (CONTEXTS - 1))
-    components = np.tile(np.eye(2, 6), (LAYERS, 1, 1))
-    return Contexts("made of", np.zeros((LAYERS, 6)), components, points, distances, 60)
+    return context_moments(inputs, kinds, [[shard] for shard in range(SHARDS)], affinity, np.zeros(LAYERS))
 
 
 def column_norms(seed=2):
@@ -102,7 +79,7 @@ def test_scores_are_those_of_a_loop_over_tokens(temperature, absent):
     inputs, kinds = drawn(absent=absent)
     labels, profile = grouping()
     settings = ContextSettings(count=CONTEXTS, temperature=temperature)
-    statistics, contexts, norms = measured(inputs, kinds), centres(), column_norms()
+    statistics, contexts, norms = measured(inputs, kinds), contexts_of(SHAPE), column_norms()
     actual = twflap.score(statistics, contexts, norms, labels, profile, HEADS, settings)
     expected = token_loop(inputs, kinds, labels, profile, contexts.distances, norms, temperature)
     np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
@@ -115,36 +92,13 @@ def test_scores_are_those_of_a_loop_over_tokens(temperature, absent):
 def test_some_shards_score_as_their_tokens_alone(shards):
     inputs, kinds = drawn()
     labels, profile = grouping()
-    arguments = centres(), column_norms(), labels, profile, HEADS, ContextSettings(count=CONTEXTS)
+    arguments = contexts_of(SHAPE), column_norms(), labels, profile, HEADS, ContextSettings(count=CONTEXTS)
     actual = twflap.score(measured(inputs, kinds), *arguments, shards=shards)
     chosen = list(shards)
     expected = token_loop(
         inputs[:, chosen], kinds[:, chosen], labels, profile, arguments[0].distances, arguments[1], 1.0
     )
     np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
-
-
-def test_without_temperature_differences_it_is_flap():
-    inputs, kinds = drawn()
-    norms = column_norms()
-    given = {"ffn": inputs, "attention": np.zeros((LAYERS, SHARDS, TOKENS, 4))}
-    plain = the_moments(given, [[shard] for shard in range(SHARDS)])
-    shape = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=2, hidden=6)
-    expected = metric_score("flap", plain, norms, shape, CalibrationSettings()).ffn
-    labels, profile = grouping()
-    settings = ContextSettings(count=CONTEXTS, temperature=1e30)
-    actual = twflap.score(measured(inputs, kinds), centres(), norms, labels, profile, HEADS, settings)
-    np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
-
-
-def test_weights_are_one_on_average_and_largest_in_the_own_context():
-    statistics = measured(*drawn()).merge()
-    weights = twflap.context_weights(np.eye(CONTEXTS), statistics, centres().distances, 0.5)
-    total = (statistics.tokens[0][:, None] * weights).sum(-1)
-    np.testing.assert_allclose(total, SHARDS * TOKENS, rtol=1e-12)
-    assert (weights.argmax(-1) == np.arange(CONTEXTS)).all()
-    mixed = twflap.context_weights(np.full((LAYERS, 1, CONTEXTS), 1 / CONTEXTS), statistics, centres().distances, 0.5)
-    np.testing.assert_allclose(mixed[:, 0], weights.mean(1), rtol=1e-12)
 
 
 def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
@@ -178,35 +132,11 @@ def test_a_modules_profile_is_the_mean_affinity_of_its_neurons():
         for module in range(4):
             members = [j for j in range(10) if labels[layer, j] == module]
             means = [sum(affinity[layer, c, j] for j in members) / max(len(members), 1) for c in range(3)]
-            whole = sum(means)
-            expected = [m / whole for m in means] if whole > 0 else [1 / 3] * 3
+            total = sum(means)
+            expected = [m / total for m in means] if total > 0 else [1 / 3] * 3
             np.testing.assert_allclose(profile[layer, module], expected, rtol=1e-12)
     np.testing.assert_allclose(profile.sum(-1), 1, rtol=1e-12)
     np.testing.assert_array_equal(profile[1, 2:], 1 / 3)
-
-
-def test_what_does_not_fit_is_refused():
-    statistics, contexts, norms = measured(*drawn()), centres(), column_norms()
-    labels, profile = grouping()
-    settings = ContextSettings(count=CONTEXTS)
-
-    def scored(**changes):
-        values = {"contexts": contexts, "norms": norms, "labels": labels, "profile": profile} | changes
-        return twflap.score(statistics, heads=HEADS, settings=settings, **values)
-
-    with pytest.raises(SettingsError, match="empty list"):
-        scored(shards=[])
-    other = Contexts(
-        "other", contexts.mean, contexts.components, contexts.centroids, contexts.distances, contexts.tokens
-    )
-    with pytest.raises(ModelError, match="of 'made of', not of 'other'"):
-        scored(contexts=other)
-    with pytest.raises(ModelError, match=r"labels have shape \(2, 12\)"):
-        scored(labels=labels[:, :12])
-    with pytest.raises(ModelError, match=r"context shares of the groups have shape \(2,\)"):
-        scored(profile=profile[..., :2])
-    with pytest.raises(ModelError, match="label 4, but context shares are given for 4 groups"):
-        scored(profile=profile[:, :4])
 
 
 SAMPLES, LENGTH = 12, 7
@@ -220,21 +150,21 @@ def calibration(seed):
 @torch.no_grad()
 def fluctuations(decoder, ids, module):
     """(layers, channels) of the recursion over samples: one sequence a step, about the mean so far."""
-    found = []
+    layers = []
     for layer in range(decoder.shape.layers):
-        mean, fluctuation, seen, inputs = 0.0, 0.0, 0, []
-        handle = module(layer).register_forward_pre_hook(lambda _, given, kept=inputs: kept.append(given[0]))
+        mean, fluctuation, count, inputs = 0.0, 0.0, 0, []
+        handle = module(layer).register_forward_pre_hook(lambda _, arguments, heard=inputs: heard.append(arguments[0]))
         for row in ids:
             decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
         handle.remove()
         for sequence in inputs:
             x = sequence[0].double().numpy()
-            mean = mean * seen / (seen + 1) + x.mean(axis=0) / (seen + 1)
-            if seen:
-                fluctuation = fluctuation * (seen - 1) / seen + ((x - mean) ** 2).sum(axis=0) / (seen + 1)
-            seen += 1
-        found.append(fluctuation)
-    return np.stack(found)
+            mean = mean * count / (count + 1) + x.mean(axis=0) / (count + 1)
+            if count:
+                fluctuation = fluctuation * (count - 1) / count + ((x - mean) ** 2).sum(axis=0) / (count + 1)
+            count += 1
+        layers.append(fluctuation)
+    return np.stack(layers)
 
 
 def standard(values):
@@ -275,16 +205,16 @@ def test_every_decision_but_that_of_the_unit_at_the_cut_is_the_published_one(kin
     settings = CalibrationSettings(samples=SAMPLES, length=LENGTH, shards=4, batch=4, flap_variant="released")
     statistics = collect(decoder, tokens, settings, silent)
     scores = score("flap", statistics, decoder.weight_norms(), decoder.shape, settings)
-    ours = flap.allocate(scores, decoder.shape, target)
+    masks = flap.allocate(scores, decoder.shape, target)
     mlp, heads, mlp_cut, heads_cut = published(decoder, tokens.ids, target)
     # no layer is emptied here: then the floors, which the published code lacks, would have their say
     assert mlp.any(axis=1).all() and (heads | heads_cut).any(axis=1).all()
     assert mlp_cut.sum() + heads_cut.sum() == 1
-    np.testing.assert_array_equal(ours.ffn, mlp | mlp_cut)
-    np.testing.assert_array_equal(ours.heads, heads | heads_cut)
+    np.testing.assert_array_equal(masks.ffn, mlp | mlp_cut)
+    np.testing.assert_array_equal(masks.heads, heads | heads_cut)
     plain = flap.allocate(
         score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()),
         decoder.shape,
         target,
     )
-    assert (plain.ffn != ours.ffn).any()
+    assert (plain.ffn != masks.ffn).any()

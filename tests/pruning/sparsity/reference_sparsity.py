@@ -20,11 +20,11 @@ def random_tokens(samples: int, length: int, vocabulary: int, generator: np.rand
     return Tokens(text="random", fingerprint="", ids=ids, available=samples)
 
 
-def quantile(score: float, others: Array) -> float:
+def quantile(score: float, scores: Array) -> float:
     """(rank + 1/2) / size of one score among all scores of its module; ties share their mean rank."""
-    below = sum(1 for other in others if other < score)
-    equal = sum(1 for other in others if other == score)
-    return (below + (equal - 1) / 2 + 0.5) / len(others)
+    below = sum(1 for other in scores if other < score)
+    equal = sum(1 for other in scores if other == score)
+    return (below + (equal - 1) / 2 + 0.5) / len(scores)
 
 
 def long_tailed(distance: float) -> float:
@@ -71,8 +71,8 @@ class NaiveMasks:
 
     def gradients(self, loss: torch.Tensor) -> Array:
         """(units,) neurons of all layers, then groups of all layers."""
-        found = torch.autograd.grad(loss, [self.ffn, self.heads])
-        return torch.cat([g.flatten() for g in found]).double().numpy()
+        slopes = torch.autograd.grad(loss, [self.ffn, self.heads])
+        return torch.cat([g.flatten() for g in slopes]).double().numpy()
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -87,8 +87,8 @@ def cross_entropy(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
 def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
     """Mean over tokens of KL(teacher || student) at the temperature, times its square."""
     mine = torch.log_softmax(student / temperature, dim=-1).flatten(0, -2)
-    theirs = torch.log_softmax(teacher / temperature, dim=-1).flatten(0, -2)
-    divergence = torch.nn.functional.kl_div(mine, theirs, log_target=True, reduction="batchmean")
+    expected = torch.log_softmax(teacher / temperature, dim=-1).flatten(0, -2)
+    divergence = torch.nn.functional.kl_div(mine, expected, log_target=True, reduction="batchmean")
     return divergence * temperature**2
 
 

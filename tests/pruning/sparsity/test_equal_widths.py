@@ -62,11 +62,11 @@ def a_family(shape, seed=0):
 def test_thresholds_keep_the_highest_margins_of_every_layer_and_the_same_again(shape, seed):
     family, units, heads, generator = a_family(shape, seed)
     learned = generator.random(family.count)
-    kept = family.kept(torch.tensor(learned, dtype=torch.float32)).numpy()
+    hard = family.hard_masks(torch.tensor(learned, dtype=torch.float32)).numpy()
     plan = exact_masks(family.units, learned, 0.5, equal=True)
     count, groups = budget.equal_counts(shape, 0.5)
     assert widths(plan.masks) == ([count] * shape.layers, [groups] * shape.layers)
-    ffn = kept[: shape.layers * shape.neurons].reshape(shape.layers, -1)
+    ffn = hard[: shape.layers * shape.neurons].reshape(shape.layers, -1)
     margins, _ = units.split(units.margins(learned))
     for layer in range(shape.layers):
         expected = np.sort(margins[layer])[-count:]
@@ -84,10 +84,10 @@ def test_what_moves_all_thresholds_of_a_layer_alike_is_taken_out_of_a_gradient()
     slope[family.modules :] = gradient[family.modules :] = 0
     left = family.competing(gradient, slope)
     for layer in range(family.shape.layers):
-        own = family.members[layer] > 0
-        multiplier = float(gradient[own] @ slope[own] / (slope[own] @ slope[own]))
-        np.testing.assert_allclose(left[own], gradient[own] - multiplier * slope[own], rtol=1e-4, atol=1e-6)
-        assert abs(float(left[own] @ slope[own])) < 1e-4
+        members = family.members[layer] > 0
+        multiplier = float(gradient[members] @ slope[members] / (slope[members] @ slope[members]))
+        np.testing.assert_allclose(left[members], gradient[members] - multiplier * slope[members], rtol=1e-4, atol=1e-6)
+        assert abs(float(left[members] @ slope[members])) < 1e-4
     assert family.competing(slope, slope).abs().max() < 1e-5
 
 
@@ -118,15 +118,15 @@ def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_head
 @pytest.mark.parametrize("kv_heads", [2, 4])
 def test_gates_keep_the_highest_of_every_layer(kv_heads):
     decoder, (scores, heads), _, texts = a_case(kv_heads)
-    found = UnitScores("flap", "A", scores, heads, np.repeat(heads, decoder.shape.group_channels, axis=1))
+    unit_scores = UnitScores("flap", "A", scores, heads, np.repeat(heads, decoder.shape.group_channels, axis=1))
     setting = Setting(decoder, tuple(texts), SparsitySettings(batch=8, widths="equal"), 0, silent)
     count, groups = budget.equal_counts(decoder.shape, 0.5)
-    first = learn_gates(setting, [found], GateSettings(), 0.5, 0)
+    first = learn_gates(setting, [unit_scores], GateSettings(), 0.5, 0)
     assert (first.ffn == budget.highest(scores, count)).all()
     assert (first.heads == budget.highest(heads, groups)).all()
-    last = learn_gates(setting, [found], GateSettings(), 0.5, 3)
+    last = learn_gates(setting, [unit_scores], GateSettings(), 0.5, 3)
     assert widths(last) == ([count] * 2, [groups] * 2)
     family = EqualGates.of(decoder.shape, 0.5, 1, 1.5, torch.device("cpu"))
     gates = torch.zeros(family.count)
-    kept, _ = family.split(family.kept(gates))
-    assert kept[0].nonzero().flatten().tolist() == list(range(count))
+    mask, _ = family.split(family.hard_masks(gates))
+    assert mask[0].nonzero().flatten().tolist() == list(range(count))

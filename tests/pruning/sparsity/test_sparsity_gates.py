@@ -34,24 +34,24 @@ def case(kv_heads=2, neurons=37, samples=8, dtype=torch.float32):
     return decoder, tuple(random_tokens(samples, 8, 64, generator) for _ in range(2))
 
 
-def learned(made, target=0.5, scores=None, chosen=None, on_progress=silent, **settings):
-    decoder, texts = made
-    known = SparsitySettings(**({"batch": 8} | settings))
+def learned(prepared, target=0.5, scores=None, chosen=None, on_progress=silent, **settings):
+    decoder, texts = prepared
+    sparsity = SparsitySettings(**({"batch": 8} | settings))
     scores = [scored(decoder.shape, 1)] if scores is None else scores
-    setting = Setting(decoder, texts, known, 0, on_progress)
-    return learn_gates(setting, scores, chosen or GateSettings(), target, known.epochs)
+    setting = Setting(decoder, texts, sparsity, 0, on_progress)
+    return learn_gates(setting, scores, chosen or GateSettings(), target, sparsity.epochs)
 
 
 def placed(rows):
     """(rank + 1/2) / size by counting; among equals the lower index ranks higher."""
-    found = []
+    positions = []
     for row in rows:
         size = len(row)
         worse = [
             sum(other < mine or (other == mine and j > i) for j, other in enumerate(row)) for i, mine in enumerate(row)
         ]
-        found.append([(rank + 0.5) / size for rank in worse])
-    return found
+        positions.append([(rank + 0.5) / size for rank in worse])
+    return positions
 
 
 def sorted_masks(shape, places, target):
@@ -63,8 +63,8 @@ def sorted_masks(shape, places, target):
     ):
         for layer, row in enumerate(rows):
             best = max(row)
-            for index, place in enumerate(row):
-                units.append((place != best, -np.float32(place), kind, layer, index, cost))
+            for index, position in enumerate(row):
+                units.append((position != best, -np.float32(position), kind, layer, index, cost))
     units.sort(key=lambda unit: unit[:5])
     spent, groups = 0, set()
     for _, _, kind, layer, index, cost in units:
@@ -76,10 +76,10 @@ def sorted_masks(shape, places, target):
     left = target * shape.decoder_weights - len(groups) * shape.group_weights
     neurons = [(unit[3], unit[4]) for unit in units if not unit[2]][: round(left / shape.neuron_weights)]
     ffn, heads = (np.zeros(np.shape(rows), bool) for rows in places)
-    for place in neurons:
-        ffn[place] = True
-    for place in groups:
-        heads[place] = True
+    for position in neurons:
+        ffn[position] = True
+    for position in groups:
+        heads[position] = True
     return ffn, heads
 
 
@@ -87,58 +87,58 @@ def sorted_masks(shape, places, target):
 @pytest.mark.parametrize("target", [0.35, 0.5, 0.8])
 @pytest.mark.parametrize("texts", ["A", "the mean of A and B"])
 def test_without_steps_the_masks_are_those_of_a_sort(kv_heads, neurons, target, texts):
-    made = case(kv_heads, neurons)
-    shape = made[0].shape
+    example = case(kv_heads, neurons)
+    shape = example[0].shape
     scores = [scored(shape, seed) for seed in ((1,) if texts == "A" else (1, 2))]
     places = [
-        [placed(one.ffn) for one in scores],
-        [placed(one.heads) for one in scores],
+        [placed(record.ffn) for record in scores],
+        [placed(record.heads) for record in scores],
     ]
     places = [each[0] if len(each) == 1 else placed(np.mean(each, axis=0).tolist()) for each in places]
     ffn, heads = sorted_masks(shape, places, target)
-    found = learned(made, target, scores, epochs=0)
-    np.testing.assert_array_equal(found.ffn, ffn)
-    np.testing.assert_array_equal(found.heads, heads)
-    assert len(found.steps) == 0 and found.steps.shape[1] == len(found.columns)
-    assert abs(found.retention - target) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
+    gates = learned(example, target, scores, epochs=0)
+    np.testing.assert_array_equal(gates.ffn, ffn)
+    np.testing.assert_array_equal(gates.heads, heads)
+    assert len(gates.steps) == 0 and gates.steps.shape[1] == len(gates.columns)
+    assert abs(gates.retention - target) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
 
 
 @EVERY
 @pytest.mark.parametrize("alignment", [1, 8])
 def test_every_step_and_the_end_meet_the_budget_within_a_neuron(kv_heads, neurons, alignment):
-    made, seen = case(kv_heads, neurons), []
+    example, events = case(kv_heads, neurons), []
     chosen = GateSettings(learning_rate=0.2)
-    found = learned(made, 0.5, chosen=chosen, on_progress=lambda *told: seen.append(told), alignment=alignment)
-    shape = made[0].shape
+    gates = learned(example, 0.5, chosen=chosen, on_progress=lambda *event: events.append(event), alignment=alignment)
+    shape = example[0].shape
     half = 0.5 * shape.neuron_weights / shape.decoder_weights
-    column = dict(zip(found.columns, found.steps.T, strict=True))
+    column = dict(zip(gates.columns, gates.steps.T, strict=True))
     assert [*column] == [*("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention", "learning_rate")]
-    assert (np.abs(column["retention"] - 0.5) <= half + 1e-6).all() and len(seen) == 4
-    assert abs(found.retention - 0.5) <= alignment * half + 1e-12
-    assert found.ffn.any(axis=1).all() and found.heads.any(axis=1).all()
+    assert (np.abs(column["retention"] - 0.5) <= half + 1e-6).all() and len(events) == 4
+    assert abs(gates.retention - 0.5) <= alignment * half + 1e-12
+    assert gates.ffn.any(axis=1).all() and gates.heads.any(axis=1).all()
     if alignment > 1:
-        widths = found.ffn.sum(axis=1)
+        widths = gates.ffn.sum(axis=1)
         assert all(width % alignment == 0 or width == neurons for width in widths.tolist())
     # something was learned, and the same each time
-    assert (found.gates != starting([scored(shape, 1)])[: shape.layers * neurons].reshape(2, -1)).any()
+    assert (gates.gates != starting([scored(shape, 1)])[: shape.layers * neurons].reshape(2, -1)).any()
     again = learned(case(kv_heads, neurons), 0.5, chosen=chosen, alignment=alignment)
-    assert again.gates.tobytes() == found.gates.tobytes() and again.steps.tobytes() == found.steps.tobytes()
+    assert again.gates.tobytes() == gates.gates.tobytes() and again.steps.tobytes() == gates.steps.tobytes()
 
 
 @pytest.mark.parametrize(("kv_heads", "neurons"), [(4, 60), (1, 37)])
 @pytest.mark.parametrize("weight", [0.7, 0.0])
 def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neurons, weight, monkeypatch):
-    decoder, texts = made = case(kv_heads, neurons)
-    chosen, found = GateSettings(temperature=0.4), []
+    decoder, texts = example = case(kv_heads, neurons)
+    chosen, actual = GateSettings(temperature=0.4), []
 
     class Recorder(torch.optim.SGD):
         def step(self):
-            found.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
+            actual.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
             return super().step()
 
     monkeypatch.setattr(torch.optim, "Adam", Recorder)
     learned(
-        made,
+        example,
         chosen=chosen,
         epochs=1,
         distillation_weight=weight,
@@ -150,7 +150,7 @@ def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neu
     teacher = run(ids)
     family = GateMasks.of(decoder.shape, 0.5, 1, 0.4, decoder.device)
     gates = torch.tensor(starting([scored(decoder.shape, 1)]), dtype=torch.float64, requires_grad=True)
-    hard = family.kept(gates.float())
+    hard = family.hard_masks(gates.float())
     naive = NaiveMasks(decoder, *(part.numpy() for part in family.split(hard)))
     losses = [cross_entropy(run(part), part) for part in ids.chunk(4)]
     objective = sum(losses) / 4 + weight * distillation(run(ids), teacher, 2.0)
@@ -160,7 +160,7 @@ def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neu
     # forward the hard mask, backward the soft one
     mask = hard + soft - soft.detach()
     (expected,) = torch.autograd.grad(mask, gates, units)
-    np.testing.assert_allclose(found[0], expected.numpy(), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(actual[0], expected.numpy(), rtol=1e-4, atol=1e-7)
 
 
 def test_gates_of_any_size_keep_a_prefix_and_the_floors():
@@ -168,11 +168,11 @@ def test_gates_of_any_size_keep_a_prefix_and_the_floors():
     family = GateMasks.of(shape, 0.45, 1, 1.0, torch.device("cpu"))
     gates = torch.linspace(-50, 70, family.count)
     gates[11:22] = -1e6
-    ffn, heads = (part.numpy() for part in family.split(family.kept(gates)))
+    ffn, heads = (part.numpy() for part in family.split(family.hard_masks(gates)))
     # of the layer that nobody wants one neuron stays, the first of equal ones
     assert ffn[1].tolist() == [True, *[False] * 10] and heads.any(axis=1).all()
-    kept, left = gates[:33][ffn.ravel()], gates[:33][~ffn.ravel()]
-    assert sorted(kept.tolist())[2:] == sorted(gates[:33].tolist())[-(len(kept) - 2) :] and len(left)
+    high, left = gates[:33][ffn.ravel()], gates[:33][~ffn.ravel()]
+    assert sorted(high.tolist())[2:] == sorted(gates[:33].tolist())[-(len(high) - 2) :] and len(left)
     masks = family.exact(gates)
     np.testing.assert_array_equal(masks.ffn, ffn)
     assert abs(masks.retention - 0.45) <= 0.5 * shape.neuron_weights / shape.decoder_weights

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from sparsity.reference_sparsity import (
-    NaiveMasks,
-    cross_entropy,
     long_tailed,
     masks,
     random_partition,
@@ -21,7 +19,6 @@ from gprune.pruning.sparsity.masks import MaskFamily, surrogate
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import ModelShape, budget
 from gprune.system import machine
-from gprune.system.errors import SettingsError
 
 SHAPES = [
     ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),
@@ -67,58 +64,8 @@ def test_masks_equal_the_equation_unit_by_unit(shape):
 
 def test_long_tailed_surrogate_is_that_of_liu_et_al():
     distance = np.linspace(-1.5, 1.5, 304)
-    found = surrogate(torch.tensor(distance), "long_tailed").numpy()
-    np.testing.assert_allclose(found, [long_tailed(x) for x in distance], rtol=1e-12)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_threshold_gradient_sums_over_the_module(shape):
-    _, _, partition, family, thresholds = _setting(shape)
-    gradient = np.random.default_rng(1).standard_normal((SUBSETS, len(family.owner)))
-    expected = np.zeros((SUBSETS, family.count))
-    neurons = shape.layers * shape.neurons
-    for unit in range(len(family.owner)):
-        layer = unit // shape.neurons if unit < neurons else (unit - neurons) // shape.kv_heads
-        module = partition.global_labels.ravel()[unit] if unit < neurons else partition.modules + layer
-        distance = float(family.quantiles[unit]) - float(thresholds[module])
-        expected[:, module] -= long_tailed(distance) * gradient[:, unit]
-    found = family.threshold_gradient(torch.tensor(gradient, dtype=torch.float32), thresholds, "long_tailed")
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("family_name", ["llama", "qwen3"])
-def test_open_gate_equals_zeroed_columns(shape, family_name):
-    _, _, _, family, thresholds = _setting(shape)
-    decoder, cut = _decoder(shape, family_name), _decoder(shape, family_name)
-    ffn, heads = family.split(family.margins(thresholds) >= 0)
-    for layer in range(shape.layers):
-        cut.down_proj(layer).weight[:, ~ffn[layer]] = 0
-        cut.o_proj(layer).weight[:, (~heads[layer]).repeat_interleave(shape.group_channels)] = 0
-    ids = torch.arange(40).view(SUBSETS, 10) % 64
-    with gated(decoder) as gate:
-        gate.open(family, thresholds)
-        found = decoder.logits(decoder.hidden_states(ids)).detach()
-    torch.testing.assert_close(found, cut.logits(cut.hidden_states(ids)), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_one_backward_gives_the_gradients_of_four_separate_runs(shape):
-    _, _, _, family, thresholds = _setting(shape)
-    decoder = _decoder(shape)
-    ids = torch.tensor(np.random.default_rng(2).integers(0, 64, (2 * SUBSETS, 9)))
-    with gated(decoder) as gate:
-        gate.open(family, thresholds)
-        logits = decoder.logits(decoder.hidden_states(ids))
-        loss = sum(cross_entropy(logits[2 * k : 2 * k + 2], ids[2 * k : 2 * k + 2]) for k in range(SUBSETS))
-        found = gate.unit_gradient(torch.autograd.grad(loss, gate.channels))
-    ffn, heads = family.split(family.margins(thresholds) >= 0)
-    naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
-    for k in range(SUBSETS):
-        part = ids[2 * k : 2 * k + 2]
-        expected = naive.gradients(cross_entropy(decoder.logits(decoder.hidden_states(part)), part))
-        np.testing.assert_allclose(found[k].numpy(), expected, rtol=1e-5, atol=1e-6)
-    naive.remove()
+    slopes = surrogate(torch.tensor(distance), "long_tailed").numpy()
+    np.testing.assert_allclose(slopes, [long_tailed(x) for x in distance], rtol=1e-12)
 
 
 def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
@@ -146,20 +93,20 @@ def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name,
 
     def gradients():
         decoder = _decoder(shape, family_name, dtype=dtype)
-        own = {name: module.forward for name, module in decoder.model.named_modules()}
+        forwards = {name: module.forward for name, module in decoder.model.named_modules()}
         with gated(decoder) as gate:
             gate.open(family, thresholds)
             hidden = decoder.hidden_states(ids)
             loss = hidden.float().square().sum()
             first = torch.autograd.grad(loss, gate.channels, retain_graph=True)
             second = torch.autograd.grad(loss, gate.channels)
-        assert {name: module.forward for name, module in decoder.model.named_modules()} == own
+        assert {name: module.forward for name, module in decoder.model.named_modules()} == forwards
         return [hidden.detach(), *first, *second]
 
     formed_again = gradients()
     monkeypatch.setattr(gate_module, "_KNOWN", "no such package")
-    for ours, plain in zip(formed_again, gradients(), strict=True):
-        assert torch.equal(ours, plain)
+    for actual, plain in zip(formed_again, gradients(), strict=True):
+        assert torch.equal(actual, plain)
 
 
 def _tokens(samples, length=4, seed=0):
@@ -168,38 +115,31 @@ def _tokens(samples, length=4, seed=0):
 
 def test_subsets_are_fixed_disjoint_halves_of_each_text():
     sampler = SubsetSampler(_tokens(16), _tokens(16), 8, seed=0)
-    seen = [set() for _ in range(4)]
+    subsets = [set() for _ in range(4)]
     for _ in range(5 * sampler.steps_per_epoch):
         for subset, part in enumerate(np.split(sampler.draw(), 4)):
-            seen[subset] |= set(part.tolist())
-    assert [len(subset) for subset in seen] == [8, 8, 8, 8]
-    assert seen[0] | seen[1] == set(range(16))
-    assert seen[2] | seen[3] == set(range(16, 32))
+            subsets[subset] |= set(part.tolist())
+    assert [len(subset) for subset in subsets] == [8, 8, 8, 8]
+    assert subsets[0] | subsets[1] == set(range(16))
+    assert subsets[2] | subsets[3] == set(range(16, 32))
 
 
 def test_the_shorter_text_is_gone_through_again():
     sampler = SubsetSampler(_tokens(40), _tokens(8), 8, seed=0)
     assert sampler.steps_per_epoch == 6
-    drawn = np.concatenate([sampler.draw() for _ in range(6)])
-    counts = np.bincount(drawn, minlength=48)
+    numbers = np.concatenate([sampler.draw() for _ in range(6)])
+    counts = np.bincount(numbers, minlength=48)
     assert set(counts[40:]) == {3}
     assert set(counts[:40]) == {0, 1}
 
 
 def test_a_remainder_is_carried_over_and_a_small_text_makes_smaller_batches():
     sampler = SubsetSampler(_tokens(10), _tokens(10), 8, seed=0)
-    drawn = np.concatenate([sampler.draw() for _ in range(5)])
-    assert set(np.bincount(drawn, minlength=20)) == {2}
+    numbers = np.concatenate([sampler.draw() for _ in range(5)])
+    assert set(np.bincount(numbers, minlength=20)) == {2}
     sampler = SubsetSampler(_tokens(64), _tokens(7), 32, seed=0)
     assert sampler.quarter == 3
     assert len(sampler.draw()) == 12
-
-
-def test_texts_that_cannot_be_halved_or_differ_in_length_are_refused():
-    with pytest.raises(SettingsError, match=r"auxiliary calibration set has 1 sequence.*longer text"):
-        SubsetSampler(_tokens(4), _tokens(1), 4, seed=0)
-    with pytest.raises(SettingsError, match="sequences of 4 and of 5 tokens"):
-        SubsetSampler(_tokens(4), _tokens(4, length=5), 4, seed=0)
 
 
 def test_the_teacher_keeps_what_it_said(monkeypatch):

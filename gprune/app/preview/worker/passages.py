@@ -1,7 +1,7 @@
 """Losses of a passage token by token, and continuations of a prompt.
 
 A window of an evaluation text is the run's own, tokens and all; what is typed is tokenised as the run
-tokenises a document, with the special tokens that the tokenizer adds. Only the last text is kept.
+tokenises a document, with the special tokens that the tokenizer adds.
 """
 
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gprune.app.preview.questions import Continuation, Passage, Piece, Prompt, TokenLosses
+from gprune.app.preview.requests import Text
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.data.texts.tokens import encode, require_embedded
 from gprune.evaluation.perplexity import token_losses
@@ -16,89 +18,89 @@ from gprune.records import Array
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
 
 MOST_READ = 4096
-"""tokens of a passage, where the model has places for more"""
+"""tokens of a passage, where the model has positions for more"""
+TURN_TOKENS = 4
+"""of a continuation in one slice, always as many: a model rounds a token that it reads with others unlike one
+that it reads alone, and near ties would otherwise depend on the pace"""
 LONGEST_CHARACTER = 8
 """tokens that one character is looked for in: a byte each, and emoji of several parts"""
 _LOST = "\ufffd"
 
 
-def read(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
-    """Reads a passage; see gprune.app.preview.worker.messages.
+def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | None) -> TokenLosses:
+    """Measure the loss of each token of a passage; `text` is that of a window.
 
     Raises SettingsError where there is no such window or fewer than two tokens, CorpusError where the text
     has changed since the run or the model has no tokenizer, NumericsError where a loss is not finite.
     """
-    ids = _passage(masked, question["read"])
-    used = ids[: most_read(masked)]
+    ids = encode_typed(model, passage.typed) if text is None else _window(model, text, passage.window)
+    used = ids[: most_read(model)]
     if len(used) < 2:
         raise SettingsError(
             "the text is empty: type some words"
             if not len(used)
             else "the text is one token, and nothing before it foretells it: type more words"
         )
-    model = masked.decoder.model
-    with masked.silenced(question):
-        row = torch.as_tensor(used[None].astype(np.int64), device=_device(model))
-        losses = token_losses(model, row)[0].double().cpu().numpy()
+    row = torch.as_tensor(used[None].astype(np.int64), device=model.decoder.device)
+    losses = token_losses(model.decoder.model, row)[0].double().cpu().numpy()
     if not np.isfinite(losses).all():
         raise NumericsError(
             f"the loss of token {int(np.flatnonzero(~np.isfinite(losses))[0]) + 1} is not finite: the model "
             "overflows in its number type, so run the study with float32 or bfloat16"
         )
-    told = [[text, place, of] for text, place, of in pieces(used, masked.decoder.tokenizer)]
-    return {"pieces": told, "losses": losses.tolist(), "total": len(ids), "places": _places(masked) or 0}
+    pieces = split_pieces(used, model.decoder.tokenizer)
+    return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _positions(model) or 0)
 
 
-def write(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
-    """Goes on from a prompt and what was written already; see preview.worker.messages.
+def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
+    """Continue a prompt, and what was written already, by a few tokens.
 
     Raises SettingsError where the prompt has no token, CorpusError where the model has no tokenizer.
     """
-    asked, written = question["write"], [int(one) for one in question["ids"]]
-    ids = _typed(masked, str(asked["prompt"]))
+    ids_before = () if previous is None else previous.ids
+    ids = encode_typed(model, prompt.typed)
     if not len(ids):
         raise SettingsError("the prompt is empty: type some words")
-    # the last tokens count, and the model needs places for what it is to write
-    used = ids[-max(1, most_read(masked) - int(asked["most"])) :]
-    with masked.silenced(question):
-        new, ended = _continued(masked, used.tolist(), written, int(question["tokens"]), asked)
-    text = _decoded(masked.decoder.tokenizer, [*written, *new], skip=True)
-    return {"ids": new, "text": text, "ended": ended, "read": len(used), "total": len(ids)}
+    # the last tokens count, and the model needs positions for what it is to write
+    used = ids[-max(1, most_read(model) - prompt.most) :]
+    count = min(TURN_TOKENS, prompt.most - len(ids_before))
+    new, ended = _continue(model, used.tolist(), ids_before, count, prompt)
+    text = _decode(model.decoder.tokenizer, [*ids_before, *new], skip=True)
+    ended = ended or len(ids_before) + len(new) >= prompt.most
+    return Continuation(text, (*ids_before, *new), ended, len(used), len(ids))
 
 
-def most_read(masked: MaskedModel) -> int:
-    """Tokens that are read at most: the model's own positions, where they are not too many to show."""
-    return min(MOST_READ, _places(masked) or MOST_READ)
+def most_read(model: MaskedModel) -> int:
+    """Return the most tokens that are read: the model's own positions, where they are not too many to show."""
+    return min(MOST_READ, _positions(model) or MOST_READ)
 
 
-def _places(masked: MaskedModel) -> int | None:
-    """Positions of the model; None where it does not say."""
-    found = getattr(masked.decoder.config, "max_position_embeddings", None)
-    return int(found) if found else None
+def _positions(model: MaskedModel) -> int | None:
+    length = getattr(model.decoder.config, "max_position_embeddings", None)
+    return int(length) if length else None
 
 
-def pieces(ids: Array, tokenizer: Any) -> list[tuple[str, int, int]]:
-    """(tokens,) ids as text: what each adds, which of the tokens with that text it is, and how many they are.
+def split_pieces(ids: Array, tokenizer: Any) -> tuple[Piece, ...]:
+    """Return (tokens,) ids as text.
 
-    A character may be split over several tokens, none of which is text by itself: the first of them has the
-    text and the others none.
+    A character may be split over several tokens, none of which is text alone: the first of them has the
+    text and the rest have none.
     """
-    found: list[tuple[str, int, int]] = []
+    pieces: list[Piece] = []
     before: list[int] = []
     start = 0
     while start < len(ids):
-        group, text = _character(ids[start : start + LONGEST_CHARACTER].tolist(), before, tokenizer)
-        found.append((text, 1, len(group)))
-        found += [("", place, len(group)) for place in range(2, len(group) + 1)]
+        group, text = _first_character(ids[start : start + LONGEST_CHARACTER].tolist(), before, tokenizer)
+        pieces.append(Piece(text, 1, len(group)))
+        pieces += [Piece("", index, len(group)) for index in range(2, len(group) + 1)]
         before, start = group, start + len(group)
-    return found
+    return tuple(pieces)
 
 
-def _character(ids: list[int], before: list[int], tokenizer: Any) -> tuple[list[int], str]:
-    """The first tokens that are text together, and the text that they add to those before."""
+def _first_character(ids: list[int], before: list[int], tokenizer: Any) -> tuple[list[int], str]:
     first = ""
     for size in range(1, len(ids) + 1):
-        text = _added(ids[:size], before, tokenizer)
+        text = _added_text(ids[:size], before, tokenizer)
         if _LOST not in text:
             return ids[:size], text
         first = first or text
@@ -106,65 +108,61 @@ def _character(ids: list[int], before: list[int], tokenizer: Any) -> tuple[list[
     return ids[:1], first
 
 
-def _added(ids: list[int], before: list[int], tokenizer: Any) -> str:
-    # some tokenizers drop the space before the first token that they are shown
-    known, both = _decoded(tokenizer, before), _decoded(tokenizer, [*before, *ids])
-    return both[len(known) :] if before and both.startswith(known) else _decoded(tokenizer, ids)
+def _added_text(ids: list[int], before: list[int], tokenizer: Any) -> str:
+    # some tokenizers drop the space before the first token of a text
+    decoded_before, both = _decode(tokenizer, before), _decode(tokenizer, [*before, *ids])
+    return both[len(decoded_before) :] if before and both.startswith(decoded_before) else _decode(tokenizer, ids)
 
 
-def _decoded(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
+def _decode(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
     if not ids:
         return ""
     return str(tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False))
 
 
-def tokenizer_of(masked: MaskedModel) -> Any:
-    """The model's tokenizer; CorpusError where its folder has none."""
-    if masked.decoder.tokenizer is None:
+def require_tokenizer(model: MaskedModel) -> Any:
+    """Return the model's tokenizer; raise CorpusError where its folder has none."""
+    if model.decoder.tokenizer is None:
         raise CorpusError("the model's folder has no tokenizer: save the tokenizer's files beside the model")
-    return masked.decoder.tokenizer
+    return model.decoder.tokenizer
 
 
-def alone(token: int, tokenizer: Any) -> str:
-    """One token as text, the space before it included; its name where it is a part of a character."""
-    text = _added([token], [token], tokenizer)
+def token_text(token: int, tokenizer: Any) -> str:
+    """Return one token as text with the space before it; its name where it is a part of a character."""
+    text = _added_text([token], [token], tokenizer)
     return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
 
 
-def _passage(masked: MaskedModel, asked: dict[str, Any]) -> Array:
-    """(tokens,) ids of a window, or of what was typed."""
-    if "typed" in asked:
-        return _typed(masked, str(asked["typed"]))
-    windows, number = masked.windows(asked["text"]), int(asked["number"])
+def _window(model: MaskedModel, text: Text, number: int) -> Array:
+    windows = model.windows(text)
     if not 0 <= number < len(windows):
         raise SettingsError(f"the text has the windows 0 to {len(windows) - 1} and not {number}: choose one of them")
-    found: Array = windows[number]
-    return found
+    ids: Array = windows[number]
+    return ids
 
 
-def _typed(masked: MaskedModel, text: str) -> Array:
+def encode_typed(model: MaskedModel, text: str) -> Array:
     """(tokens,) ids of a text, as the run tokenises a document."""
-    if masked.typed[0] != text or not text:
-        tokenizer = tokenizer_of(masked)
-        ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
-        if len(ids):
-            require_embedded(ids, "the text", masked.decoder.embeddings, tokenizer)
-        masked.typed = text, ids
-    return masked.typed[1]
+    tokenizer = require_tokenizer(model)
+    ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
+    if len(ids):
+        require_embedded(ids, "the text", model.decoder.embeddings, tokenizer)
+    return ids
 
 
 @torch.inference_mode()
-def _continued(
-    masked: MaskedModel, prompt: list[int], written: list[int], count: int, asked: dict[str, Any]
+def _continue(
+    model: MaskedModel, ids: list[int], ids_before: tuple[int, ...], count: int, prompt: Prompt
 ) -> tuple[list[int], bool]:
-    """The next tokens after prompt and what was written, and whether the model has ended the text."""
-    model: Any = masked.decoder.model
-    ends = _ends(masked)
-    row, cache, new = torch.tensor([[*prompt, *written]], device=_device(model)), None, list[int]()
-    for place in range(len(written), len(written) + count):
-        result = model(input_ids=row, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    """Return the next tokens, and True if the model has ended the text."""
+    network: Any = model.decoder.model
+    ends = _end_tokens(model)
+    row, cache = torch.tensor([[*ids, *ids_before]], device=model.decoder.device), None
+    new: list[int] = []
+    for index in range(len(ids_before), len(ids_before) + count):
+        result = network(input_ids=row, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
-        token = drawn(result.logits[0, -1].double().cpu().numpy(), asked, place)
+        token = sample_token(result.logits[0, -1].double().cpu().numpy(), prompt, index)
         if token in ends:
             return new, True
         new.append(token)
@@ -172,27 +170,21 @@ def _continued(
     return new, False
 
 
-def drawn(logits: Array, asked: dict[str, Any], place: int) -> int:
-    """A token by its (vocabulary,) logits: drawn at a temperature, the likeliest at 0.
+def sample_token(logits: Array, prompt: Prompt, index: int) -> int:
+    """Return a token by its (vocabulary,) logits: sampled at a temperature, the likeliest at 0.
 
-    By the Gumbel-max trick, with noise that follows from seed and place alone: however a continuation is cut
-    into turns it is the same one, and models that say the same draw the same.
+    By the Gumbel-max trick, with noise that follows from seed and index alone: a continuation is the same
+    however it is cut into slices, and models with the same logits sample the same tokens.
     """
-    if not asked["temperature"]:
+    if not prompt.temperature:
         return int(logits.argmax())
-    noise = np.random.default_rng([int(asked["seed"]), place]).gumbel(size=len(logits))
-    return int((logits / float(asked["temperature"]) + noise).argmax())
+    noise = np.random.default_rng([prompt.seed, index]).gumbel(size=len(logits))
+    return int((logits / prompt.temperature + noise).argmax())
 
 
-def _ends(masked: MaskedModel) -> set[int]:
-    """Tokens that end a text."""
-    settings = getattr(masked.decoder.model, "generation_config", None)
-    found: list[Any] = [getattr(masked.decoder.tokenizer, "eos_token_id", None)]
-    own = getattr(settings, "eos_token_id", None)
-    found += own if isinstance(own, list) else [own]
-    return {int(one) for one in found if one is not None}
-
-
-def _device(model: Any) -> torch.device:
-    found: torch.device = next(model.parameters()).device
-    return found
+def _end_tokens(model: MaskedModel) -> set[int]:
+    settings = getattr(model.decoder.model, "generation_config", None)
+    tokens: list[Any] = [getattr(model.decoder.tokenizer, "eos_token_id", None)]
+    configured = getattr(settings, "eos_token_id", None)
+    tokens += configured if isinstance(configured, list) else [configured]
+    return {int(token) for token in tokens if token is not None}

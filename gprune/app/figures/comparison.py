@@ -1,0 +1,715 @@
+"""Figures of Compare: perplexities, paired changes, the Pareto chart, tried candidates and recovery."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis import choices, run_settings, thresholds
+from gprune.analysis import comparison as analysis
+from gprune.analysis import decision as decisions
+from gprune.analysis import recovery as recovered_models
+from gprune.analysis import speed as speeds
+from gprune.analysis.calibration_report.figures import level
+from gprune.analysis.choices import Tried
+from gprune.analysis.comparison import DENSE, Line, Row, change
+from gprune.analysis.decision import COSTS, PARAMETERS, Option
+from gprune.analysis.formatting import percent
+from gprune.analysis.paired_test import Difference, Measurement, in_percent, interval_in_percent
+from gprune.analysis.verdict import (
+    OURS,
+    Expected,
+    compare_runs,
+    is_same_budget,
+    missing_methods,
+    own_method,
+    rank_lines,
+)
+from gprune.app.ui import derived_cache, marks, story
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_LABELS, METHOD_SYMBOLS, called, label, style
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import in_figure, plain, short_text
+from gprune.evaluation.holdout import HoldoutStatus
+from gprune.pipeline import runs as run_records
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
+from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.records import Choice, Perplexity
+from gprune.store import Store
+from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.settings import require, require_choice
+from gprune.system.errors import MethodError, SettingsError, StoreError
+from gprune.system.safe_parsing import quoted
+
+P = ParamSpec("P")
+LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
+"""options that choose the compared lines; by default every method of the run"""
+ROW_PIXELS = 34
+RUN_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#A05A3B")
+"""colours of runs where several are compared; the symbol then names the method"""
+_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.1, tuple(1 + number / 5 for number in range(45))),
+    (0.3, (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 9)),
+    (0.7, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)),
+    (1.5, (1, 2, 3, 5, 7)),
+    (float("inf"), (1, 3)),
+)
+"""steps within a tenfold, by the number of tenfolds shown"""
+MOST_RUNS = 40
+"""runs that are compared by default, the newest"""
+LIMIT = 1.5
+"""default limit, times the dense perplexity"""
+_ON, _OFF = 13, 8
+"""sizes of marks on the front and off it"""
+_MOST_NAMES = 4
+"""names that fit beside the marks of the front"""
+_NEAR_LIMIT = 0.75
+"""of the limit: a name above a mark from there to the limit would cover its line"""
+_EXPENSIVE = 0.9
+"""of the dense model's cost: names of such models are written to the left"""
+_MARK = (0.02, 0.045)
+"""width and height of a mark, in shares of the axes"""
+_COST_HOW = {
+    "parameters": "parameters are all of the model’s, with its embeddings.",
+    "time": "the time of a token is measured while decoding, on the machine that the run names; models that "
+    "were not timed are left out.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The methods of some runs, ready to be compared."""
+
+    runs: list[Run]
+    rows: list[Row]
+    """every method of every run"""
+    lines: list[Line]
+    """the rows, with seeds together and a baseline that several runs share only once"""
+    shared: frozenset[tuple[str, str]]
+    """lines that are left out because an earlier run has the same model"""
+    names: dict[tuple[str, str], str]
+    """label of each line"""
+    baseline: Line
+    options: Mapping[str, Any]
+    """settings that differ from their defaults, as options of the figures"""
+    statuses: Mapping[str, Mapping[str, HoldoutStatus]]
+    """relation of each run's evaluation texts to its calibration texts, by run"""
+
+    @property
+    def expected(self) -> Expected:
+        """Runs and methods that each text must have before anything is claimed."""
+        known = story.expected(self.runs, self.options["methods"])
+        return {text: [name for name in names if name not in self.shared] for text, names in known.items()}
+
+    @property
+    def missing(self) -> list[str]:
+        """Methods that are not yet measured on every text."""
+        known = self.expected
+        return list(dict.fromkeys(name for text in known for name in missing_methods(self.lines, text, known)))
+
+    def ranking(self, text: str) -> dict[tuple[str, str], int]:
+        """Return the ranks of the pruned models on a text."""
+        return rank_lines(self.lines, (text,), self.expected)
+
+    def sorted_on(self, text: str) -> list[Line]:
+        """Return the lines by their perplexity on a text, those without one last."""
+        return sorted(self.lines, key=lambda line: (not np.isfinite(line.mean(text)), line.mean(text)))
+
+    @property
+    def texts(self) -> list[str]:
+        """The evaluation texts, unseen ones first."""
+        return sorted(analysis.texts(self.rows), key=lambda text: self.chip(text) != "unseen")
+
+    def status(self, text: str) -> HoldoutStatus | None:
+        """Return the relation of a text to the calibration texts of the first run that measures it."""
+        return next((known[text] for known in self.statuses.values() if text in known), None)
+
+    def text_name(self, text: str) -> str:
+        """Return the short name of a text: the one that the first run that measures it gives it."""
+        run = next((run for run in self.runs if text in run.study.evaluation.texts), self.runs[0])
+        return short_text(run.study, text)
+
+    def chip(self, text: str) -> str:
+        """Return `unseen`, `in-domain` or the relation of a text to the calibration texts; several by run."""
+        statuses = [known[text] for known in self.statuses.values() if text in known]
+        return " / ".join(dict.fromkeys("in-domain" if status.related else status.brief for status in statuses))
+
+    def color(self, line: Line) -> str:
+        """Return the colour of a line: its run's where several runs are compared, grey if shared, else its method's."""
+        runs = list(dict.fromkeys(other.name[0] for other in self.lines if other.method != DENSE))
+        if len(runs) < 2:
+            return METHOD_COLORS.get(line.method, GREY)
+        if line.method == DENSE or any(method == line.method for _, method in self.shared):
+            return GREY
+        return RUN_COLORS[runs.index(line.name[0]) % len(RUN_COLORS)]
+
+    def finding(self, text: str) -> str:
+        """Return how the own models of the first two runs differ on a text; empty for a single run."""
+        own = [line for line in self.lines if line.method == OURS and line.by_seed(text)]
+        if len(own) < 2 or self.missing:
+            return ""
+        return compare_runs(own[0], own[1], text, [self.names[line.name] for line in own[:2]], self.text_name(text))
+
+
+def comparison_of(
+    run: Run,
+    runs: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
+    together: bool = True,
+    pinned: str = "",
+) -> Comparison:
+    """Compare the methods of a run, or of several runs of its cache.
+
+    Raises StoreError for an unknown run and MissingResultError where none has a perplexity, SettingsError for a
+    name of the wrong type or an unknown method or line.
+    """
+    chosen = [_run_named(run, name) for name in runs] or [run]
+    rows = measured_rows(chosen)
+    for method in methods:
+        require_choice("methods", method, tuple(dict.fromkeys(row.method for row in rows)))
+    return compare(chosen, rows, methods, together=together, pinned=pinned)
+
+
+def _run_named(run: Run, name: Any) -> Run:
+    if not isinstance(name, str):
+        raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
+    readable, damaged = all_runs(run.root)
+    known = next((other for other in readable if other.name == name), None)
+    if known is None:
+        run_records.required(Store(Path(run.root)), name)
+        reasons = {other.name: other.reason for other in damaged}
+        raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
+    return known
+
+
+def compare(
+    chosen: list[Run], rows: list[Row], methods: Sequence[str] = (), *, together: bool = True, pinned: str = ""
+) -> Comparison:
+    """Compare `measured_rows`; no `methods` are all of them.
+
+    `pinned` names the baseline as `METHOD@RUN`, by default the metric's own method. `together` joins runs that
+    differ only in their seed. Raises SettingsError for an unknown line.
+    """
+    rows = [row for row in rows if row.method in methods] if methods else rows
+    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
+    joined = together and run_settings.has_several_seeds(groups)
+    every = analysis.lines(rows, groups if joined else None)
+    lines = _distinct_models(every)
+    options, default = baseline_options(lines, chosen[0].study.metric)
+    require_choice("pinned", pinned or default, tuple(options))
+    return Comparison(
+        chosen, rows, lines, frozenset(line.name for line in every) - {line.name for line in lines},
+        _names(lines, chosen), options[pinned or default],
+        {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
+        {run.name: story.standings(run) for run in chosen},
+    )  # fmt: skip
+
+
+def measured_rows(chosen: list[Run]) -> list[Row]:
+    """Return every method of some runs, also those that could not run; MissingResultError without a perplexity."""
+    rows = analysis.rows([cell for run in chosen for cell in derived_cache.measurements(run)])
+    if not rows:
+        raise MissingResultError("the perplexity of any method")
+    return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
+
+
+def _distinct_models(lines: list[Line]) -> list[Line]:
+    """Keep one line of a baseline that several runs have measured alike to the last bit."""
+    models: dict[tuple[Any, ...], Line] = {}
+    for line in lines:
+        cells = [(text, cell.perplexity, cell.windows_read) for row in line.rows for text, cell in row.cells.items()]
+        run = line.name[0] if line.method == OURS else ""
+        models.setdefault((line.method, line.retention, run, *cells), line)
+    return list(models.values())
+
+
+def baseline_options(lines: list[Line], metric: str) -> tuple[dict[str, Line], str]:
+    """Return the lines that can be the baseline as `METHOD@RUN`, and the one of the metric's own method."""
+    measured = [line for line in lines if any(row.cells for row in line.rows)] or lines
+    options = {f"{line.method}@{line.name[0]}": line for line in measured}
+    own = own_method(metric)
+    return options, next((key for key, line in options.items() if line.method == own), next(iter(options)))
+
+
+def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
+    """Label each line by its method, with the words that tell lines of one method apart."""
+    runs, names = {run.name: run for run in chosen}, {}
+    for method in dict.fromkeys(line.method for line in lines):
+        words = {line.name: _run_words(line, runs) for line in lines if line.method == method}
+        differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
+        for name, parts in words.items():
+            tail = ", ".join(part for part, tells in zip(parts, differ, strict=True) if tells)
+            names[name] = f"{called(method)} · {tail}" if tail else called(method)
+    labels = list(names.values())
+    return {
+        name: f"{text} (run {list(runs).index(name[0]) + 1})" if labels.count(text) > 1 else text
+        for name, text in names.items()
+    }
+
+
+def _run_words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
+    run = runs[line.rows[0].run]
+    study, count, adapts = run.study, len(line.seeds), METHODS[line.method].masks == OURS
+    seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
+    widths = "equal widths" if study.sparsity.equal else "free widths"
+    repaired = repair_label(study) or "own repair"
+    kept, rule = f"keep {percent(study.retention)}", thresholds.described(study.reliability) if adapts else ""
+    return run.title or run.name, kept, label(study.metric), rule, widths, repaired, seeds
+
+
+def options_of(run: Run, compared: Comparison) -> dict[str, Any]:
+    """Return what a page compares as options of the figures."""
+    names = tuple(other.name for other in compared.runs)
+    return {"runs": () if names == (run.name,) else names, **compared.options}
+
+
+def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the options that an address sets, for its text or for every text where it has none."""
+    reads = {"methods": "cp_methods", "together": "cp_seeds", "pinned": "cp_pinned"}
+    options = {option: values[key] for option, key in reads.items() if values.get(key) not in (None, "", [])}
+    runs = tuple(values.get("cp_runs") or ())
+    options |= {"runs": runs} if runs not in ((), (run.name,)) else {}
+    texts = comparison_of(run, **options).texts
+    text = values.get("cp_text")
+    return [{"text": text} | options for text in ([text] if text in texts else texts)]
+
+
+@panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_for_texts)
+def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
+    """Perplexity of every method on a text, an unseen one where none is named."""
+    compared = _compared or comparison_of(run, **asked)
+    text = text or compared.texts[0]
+    require_choice("text", text, tuple(compared.texts))
+    return Panel(
+        plot_perplexities(compared, text),
+        "Whiskers are each method's own 95% interval; the dotted line is the dense model.",
+        alt=f"perplexity of every method on {compared.text_name(text)}",
+        table=lambda: analysis.long_table(compared.rows, None, METHOD_LABELS),
+        how="Whiskers are each method's own 95% interval, over windows or over the n seeds; with a "
+        "single one there is none. All methods of a run read the same windows, so "
+        "overlapping whiskers decide nothing: the table's differences are paired.",
+    )
+
+
+@panel("differences", "cp_changes", "Difference to the baseline", group=LINES, reads=_for_texts)
+def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
+    """Difference of every method to the baseline on a text, an unseen one where none is named."""
+    compared = _compared or comparison_of(run, **asked)
+    text = text or compared.texts[0]
+    require_choice("text", text, tuple(compared.texts))
+    figure = plot_changes(compared, text)
+    name = compared.names[compared.baseline.name]
+    if figure is None:
+        raise MethodError(f"no other method was measured on the windows of {name}")
+    return Panel(
+        figure,
+        f"Left of the line is better than {plain(name)}; whiskers are the paired 95% interval.",
+        title=f"Difference to {plain(name)}",
+        table=lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
+        how="Both methods read the same windows of a text, so the difference is taken window by window and "
+        "its error is far smaller than that of either perplexity. Pale marks have an interval that holds 0, or "
+        "are of another retention. With several seeds the error over seeds is added in quadrature. Methods that "
+        "read other windows are left out.",
+    )
+
+
+def plot_perplexities(compared: Comparison, text: str) -> go.Figure:
+    """Plot the perplexity of each line with its own interval; the dense model is a dotted line."""
+    lines = [line for line in compared.sorted_on(text) if line.by_seed(text)]
+    figure, limits = go.Figure(), list[float]()
+    for line in lines:
+        value, margin = line.mean(text), line.margin(text)
+        words = f"± {margin:.2f}" if np.isfinite(margin) else ""
+        _interval_mark(figure, line, compared, value, (value - margin, value + margin), "%{x:.2f}", words)
+        limits += [value - margin, value, value + margin]
+        if line.method == DENSE:
+            figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
+    return _style_rows(figure, lines, compared, "perplexity (log scale)").update_xaxes(**log_axis(limits))
+
+
+def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
+    """Plot the paired change of each line against the baseline; None where nothing can be compared."""
+    figure, lines = go.Figure(), list[Line]()
+    for line in compared.sorted_on(text):
+        gap = change_of(compared, line, text)
+        if isinstance(gap, Difference) and np.isfinite(gap.change):
+            pale, ends = gap.close or not is_same_budget(line, compared.baseline), tuple(100 * x for x in gap.interval)
+            words = interval_in_percent(gap, 2)
+            _interval_mark(figure, line, compared, 100 * gap.change, ends, "%{x:+.2f}%", words, gap.verdict, pale)
+            lines.append(line)
+    if not lines:
+        return None
+    figure.add_vline(0, line={"color": GREY, "width": 1.5})
+    return _style_rows(figure, lines, compared, "change (%)")
+
+
+def change_of(compared: Comparison, line: Line, text: str) -> Difference | str | None:
+    """Return the change of a line against the baseline, the reason for none, or None for the baseline itself."""
+    same = line is compared.baseline or not line.by_seed(text)
+    return None if same else change(line, compared.baseline, text)
+
+
+def _interval_mark(
+    figure: go.Figure, line: Line, compared: Comparison, value: float, ends: Sequence[float], form: str, words: str,
+    verdict: str = "", pale: bool = False,
+) -> None:  # fmt: skip
+    symbol = METHOD_SYMBOLS.get(line.method, "circle")
+    look = {"color": compared.color(line), "symbol": symbol, "size": 11, "opacity": 0.45 if pale else 1.0}
+    name, low, high = _row_name(compared, line), np.array([ends[0]]), np.array([ends[1]])
+    whiskers = marks.around(np.array([value]), low, high, 1.5, width=5)
+    hover = f"%{{y}}: {form} {words}<extra>{verdict}</extra>"
+    marks.points(figure, [value], [name], look, hover, error_x=whiskers, showlegend=False)
+
+
+def _style_rows(figure: go.Figure, lines: list[Line], compared: Comparison, axis: str) -> go.Figure:
+    style(figure, axis, "", 96 + ROW_PIXELS * len(lines))
+    return order_rows(figure, [_row_name(compared, line) for line in lines])
+
+
+def _row_name(compared: Comparison, line: Line) -> str:
+    return in_figure(compared.names[line.name]).replace(" · ", "<br>")
+
+
+def order_rows(figure: go.Figure, names: list[str]) -> go.Figure:
+    """Put rows from the top in the order of their names."""
+    return figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
+
+
+def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
+    """Return the complete runs of the same dense model and precision that have a perplexity, timed ones first."""
+    inputs = run.graph.inputs
+    known = [
+        other
+        for other in runs
+        if (other.name == run.name or (other.complete and not (other.about.hidden or other.shown_by)))
+        and (other.graph.inputs.model, other.graph.inputs.precision) == (inputs.model, inputs.precision)
+        and _has_perplexity(other)
+    ]
+    # of equal models the first is shown, and only a timed one has a cost in time
+    return sorted(known[:MOST_RUNS], key=lambda other: other.measured.speed == "none") or [run]
+
+
+def _has_perplexity(run: Run) -> bool:
+    # the dense model's perplexity is that of every run
+    pruned = [name for name in run.study.methods if name != DENSE]
+    return any(run.has(stages.perplexity, name, text) for text in run.study.evaluation.texts[:1] for name in pruned)
+
+
+def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    keys = {"runs": "dc_runs", "text": "cp_text", "cost": "dc_cost", "most": "dc_most"}
+    options = {option: values[key] for option, key in keys.items() if values.get(key) not in (None, "", [])}
+    yield options | ({"runs": tuple(options["runs"])} if "runs" in options else {})
+
+
+@panel("trade_off", "dc_front", "Perplexity against cost", reads=_options_in)
+def trade_off(
+    run: Run,
+    *,
+    runs: tuple[str, ...] = (),
+    text: str = "",
+    cost: str = PARAMETERS,
+    most: float = LIMIT,
+    _compared: Comparison | None = None,
+) -> Panel:
+    """Perplexity of pruned models against their cost, over the runs of one dense model."""
+    require_choice("cost", cost, tuple(COSTS))
+    require(most >= 1, "most", most, "1 or more times the dense perplexity")
+    compared = _compared or similar_comparison(run, runs)
+    require_choice("text", text or compared.texts[0], tuple(compared.texts))
+    text = text or compared.texts[0]
+    models = options_on(compared, text, cost)
+    if not models:
+        raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
+    front, name = [model for model in models if model.front], plain(compared.text_name(text))
+    return Panel(
+        plot_front(models, compared.names, cost, most),
+        f"{answer(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} than every "
+        "cheaper model, beyond noise. Whiskers are the paired 95% interval.",
+        title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
+        alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
+        table=lambda: decisions.option_table(models, compared.names, cost, _settings(compared)),
+        how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
+        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse "
+        "beyond noise, or costs the same and is better. Costs that are printed alike are equal.",
+    )
+
+
+def similar_comparison(run: Run, runs: tuple[str, ...] = ()) -> Comparison:
+    """Compare some runs, by default all of the same dense model."""
+    names = runs or tuple(other.name for other in similar_runs(run, all_runs(run.root)[0]))
+    return comparison_of(run, runs=() if names == (run.name,) else names)
+
+
+def options_on(compared: Comparison, text: str, cost: str) -> list[Option]:
+    """Return the models with their loss on a text and their cost, one of COSTS.
+
+    MissingResultError while a method is not measured on the text.
+    """
+    if missing := missing_methods(compared.lines, text, compared.expected):
+        raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {compared.text_name(text)}")
+    costs = _parameters(compared) if cost == PARAMETERS else _times(compared)
+    return decisions.options(compared.lines, [text], costs)
+
+
+def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
+    dense = next((row.parameters for row in compared.rows if row.method == DENSE and row.parameters), 0)
+    return {line.name: line.rows[0].parameters / dense for line in compared.lines if dense and line.rows[0].parameters}
+
+
+def _times(compared: Comparison) -> dict[tuple[str, str], float]:
+    rows = {
+        run.name: list(run.load(stages.speed).rows)
+        for run in compared.runs
+        if run.measured.speed != "none" and run.has(stages.speed)
+    }
+    ratios = {
+        line.name: speeds.ratio_of(rows[line.name[0]], line.method)[0]
+        for line in compared.lines
+        if line.name[0] in rows
+    }
+    return {name: 1 / ratio for name, ratio in ratios.items() if ratio > 0}
+
+
+def answer(models: list[Option], compared: Comparison, cost: str, most: float) -> str:
+    """Return the cheapest model within a limit, in a sentence."""
+    model = decisions.cheapest(models, most)
+    if model is None:
+        least = min(models, key=lambda other: other.loss.nats)
+        name = plain(compared.names[least.line.name])
+        return f"No model stays within {most:.3g}× the dense perplexity; {name} comes nearest, at {least.ratio:.2f}×."
+    return (
+        f"**{plain(compared.names[model.line.name])}** is the cheapest within {most:.3g}× the dense perplexity: "
+        f"{model.cost:.2f}× the {COSTS[cost]}, {model.ratio:.2f}× the perplexity."
+    )
+
+
+def _settings(compared: Comparison) -> dict[tuple[str, str], dict[str, str]]:
+    studies = {run.name: run.study for run in compared.runs}
+    return {
+        line.name: {
+            "primary": short_text(study, study.primary),
+            "auxiliary": short_text(study, study.auxiliary),
+            "widths": study.sparsity.widths,
+            "repair": repair_label(study) or "the method’s own",
+        }
+        for line in compared.lines
+        for study in [studies[line.name[0]]]
+    }
+
+
+def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost: str, most: float) -> go.Figure:
+    """Plot perplexity against cost, both over the dense model's; models on the front are joined, the others pale.
+
+    `cost` is one of COSTS; the horizontal line is at `most` times the dense perplexity.
+    """
+    figure = go.Figure()
+    front = [model for model in models if model.front]
+    step = {"color": GREY, "width": 1.5, "shape": "hv"}
+    marks.guide(figure, [model.cost for model in front], [model.ratio for model in front], step)
+    x = _spread_costs(models)
+    for method in dict.fromkeys(model.line.method for model in models):
+        own = [model for model in models if model.line.method == method]
+        costs = [x[model.line.name] for model in own]
+        _add_marks(figure, method, own, costs, names, front[1:-1], len(front) <= _MOST_NAMES, most)
+    star = {"color": GREY, "symbol": "star", "size": _ON}
+    marks.points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
+    level(figure, most, f"limit {most:g}×", GREY, side="right", dash="dot")
+    # as large as the names of the marks
+    figure.update_annotations(font={"size": 13})
+    style(figure, f"{COSTS[cost]} (× dense)", "perplexity (× dense, log scale)", 400)
+    return figure.update_yaxes(**log_axis([1.0, most, *(model.ratio for model in models)]))
+
+
+def _spread_costs(models: list[Option]) -> dict[tuple[str, str], float]:
+    """Return where each mark is drawn: marks that would hide each other are moved to the right by a mark's width."""
+    heights = [math.log(model.ratio) for model in models]
+    width = _MARK[0] * (1 - min(model.cost for model in models))
+    height = _MARK[1] * (max(*heights, 0) - min(*heights, 0))
+    places, used = dict[tuple[str, str], float](), list[tuple[float, float]]()
+    for model, y in sorted(zip(models, heights, strict=True), key=lambda pair: not pair[0].front):
+        x = model.cost
+        while any(abs(x - other) < width and abs(y - other_y) < height for other, other_y in used):
+            x += width
+        places[model.line.name] = x
+        used.append((x, y))
+    return places
+
+
+def _add_marks(
+    figure: go.Figure, method: str, own: list[Option], costs: list[float], names: Mapping[tuple[str, str], str],
+    middle: list[Option], named: bool, most: float,
+) -> None:  # fmt: skip
+    labels = [in_figure(names[model.line.name]) for model in own]
+    look = {
+        "color": METHOD_COLORS.get(method, GREY),
+        "symbol": METHOD_SYMBOLS.get(method, "circle"),
+        "size": [_ON if model.front else _OFF for model in own],
+        "opacity": [1.0 if model.front else 0.45 for model in own],
+    }
+    written = {
+        "text": [name if model.front and named else "" for model, name in zip(own, labels, strict=True)],
+        "textposition": [_name_side(model, most, model in middle) for model in own],
+        "textfont": {"size": 13},
+    }
+    whiskers = {"array": [model.loss.nats_margin * model.ratio for model in own], "thickness": 1}
+    hover = "%{customdata[0]}: %{y:.2f}× the dense perplexity at %{customdata[1]:.3f}× the cost<extra></extra>"
+    exact = [[name, model.cost] for name, model in zip(labels, own, strict=True)]
+    more = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": exact}
+    marks.points(figure, costs, [model.ratio for model in own], look, hover, error_y=whiskers, **written, **more)
+
+
+def _name_side(model: Option, most: float, is_between: bool) -> str:
+    height = "bottom" if _NEAR_LIMIT * most < model.ratio <= most else "top"
+    return f"{height} {'left' if is_between or model.cost > _EXPENSIVE else 'right'}"
+
+
+@panel("recovery", "cp_recovery", "After recovery", reads={"text": "cp_recovery_text"})
+def recovery(run: Run, *, text: str = "") -> Panel:
+    """Perplexity of every pruned method before and after its recovery, on the first text or a named one."""
+    if not stages.recovers(run.study):
+        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+    every = recovered_of(run)
+    if not every:
+        raise MissingResultError("the perplexity of a recovered method")
+    texts = tuple(dict.fromkeys(model.text for model in every))
+    require_choice("text", text or texts[0], texts)
+    models = recovered_models.recoveries_on(every, text or texts[0])
+    first = next((model for model in models if model.method == OURS), models[0])
+    has_dense = DENSE in run.study.methods and run.has(stages.perplexity, DENSE, first.text)
+    dense = run.load(stages.perplexity, DENSE, first.text).perplexity if has_dense else None
+    return Panel(
+        plot_recovery(models, dense, short_text(run.study, first.text)),
+        f"Trained by {plain(stages.recovery_label(run.graph))}. Hollow: before; filled: after; dotted: dense.",
+        title=f"Recovery takes {plain(label(first.method))} from {first.before.perplexity:.2f} to "
+        f"{first.after.perplexity:.2f} on {plain(short_text(run.study, first.text))}",
+        alt=f"perplexity of every method before and after recovery on {short_text(run.study, first.text)}",
+        table=lambda: recovered_models.recovery_table(every, label),
+        how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
+        "measured on the same windows as before. Recovery trains weights, so recovered models are compared with no "
+        "method that was not trained. Changes are paired by window, ± the 95% interval.",
+    )
+
+
+def recovered_of(run: Run) -> list[recovered_models.Recovered]:
+    """Return every method and text that was measured after recovery, unseen texts first.
+
+    Raises StoreError where a result is damaged.
+    """
+    if not stages.recovers(run.study):
+        return []
+    statuses, graph = story.standings(run), run.graph
+    pairs = (
+        (stages.perplexity(graph, name, text), stages.recovered_perplexity(graph, name, text))
+        for text in sorted(run.study.evaluation.texts, key=lambda text: not statuses[text].unseen)
+        for name in run.study.methods
+        if METHODS[name].decision != "none"
+    )
+    return [
+        recovered_models.Recovered(*(_measurement(run, stage) for stage in pair))
+        for pair in pairs
+        if all(map(run.there, pair))
+    ]
+
+
+def _measurement(run: Run, stage: stages.Stage[Perplexity]) -> Measurement:
+    text = run.study.evaluation.texts[stage.id.item or 0]
+    return derived_cache.measurement(run, stage.id.method, text, stage, float("nan"), 0)
+
+
+def plot_recovery(models: list[recovered_models.Recovered], dense: float | None, text: str) -> go.Figure:
+    """Plot the perplexity before and after recovery, a row a method; the dense model is a dotted line."""
+    figure, names = go.Figure(), [in_figure(label(model.method)) for model in models]
+    for model, name in zip(models, names, strict=True):
+        color = METHOD_COLORS.get(model.method, GREY)
+        marks.curve(
+            figure, [model.before.perplexity, model.after.perplexity], [name, name], name,
+            {"color": color, "width": 2}, "%{y}: %{x:.2f}<extra>%{customdata}</extra>", mode="lines+markers",
+            marker={"color": color, "size": 11, "symbol": ["circle-open", "circle"]}, showlegend=False,
+            customdata=["before", f"after recovery, {in_percent(model.change)}"],
+        )  # fmt: skip
+    if dense is not None:
+        figure.add_vline(dense, line={"color": GREY, "dash": "dot", "width": 1.5})
+    axis = f"perplexity on {in_figure(text)} (log scale, lower is better)"
+    style(figure, axis, "", 96 + ROW_PIXELS * len(models))
+    values = [value for model in models for value in (model.before.perplexity, model.after.perplexity)]
+    return order_rows(figure, names).update_xaxes(**log_axis([*values, *([] if dense is None else [dense])]))
+
+
+@panel("choice", "cp_choice", "What was tried")
+def choice(run: Run) -> Panel:
+    """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
+    made = chosen_of(run)
+    if not made:
+        raise MethodError("nothing is chosen by measurement in this run, or it has not come that far")
+    candidates, first = tried_of(run, made), next(iter(made.values()))
+    best = [f"{METHODS[one.method].label}: {one.repair}" for one in candidates if one.chosen]
+    recipe = next((one for one in candidates if one.chosen and one.method == RECOMMENDED), None)
+    if recipe is not None:
+        best = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
+    return Panel(
+        plot_candidates(candidates),
+        f"A mark is a candidate, the filled one was chosen; the number is {choices.weighting(first)}, on "
+        f"{first.sequences} held-out sequences of each text.",
+        title=f"What was tried; chosen on held-out text: {plain('; '.join(best[:3]))}",
+        table=lambda: choices.candidate_table(candidates),
+        how="Left is better, 1 is the reference: the same masks without repair, for the recommended recipe the "
+        "first method's. The sequences share no tokens with the calibration ones; divergence is from the dense "
+        "model, on text that it wrote under another seed. No evaluation text takes part. The best of several "
+        "candidates wins partly by luck: on unseen text another one may be best.",
+    )
+
+
+def chosen_of(run: Run) -> dict[str, Choice]:
+    """Return what was chosen in a run, by method; of methods with equal masks the first."""
+    known = {name: stages.find_choice(run.results, name) for name in run.study.methods}
+    masks = {METHODS[name].masks: name for name in reversed(known)}
+    return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
+
+
+def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Tried]:
+    """Return the candidates of some choices of a run."""
+    return choices.tried(made, lambda word: stages.described(run.graph, word))
+
+
+def plot_candidates(candidates: list[Tried]) -> go.Figure:
+    """Plot the number of each candidate, a row a method; the filled mark was chosen."""
+    figure = go.Figure()
+    for masks in dict.fromkeys(one.masks for one in candidates):
+        own = [one for one in candidates if one.masks == masks and np.isfinite(one.number)]
+        color = METHOD_COLORS.get(masks, GREY)
+        look = {
+            "color": color,
+            "size": [14 if one.chosen else 10 for one in own],
+            "symbol": ["circle" if one.chosen else "circle-open" for one in own],
+            "line": {"color": color, "width": 2},
+        }
+        x, y = [one.number for one in own], [METHODS[one.method].label for one in own]
+        hover, name = "%{text}: %{x:.3f}<extra>%{fullData.name}</extra>", f"masks of {METHODS[masks].label}"
+        marks.points(figure, x, y, look, hover, name=name, text=[one.repair for one in own])
+    rows = list(dict.fromkeys(METHODS[one.method].label for one in candidates))
+    figure.add_vline(x=1, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "number, 1 is the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
+    numbers = [one.number for one in candidates if np.isfinite(one.number)]
+    return order_rows(figure, rows).update_xaxes(**log_axis([1.0, *numbers]))
+
+
+def log_axis(values: Iterable[float]) -> dict[str, Any]:
+    """Return a log axis for the finite positive values: its range, and the finest round ticks that stay readable."""
+    known = np.array([value for value in values if np.isfinite(value) and value > 0])
+    if not len(known):
+        return {"type": "log"}
+    low, high = float(np.log10(known.min())), float(np.log10(known.max()))
+    margin = max(0.06 * (high - low), 0.04)
+    steps = next(steps for limit, steps in _STEPS if high - low <= limit)
+    powers = np.arange(np.floor(low) - 1, np.ceil(high) + 1)
+    ticks = [float(step * 10**power) for power in powers for step in steps]
+    return {
+        "type": "log",
+        "range": [low - margin, high + margin],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.0f}" if tick >= 1 and tick == int(tick) else f"{tick:g}" for tick in ticks],
+    }

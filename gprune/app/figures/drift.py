@@ -1,0 +1,375 @@
+"""Figures of rank drift (Fig. 1a) and of module agreement (Fig. 1b)."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from gprune import records
+from gprune.analysis import ablation_effect
+from gprune.analysis import agreement as agreement_analysis
+from gprune.analysis import drift as rank_analysis
+from gprune.analysis.ablation_effect import Explained
+from gprune.analysis.verdict import agreement_title, drift_title
+from gprune.app.ui import chart_style, derived_cache, marks
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
+from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
+from gprune.app.ui.text import plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
+from gprune.pruning.ranking import ranks as rank_neurons
+from gprune.records import Array
+from gprune.study.settings import require, require_choice
+
+SURVIVAL, HISTOGRAM = "survival", "histogram"
+SURVIVAL_BINS = 200
+BINS, MOST_BINS = 50, 1000
+MOST_POINTS = 1500
+"""neurons of a layer beyond which the scatter becomes a two-dimensional histogram"""
+_JOINT_BINS = 48
+_LAYERS_HEIGHT, _JOINT_HEIGHT = 340, 440
+_DRIFT_AXIS = "rank drift d (0 = rank unchanged, 1 = from first to last)"
+_LINES = {
+    rank_analysis.CROSS: {"color": PAIR, "dash": "solid", "width": 3},
+    rank_analysis.HALVES: {"color": PAIR, "dash": "dash", "width": 2},
+    rank_analysis.FLOOR_PRIMARY: {"color": GREY, "dash": "solid", "width": 2},
+    rank_analysis.FLOOR_AUXILIARY: {"color": GREY, "dash": "dot", "width": 2},
+}
+_FORM_CAPTIONS = {
+    SURVIVAL: "How many neurons move by d or more; shaded is what lies above the re-sampling floor (grey).",
+    HISTOGRAM: "Share of the neurons by how far their rank moves; grey is what re-sampling one text does.",
+}
+
+
+@panel(
+    "drift", "rd_histogram", "Rank drift of all neurons", reads={"form": "rd_form", "bins": "rd_bins", "log": "rd_log"}
+)
+def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = False) -> Panel:
+    """Share of neurons by how far their rank moves, as a curve or as a histogram."""
+    require_choice("form", form, (SURVIVAL, HISTOGRAM))
+    require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
+    curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
+    cross, _, floor, _ = curves
+    neurons = run.load(stages.drift).magnitude.size
+    return Panel(
+        plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves),
+        _FORM_CAPTIONS[form],
+        title=drift_title(curves),
+        how=f"The drift d of a neuron is how far its rank within the layer moves when the importance scores "
+        f"({plain(run.study.metric)}) come from B = {plain(run.study.text_name(run.study.auxiliary))} instead of "
+        f"A = {plain(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. "
+        "Grey: two disjoint halves of one text, "
+        "what noise alone does. Dashed: halves of A against halves of B, equal in size to the grey ones. "
+        "ρ is the Spearman correlation, median over layers.",
+        alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} re-sampled",
+        table=lambda: rank_analysis.distribution_table(curves),
+    )
+
+
+@panel("drift_by_layer", "rd_layers", "Which layers drift?")
+def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
+    """Layer by drift bin: share of the layer's neurons."""
+    key = run.key(stages.drift)
+    table = derived_cache.drift_layers(run.root, key)
+    layer = most_drifting_layer(run)
+    median = table["median drift A|B"][layer]
+    return Panel(
+        plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
+        "Each row is a layer; colour is the share of its neurons.",
+        action="Click one to select it.",
+        title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
+        table=table.copy,
+    )
+
+
+def most_drifting_layer(run: Run) -> int:
+    """Return the layer with the largest median drift."""
+    table = derived_cache.drift_layers(run.root, run.key(stages.drift))
+    return int(table["median drift A|B"].to_numpy().argmax())
+
+
+@panel("ranks", "rd_joint", "Rank on A against rank on B", reads={"layer": "layer"})
+def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) -> Panel:
+    """Rank on A against rank on B of one layer: that with the largest median drift where none is named."""
+    primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
+    layer = in_range("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
+    rho = float(run.load(stages.drift).correlation[layer])
+    return Panel(
+        plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected),
+        "On the dashed line a neuron has the same rank on both texts; 1 = most important.",
+        title=f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}",
+    )
+
+
+def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
+    """Plot the share of neurons that move by d or more; the excess over the higher re-sampling floor is shaded."""
+    figure, _ = marks.survival(curves, _LINES, _legend_entry)
+    style(figure, _DRIFT_AXIS, "neurons that move by d or more (%)", 420)
+    figure.update_xaxes(range=[0, _drift_end(curves)])
+    return figure.update_yaxes(range=[0, 101])
+
+
+def _legend_entry(curve: rank_analysis.Distribution) -> str:
+    return f"{curve.name}: median d {curve.median:.3f}, ρ {curve.correlation:.2f}"
+
+
+def _drift_end(curves: list[rank_analysis.Distribution]) -> float:
+    # where the last curve has run out, so that the floor's narrow peak stays readable
+    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
+    return min(1.0, (last + 2) / len(curves[0].shares))
+
+
+def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Figure:
+    """Plot histograms of the drift over each other: bars across texts, grey steps for the floors."""
+    figure = go.Figure()
+    edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
+    for curve in curves:
+        if curve.name != rank_analysis.CROSS:
+            steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
+            hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of neurons<extra>{curve.name}</extra>"
+            marks.curve(figure, edges, steps, _legend_entry(curve), line, hover)
+            continue
+        middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
+        marks.bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
+    style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
+    figure.update_xaxes(range=[0, _drift_end(curves)])
+    if log:
+        shares = np.concatenate([curve.shares for curve in curves])
+        positive = shares[shares > 0]
+        figure.update_yaxes(rangemode="normal", **chart_style.log_ticks(float(positive.min()), float(positive.max())))
+    return figure
+
+
+def plot_drift_by_layer(shares: Array, selected: Selection = NOTHING) -> go.Figure:
+    """Plot (layers, bins) shares of each layer's neurons as a heat map."""
+    edges = np.linspace(0.0, 1.0, shares.shape[1] + 1)
+    bins = int(np.flatnonzero(shares.sum(axis=0)).max()) + 1
+    middle = ((edges[:-1] + edges[1:]) / 2)[:bins]
+    figure = marks.heat(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
+    row, column = (index.ravel() for index in np.indices((len(shares), bins)))
+    hover = "layer %{y}, d ≈ %{x:.3f}: %{customdata[3]:.2f}% of the layer"
+    marks.cells(figure, middle[column].astype(np.float32), row, row, shares[row, column], hover)
+    style(figure, "rank drift d", "layer", _LAYERS_HEIGHT)
+    layer_axis(figure, len(shares), "y")
+    marks.layer_line(figure, selected, "y")
+    return figure
+
+
+def plot_joint(
+    primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING
+) -> go.Figure:
+    """Plot the ranks of one layer on A and B: points while they are few, else counts in cells.
+
+    Scores, and `modules` where there are modules, are (neurons,).
+    """
+    top = max(len(primary) - 1, 1)
+    x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
+    if len(primary) <= MOST_POINTS:
+        figure = go.Figure()
+        module = np.full(len(x), marks.NONE) if modules is None else modules
+        suffix = "" if modules is None else ", module %{customdata[1]}"
+        hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
+        data, look = marks.identity(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+        marks.points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
+    else:
+        figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS))
+    marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
+    if selected.layer == layer:
+        _mark_selected(figure, x, y, modules, selected)
+    style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", _JOINT_HEIGHT)
+    figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
+    return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
+
+
+def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None, selected: Selection) -> None:
+    if selected.neuron is not None:
+        marks.ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
+    elif selected.module is not None and modules is not None:
+        members = modules == selected.module
+        marks.ring(figure, None, None, f"module {selected.module}")
+        figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
+
+
+def _plot_joint_counts(counts: Array) -> go.Figure:
+    middle = (np.arange(len(counts)) + 0.5) / len(counts)
+    logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
+    powers = np.arange(int(np.nanmax(logs)) + 1)
+    hover = "rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>"
+    figure = marks.heat(
+        logs, middle, middle, "neurons", name="neurons", customdata=counts.astype(np.int32), hoverinfo=None,
+        hovertemplate=hover,
+    )  # fmt: skip
+    figure.data[0].colorbar.update(tickvals=powers, ticktext=[f"{10**power:,}" for power in powers])
+    return figure
+
+
+MEASURES = {"ari": "Adjusted Rand Index", "overlap": "Matched overlap"}
+_MEASURE_CAPTIONS = {
+    "ari": "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
+    "overlap": "Share of neurons that keep their module; legend: mean ± standard deviation over layers.",
+}
+_HOW = {
+    "ari": "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical.",
+    "overlap": "Share of neurons that keep their module after the best one-to-one matching of modules. It is "
+    "not corrected for chance, which is higher where there are fewer modules.",
+}
+_CONTROLS = (
+    "Dashed and hollow: controls. The same texts with another seed of k-means say how much of the agreement "
+    "the shared seed makes; the start of the modularization alone says what its refinement adds."
+)
+_BLUE, _PURPLE = METHOD_COLORS["gprune"], METHOD_COLORS["fang"]
+# comparisons of one kind share a hue, and differ in shade, marker and dash; controls are dashed and hollow
+_LOOKS = {
+    SUBSTITUTION: ((_BLUE, "#5BA3D9", "#2E5FA3"), ("circle", "square", "diamond"), ("solid",)),
+    SWAP: ((_BLUE,), ("pentagon",), ("dashdot",)),
+    FANG: ((_PURPLE,), ("triangle-up", "triangle-down", "star"), ("solid", "longdash", "dashdot")),
+    CONTROL: ((_BLUE,), ("circle-open", "square-open", "diamond-open"), ("dash", "dot")),
+}
+"""colors, symbols and dashes of each kind"""
+_PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
+
+
+@panel(
+    "agreement",
+    "ma_lines",
+    "Agreement of the modules, layer by layer",
+    reads={"measure": "ma_measure", "comparisons": "ma_pairs"},
+)
+def agreement(
+    run: Run, *, measure: str = "ari", comparisons: tuple[str, ...] = (), selected: Selection = NOTHING
+) -> Panel:
+    """Agreement of the modules in every layer; without comparisons those of the paper."""
+    record = run.agreement()
+    require_choice("measure", measure, tuple(MEASURES))
+    for name in comparisons:
+        require_choice("comparisons", name, record.comparisons)
+    chosen = comparisons or agreement_analysis.default_choice(record.comparisons, run.study.metric)
+    names = [name for name in record.comparisons if name in chosen] or list(record.comparisons)
+    texts = zip("ABC", (run.study.primary, run.study.auxiliary, run.study.substitute), strict=True)
+    legend = ", ".join(f"{letter} = {plain(run.study.text_name(text))}" for letter, text in texts if text)
+    return Panel(
+        plot_agreement(record, measure, names, selected),
+        _MEASURE_CAPTIONS[measure],
+        title=agreement_title(record),
+        table=lambda: agreement_analysis.agreement_by_layer(record),
+        how=f"{_HOW[measure]} {legend}. {_CONTROLS}",
+    )
+
+
+@panel("module_counts", "ma_counts", "How many modules does each layer have?")
+def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
+    """Number of modules in each layer."""
+    partition = run.load(stages.partition)
+    smallest, largest = partition.counts.min(), partition.counts.max()
+    per_layer = f"{smallest} to {largest}" if largest > smallest else f"{largest}"
+    return Panel(
+        _plot_module_counts(partition, selected),
+        f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
+        f"{plain(partition.profile)}).",
+        title=f"{partition.modules} modules, {per_layer} a layer",
+        table=lambda: pd.DataFrame(
+            {
+                "layer": np.arange(len(partition.counts)),
+                "modules": partition.counts,
+                "chosen by the silhouette": partition.initial_counts,
+            }
+        ),
+    )
+
+
+@panel("explained", "ma_explained", "Do the modules explain the drift?")
+def explained(run: Run) -> Panel:
+    """Share of the drift's variance that lies between modules."""
+    result = derived_cache.acting(run).drift_explained
+    return Panel(
+        _plot_explained(result),
+        "Share of the variance of rank drift within layers that lies between modules: what knowing a "
+        "neuron's module says of its drift.",
+        title=f"The modules explain {100 * result.modules:.0f}% of the drift's variance, random ones "
+        f"{100 * result.random:.0f}%",
+        table=lambda: ablation_effect.explained_table(result),
+        how="Random modules of the same sizes explain a little by chance. Where the initialization explains "
+        "more than the modules, the refinement has given up part of what the split by drift had found.",
+    )
+
+
+def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Partition] | None:
+    """Return the two partitions of a comparison; None where one is missing."""
+    comparison = COMPARISONS[name]
+    first, second = (stages.side(run.graph, side) for side in (comparison.first, comparison.second))
+    return (run.read(first), run.read(second)) if run.there(first) and run.there(second) else None
+
+
+def plot_agreement(
+    record: records.Agreement, measure: str, chosen: Collection[str] | None = None, selected: Selection = NOTHING
+) -> go.Figure:
+    """Plot one line a comparison over the layers, with its mean in the legend.
+
+    `measure` is `ari` or `overlap`; all comparisons are drawn where none are `chosen`.
+    """
+    figure, values = go.Figure(), getattr(record, measure)
+    layers, positions = list(range(values.shape[1])), dict.fromkeys(_LOOKS, 0)
+    for name, series in zip(record.comparisons, values, strict=True):
+        comparison = COMPARISONS[name]
+        # a comparison keeps its look whatever else is chosen
+        look = _look(comparison, positions[comparison.kind])
+        positions[comparison.kind] += 1
+        if chosen is not None and name not in chosen:
+            continue
+        mean, deviation = agreement_analysis.spread(series)
+        entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
+        box = f"{hover}<extra>{comparison.title}</extra>"
+        marks.curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
+    # the long names of the legend stand below each other under the plot
+    below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
+    style(figure, "layer", f"{agreement_analysis.MEASURES[measure]} (1 = identical)", _PLOT_PIXELS + below + 16)
+    layer_axis(figure, len(layers))
+    legend = {"orientation": "v", "y": -52 / _PLOT_PIXELS, "yanchor": "top"}
+    figure.update_layout(legend=legend, margin={"b": below}, showlegend=True)
+    marks.layer_line(figure, selected)
+    lowest = min([0.0, *(float(np.min(trace.y)) for trace in figure.data)])
+    return figure.update_yaxes(range=[lowest - 0.03, 1.03])
+
+
+def _look(comparison: Comparison, index: int) -> dict[str, Any]:
+    """Line and marker of the comparison that comes `index`-th of its kind."""
+    colors, symbols, dashes = _LOOKS[comparison.kind]
+    if comparison.fang:
+        colors = (_PURPLE,)
+    return {
+        "line": {"color": colors[index % len(colors)], "dash": dashes[index % len(dashes)], "width": 2},
+        "symbol": symbols[index % len(symbols)],
+    }
+
+
+def _plot_module_counts(partition: records.Partition, selected: Selection) -> go.Figure:
+    figure = go.Figure()
+    rows = (
+        ("chosen by the silhouette", partition.initial_counts, GREY, "square-open"),
+        ("in the end", partition.counts, METHOD_COLORS["gprune"], "circle"),
+    )
+    for name, values, color, symbol in rows:
+        line, hover = {"color": color, "width": 2}, "layer %{x}, modules: %{y}"
+        marks.curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
+    style(figure, "layer", "modules", 300)
+    layer_axis(figure, len(partition.counts))
+    marks.layer_line(figure, selected)
+    return figure.update_yaxes(rangemode="tozero", tickformat="d")
+
+
+def _plot_explained(result: Explained) -> go.Figure:
+    """Share of the drift's variance between modules: the run's, those before refinement, random ones."""
+    percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
+    figure = go.Figure()
+    marks.bars(
+        figure, list(percents.values()), list(percents), "",
+        [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
+        "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
+        text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
+    )  # fmt: skip
+    style(figure, "variance of rank drift explained (%)", "", 260, bargap=0.4)
+    figure.update_yaxes(type="category", autorange="reversed")
+    return figure.update_xaxes(range=[0, min(112, 1.2 * max(percents.values(), default=1.0) + 1)])

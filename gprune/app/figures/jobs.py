@@ -1,0 +1,100 @@
+"""Figures of a job by name, each from a run: how sparsity learning and recovery went."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, TEXT_A, TEXT_B, label, style
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import in_figure, plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.records import Array, Learning
+from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError
+
+LOSSES = {
+    "ce_primary": ("cross-entropy on A", TEXT_A),
+    "ce_auxiliary": ("cross-entropy on B", TEXT_B),
+    "distillation": ("distillation from the dense model", GREY),
+}
+"""label and colour of each loss"""
+_CARD = "jobs_learning", "How the sparsity was learned"
+
+
+@panel("learning", *_CARD)
+def learning(run: Run) -> Panel:
+    """Losses of the sparsity learning by step."""
+    history = run.load(stages.learning)
+    return Panel(
+        loss_figure(history),
+        "Losses of the masked model on both texts, and its distance from the dense one.",
+        table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
+    )
+
+
+@panel("learned_retention", *_CARD)
+def learned_retention(run: Run) -> Panel:
+    """Retention during the sparsity learning by step."""
+    return Panel(
+        retention_figure(run.load(stages.learning), run.study.retention),
+        "Retention, the kept fraction of the decoder's weights; the dashed line is the target.",
+        alt="retention over the steps",
+    )
+
+
+@panel("recovery_learning", "jobs_recovery", "How the pruned models were recovered")
+def recovery_losses(run: Run) -> Panel:
+    """Loss of every method's recovery by step."""
+    if not stages.recovers(run.study):
+        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+    pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]
+    trained = {name: record for name in pruned if (record := run.find(stages.recovered, name)) is not None}
+    if not trained:
+        raise MissingResultError("the recovery of any method")
+    loss = "distillation" if run.study.recovery.distillation_weight else "cross_entropy"
+    figure = go.Figure()
+    for name, record in trained.items():
+        line = {"color": METHOD_COLORS.get(name, GREY), "dash": METHOD_DASHES[name]}
+        _add_steps(figure, _column(record.steps, record.columns, loss), in_figure(label(name)), line)
+    words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
+    return Panel(
+        style(figure, "step", f"{words} (nats/token)", 280),
+        f"Loss on each step’s sequences, {plain(stages.recovery_label(run.graph))}.",
+        alt="loss of every method's recovery over the steps",
+        table=lambda: pd.concat(
+            pd.DataFrame(record.steps, columns=list(record.columns)).assign(method=name)
+            for name, record in trained.items()
+        ),
+    )
+
+
+def _column(steps: Array, columns: tuple[str, ...], name: str) -> Array:
+    """Return the (steps,) values of a column; no values where there is none of this name."""
+    values: Array = steps[:, columns.index(name)] if name in columns else np.empty(0)
+    return values
+
+
+def _add_steps(figure: go.Figure, values: Array, name: str, line: Mapping[str, str]) -> None:
+    """Draw (steps,) values, of which the first step is 1."""
+    if len(values):
+        figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)
+
+
+def loss_figure(history: Learning) -> go.Figure:
+    """Plot the losses over the steps."""
+    figure = go.Figure()
+    for name, (title, color) in LOSSES.items():
+        _add_steps(figure, _column(history.steps, history.columns, name), title, {"color": color})
+    return style(figure, "step", "loss (nats/token)", 280)
+
+
+def retention_figure(history: Learning, target: float) -> go.Figure:
+    """Plot the retention over the steps against the target."""
+    figure = go.Figure()
+    values = _column(history.steps, history.columns, "retention")
+    _add_steps(figure, values, "retention", {"color": METHOD_COLORS["gprune"]})
+    figure.add_hline(target, line={"color": GREY, "dash": "dash"}, annotation_text=f"target {target:g}")
+    return style(figure, "step", "retention", 280)

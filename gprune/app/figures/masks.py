@@ -1,0 +1,513 @@
+"""Figures of the masks: pruning decisions (Fig. 3) and the atlas of every unit."""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from gprune.analysis import ablation_effect, decisions, mask_map, whatif
+from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.decisions import Bins
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.mask_map import Atlas
+from gprune.analysis.scales import scale_histogram
+from gprune.analysis.verdict import budget_shares, budget_title, own_method
+from gprune.app.ui import derived_cache, marks
+from gprune.app.ui.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_DASHES,
+    METHOD_LABELS,
+    METHOD_SYMBOLS,
+    PALE,
+    SIGNS,
+    family,
+    label,
+    layer_axis,
+    style,
+)
+from gprune.app.ui.derived_cache import default_baseline
+from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
+from gprune.app.ui.text import in_figure, plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pruning.ranking import module_means, standardize
+from gprune.records import Array, LearnedScales, PruningMasks, UnitScores
+from gprune.study.methods import of_masks
+from gprune.study.settings import require, require_choice
+
+BINS, MOST_BINS = 5, 10
+"""drift bins of the modules"""
+_MOST_LINES = 8
+"""lines that can be told apart in one chart"""
+NEURONS, GROUPS = "neurons", "key/value groups"
+UNITS = {NEURONS: "FFN neurons of each layer.", GROUPS: "Key/value groups, each with its query heads."}
+_READS = {"base": "pd_base", "bins": "pd_bins"}
+_DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
+
+
+@panel("retention", "pd_budget", "Retention by drift of the modules", reads=_READS)
+def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
+    """Share of neurons kept by drift of the modules, GPrune's and a baseline's."""
+    base = choose_base(run, base)
+    result = bin_decisions(run, base, bins)
+    return Panel(
+        _plot_retention(result, base),
+        budget_shares(result, label(base)),
+        title=budget_title(result, label(base)),
+        table=lambda: decisions.bin_table(result, label(base)),
+        how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
+        "bins of equally many modules; retention is pooled over a bin's neurons.",
+    )
+
+
+@panel("overlap", "pd_jaccard", "Which neurons are chosen differently?", reads=_READS)
+def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
+    """Overlap of the neurons kept with those of a baseline, by drift of the modules."""
+    base = choose_base(run, base)
+    result = bin_decisions(run, base, bins)
+    title = (
+        f"Overlap with {label(base)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
+        f"{result.jaccard[-1]:.2f} in the most unstable"
+    )
+    return Panel(
+        _plot_overlap(result, base),
+        "Neurons kept by both over neurons kept by either; near the dashed line, chance alone does it.",
+        title=title if len(result.jaccard) > 1 else "",
+        table=lambda: decisions.bin_table(result, label(base)),
+        how="Dashed: what two independent choices of these sizes would share. Near it the two methods chose "
+        "unrelated neurons.",
+    )
+
+
+@panel("layers_kept", "pd_layers", "Retention, layer by layer", reads={"unit": "pd_unit"})
+def layers_kept(run: Run, *, unit: str = NEURONS, selected: Selection = NOTHING) -> Panel:
+    """Share of each layer's neurons, or key/value groups, that every method keeps."""
+    require_choice("unit", unit, tuple(UNITS))
+    caption = UNITS[unit]
+    masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
+    run.require(masks, stages.masks)
+    if len(masks) > _MOST_LINES:
+        caption += " Forms and controls are drawn when their name is clicked."
+    return Panel(
+        plot_by_layer(masks, unit, selected),
+        caption,
+        table=lambda: decisions.layer_table({label(method): mask for method, mask in masks.items()}),
+    )
+
+
+@panel("scales", "pd_scales", "Learned scales, layer by layer")
+def scales(run: Run) -> Panel:
+    """Histogram of the scales of GPrune's kept neurons by layer."""
+    record = run.load(stages.scales, "gprune")
+    low, high = np.quantile(record.ffn[record.ffn != 0], (0.25, 0.75))
+    return Panel(
+        _plot_scales(record),
+        "Factors of the kept FFN neurons, learned after masks and repair with every weight fixed.",
+        title=f"Half of the kept neurons are scaled by {low:.3f} to {high:.3f}",
+        how="A factor multiplies the neuron's column of down_proj. Away from the dashed line the neuron counts more, "
+        "or less, than in the dense model.",
+    )
+
+
+@panel("parts", "pd_acting", "What does each part of GPrune do?")
+def parts(run: Run) -> Panel:
+    """Share of the decisions that would be others without a part of GPrune."""
+    effect = derived_cache.acting(run)
+    idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
+    return Panel(
+        _plot_parts(effect),
+        "Share of the decisions on neurons that would be others without a part; left of the dashed line "
+        "nothing should be credited to it.",
+        title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision" if idle else "",
+        table=lambda: ablation_effect.effect_table(effect),
+        how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
+        "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
+        "without BCM the neurons of a layer are ranked in one list.",
+    )
+
+
+def base_methods(run: Run) -> list[str]:
+    """Return the masks that GPrune's can be compared with."""
+    return [name for name in run.masked if name != "gprune"]
+
+
+def choose_base(run: Run, base: str) -> str:
+    """Return the baseline, by default that of the run's own metric.
+
+    Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
+    """
+    names = base_methods(run)
+    if not base:
+        return default_baseline(run, run.require(names, stages.masks, own_method(run.study.metric)))
+    if names:
+        require_choice("base", base, tuple(names))
+    return base
+
+
+def bin_decisions(run: Run, base: str, bins: int) -> Bins:
+    """Compare GPrune with a baseline by drift of the modules."""
+    require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
+    drift, partition = run.key(stages.drift), run.key(stages.partition)
+    gprune, baseline = run.key(stages.masks), run.key(stages.masks, base)
+    return derived_cache.decision_bins(run.root, drift, partition, gprune, baseline, bins)
+
+
+def _plot_retention(result: Bins, base: str) -> go.Figure:
+    """Fig. 3a."""
+    figure = go.Figure()
+    for method, values in ((base, result.base), ("gprune", result.ours)):
+        marks.bars(
+            figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.3f} kept",
+            # two digits: three of neighbouring bars touch where the card is narrow
+            text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
+        )  # fmt: skip
+    style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
+    figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
+    return figure.update_xaxes(type="category")
+
+
+def _plot_overlap(result: Bins, base: str) -> go.Figure:
+    """Fig. 3b: Jaccard index of the kept neurons, over its chance level."""
+    figure = go.Figure()
+    name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
+    hover = "%{x}: %{y:.3f} by chance<extra></extra>"
+    marks.curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
+    marks.curve(
+        figure, result.names, result.jaccard, f"GPrune and {label(base)}",
+        {"color": METHOD_COLORS["gprune"], "width": 2}, "%{x}: Jaccard %{y:.3f}<extra></extra>",
+        symbol=METHOD_SYMBOLS["gprune"], size=10, mode="lines+markers+text", cliponaxis=False,
+        text=[f"{value:.3f}" for value in result.jaccard], textposition="top center",
+    )  # fmt: skip
+    style(figure, _DRIFT_AXIS, "Jaccard of the kept neurons", 380)
+    figure.update_yaxes(range=[0, 1.08])
+    return figure.update_xaxes(type="category")
+
+
+def _plot_scales(record: LearnedScales) -> go.Figure:
+    edges, neurons, _ = scale_histogram(record)
+    percents = 100 * neurons / np.maximum(neurons.sum(axis=1, keepdims=True), 1)
+    figure = marks.heat(
+        percents, (edges[1:] + edges[:-1]) / 2, list(range(len(percents))), "% of the layer's kept neurons",
+        hoverinfo=None, hovertemplate="layer %{y}, scale %{x:.3f}: %{z:.1f}%<extra></extra>",
+    )  # fmt: skip
+    figure.add_vline(1, line={"color": GREY, "dash": "dash"})
+    style(figure, "learned scale of a kept neuron (1: unchanged)", "layer", 380)
+    layer_axis(figure, len(percents), "y")
+    return figure
+
+
+def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection = NOTHING) -> go.Figure:
+    """Plot the retained share of each layer's `neurons` or `key/value groups`, one line a method.
+
+    Of more methods than can be told apart, forms and controls wait in the legend for a click.
+    """
+    figure, crowded = go.Figure(), len(masks) > _MOST_LINES
+    for method, mask in masks.items():
+        neurons, groups = decisions.layer_retention(mask)
+        values = neurons if unit == NEURONS else groups
+        line = {"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2}
+        marks.curve(
+            figure, np.arange(len(values)), values, label(method), line, "layer %{x}: %{y:.3f} kept",
+            symbol=METHOD_SYMBOLS[method], size=7, customdata=marks.layer_data(range(len(values))),
+            visible="legendonly" if crowded and family(method) != method else True,
+        )  # fmt: skip
+    # the legend stands above in two columns, and may take half of the height
+    style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if crowded else 0))
+    layer_axis(figure, len(next(iter(masks.values())).ffn))
+    marks.layer_line(figure, selected)
+    return figure.update_yaxes(range=[-0.03, 1.05])
+
+
+def _plot_parts(effect: AblationEffect) -> go.Figure:
+    """Share of the decisions that each part changes; a part that acts on next to none is hollow."""
+    names, percents = list(effect.decisions_changed), [100 * share for share in effect.decisions_changed.values()]
+    color, limit = METHOD_COLORS["gprune"], 100 * LEAST
+    figure = go.Figure()
+    colors = [color if share >= limit else "rgba(0,0,0,0)" for share in percents]
+    hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"
+    marks.bars(figure, percents, names, "", colors, hover, orientation="h", showlegend=False)
+    figure.update_traces(marker_line={"color": color, "width": 2})
+    # next to the line where the bar ends before it
+    x, text = [max(share, limit) for share in percents], [f" {share:.1f}%" for share in percents]
+    marks.guide(figure, x, names, {}, mode="text", cliponaxis=False, text=text, textposition="middle right")
+    style(figure, "neurons that change without it (%)", "part of GPrune", 260, bargap=0.4)
+    figure.add_vline(x=limit, line={"color": GREY, "dash": "dash", "width": 2})
+    figure.update_yaxes(type="category", autorange="reversed")
+    return figure.update_xaxes(range=[0, 1.2 * max(*percents, 2 * limit)])
+
+
+CHANGE, DIFFERS = "change", "differs"
+COLORS = {CHANGE: "Change of retention", DIFFERS: "Share decided differently"}
+"""values that the colour of a module can stand for"""
+LEAST_RANGE = 0.02
+"""the colours of changes reach at least so far: rounding is not drawn as a finding"""
+_TEXT_NAMES = "from B", "from A"
+"""names of the masks of one method, by the text whose scores decide"""
+_ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown", "order": "atlas_order"}
+_LEARNED = (
+    "The thresholds that the run has learned on both texts are kept and shifted together to the same budget, "
+    "so that a module keeps as many neurons; what learning from one text would give needs a run. Key/value "
+    "groups are scored from A either way."
+)
+_DECIDED = "Every unit is decided anew from each text's scores by the method's own rule, at the same budget."
+_TEXT_CAPTIONS = {
+    CHANGE: "The same method from each text's scores at the same budget: purple where scores on B "
+    "keep more of a module than scores on A.",
+    DIFFERS: "The same method from each text's scores at the same budget: how many of a module's "
+    "neurons the one keeps and the other does not.",
+}
+_HOVER = (
+    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[3]:.0f}<br>"
+    "{first} keeps %{customdata[4]:.1%}, {second} %{customdata[5]:.1%}<br>"
+    "%{customdata[6]:.1%} decided differently"
+)
+
+
+@panel("atlas", "atlas_methods", "What one method keeps more than another", reads=_ATLAS_READS)
+def atlas(
+    run: Run,
+    *,
+    method: str = "",
+    base: str = "",
+    shown: str = CHANGE,
+    order: str = mask_map.BY_DRIFT,
+    selected: Selection = NOTHING,
+) -> Panel:
+    """Change of retention of every module from one method to another."""
+    method, base = choose_masks(run, method, base)
+    first, second = label(method), label(base)
+    partition = run.load(stages.partition)
+    changes = mask_map.compare_modules(partition, *(run.load(stages.masks, name) for name in (method, base)))
+    require_choice("shown", shown, tuple(COLORS))
+    finding = _describe_changes(changes, first, second)
+    return Panel(
+        plot_modules(changes, _columns(run, order), (first, second), shown, order, selected),
+        f"A row is a layer, a cell a module: purple where {plain(first)} keeps more of it, orange where it keeps less.",
+        action="Click one to select it.",
+        title=finding,
+        alt=finding,
+        table=lambda: mask_map.atlas_table(changes, first, second, _mean_drift(run)),
+        how="The change of retention is the share of a module's neurons that the one method keeps, less the "
+        "share that the other keeps; 0 is neutral. Equal shares can be of other neurons: the colour "
+        "“Share decided differently” counts every neuron that one keeps and the other does not.",
+    )
+
+
+def _describe_changes(changes: Atlas, first: str, second: str) -> str:
+    module = changes.largest
+    if not np.abs(changes.change).max():
+        return f"{plain(first)} and {plain(second)} keep as much of every module"
+    more = int((changes.change > 0).sum())
+    return (
+        f"{plain(first)} keeps more than {plain(second)} in {more} of {len(changes.change)} modules; most "
+        f"different: layer {changes.layer[module]}, module {changes.module[module]} "
+        f"({signed(changes.change[module], '.2f')})"
+    )
+
+
+@panel(
+    "atlas_texts",
+    "atlas_texts",
+    "Which units does the choice of text decide?",
+    reads={"method": "atlas_method", "shown": "atlas_shown", "order": "atlas_order"},
+)
+def atlas_texts(
+    run: Run, *, method: str = "", shown: str = CHANGE, order: str = mask_map.BY_DRIFT, selected: Selection = NOTHING
+) -> Panel:
+    """Change of retention of every module of one method, were B's scores to decide instead of A's.
+
+    Where either text keeps as many neurons of every module, the colour is the share decided differently.
+    """
+    method = choose_masks(run, method, "")[0]
+    changes, learned = compare_texts(run, method), of_masks(method).decision == "learned"
+    require_choice("shown", shown, tuple(COLORS))
+    note = ""
+    if shown == CHANGE and not np.abs(changes.change).max():
+        shown = DIFFERS
+        note = "Either text keeps as many neurons of every module: the colour is the share decided differently. "
+    share = f"{percent(changes.neurons, 1)} of the neurons"
+    groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
+    return Panel(
+        plot_modules(changes, _columns(run, order), _TEXT_NAMES, shown, order, selected),
+        note + _TEXT_CAPTIONS[shown],
+        action="Click one to select it.",
+        title=f"The calibration text decides {share}{groups} of {plain(label(method))}",
+        alt=f"the calibration text decides {share}",
+        table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
+        how=f"A is {plain(run.study.text_name(run.study.primary))}, "
+        f"B is {plain(run.study.text_name(run.study.auxiliary))}. "
+        f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "
+        "well: how many, the card of a text on the page Texts says.",
+    )
+
+
+@panel(
+    "atlas_groups",
+    "atlas_groups",
+    "Which key/value groups stay?",
+    reads={"method": "atlas_method", "base": "atlas_base"},
+)
+def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Selection = NOTHING) -> Panel:
+    """Key/value groups that two methods keep, and their scores on A and B."""
+    masks = {name: run.load(stages.masks, name) for name in choose_masks(run, method, base)}
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    first, *rest = (mask.heads for mask in masks.values())
+    agreement = ""
+    if rest:
+        agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
+    counts = " and ".join(f"{plain(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
+    return Panel(
+        _plot_groups(masks, primary, auxiliary, selected),
+        "Coloured groups are kept, grey ones removed; next to them each group's score on A and on B, purple "
+        "above its layer's mean.",
+        action="Click a row to select the layer.",
+        title=f"Of {first.size:,} key/value groups {counts}{agreement}",
+        alt=f"{counts}{agreement}",
+        table=lambda: mask_map.group_table({label(name): mask for name, mask in masks.items()}, primary, auxiliary),
+        how="A group is a key/value head with its query heads. The scores are by "
+        f"{plain(label(primary.metric))}, in standard deviations from the mean of their layer. In a small "
+        "model the groups that stay move the result most: a layer has few.",
+    )
+
+
+def mask_labels(run: Run) -> dict[str, str]:
+    """Return the masks of the run by name, with their labels; raise MissingResultError where there are none."""
+    return run.require({name: label(name) for name in run.masked}, stages.masks)
+
+
+def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
+    """Return the masks to compare; where not named, the first ones against those of the run's own metric.
+
+    Both are the same where the run has masks of one method only. Raises SettingsError where the run has no
+    such masks, MissingResultError where it has none.
+    """
+    names = list(mask_labels(run))
+    first = method or names[0]
+    require_choice("method", first, tuple(names))
+    baselines = [name for name in names if name != first]
+    if not baselines:
+        return first, first
+    second = base if base and base != first else default_baseline(run, baselines)
+    require_choice("base", second, tuple(baselines))
+    return first, second
+
+
+def compare_texts(run: Run, method: str) -> Atlas:
+    """Compare the masks of a method by B's scores alone with those by A's alone, module by module.
+
+    Raises MethodError where a run is needed to decide.
+    """
+    name = of_masks(method).name
+    masks = [derived_cache.masks_of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]
+    return mask_map.compare_modules(run.load(stages.partition), masks[0], masks[1])
+
+
+def _columns(run: Run, order: str) -> Array:
+    """(modules,) column of each module in its layer; see `mask_map.columns`."""
+    require_choice("order", order, tuple(mask_map.ORDERS))
+    drift = run.load(stages.drift).magnitude if order == mask_map.BY_DRIFT else None
+    return mask_map.module_columns(run.load(stages.partition), drift)
+
+
+def _mean_drift(run: Run) -> Array | None:
+    """(modules,) mean rank drift."""
+    if not run.has(stages.drift):
+        return None
+    partition, drift = run.load(stages.partition), run.load(stages.drift).magnitude
+    means: Array = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
+    return means
+
+
+def plot_modules(
+    atlas: Atlas,
+    column: Array,
+    names: tuple[str, str],
+    shown: str = CHANGE,
+    order: str = mask_map.BY_DRIFT,
+    selected: Selection = NOTHING,
+) -> go.Figure:
+    """Plot layers by modules, colored by one of COLORS.
+
+    `column` is (modules,) the column of each module in its layer by `order`, one of `mask_map.ORDERS`.
+    """
+    grid = mask_map.arrange_grid(atlas, atlas.change if shown == CHANGE else atlas.differs, column)
+    look = {"hoverinfo": "skip", "hoverongaps": False, "xgap": 1, "ygap": 1} | _color_scale(atlas, shown)
+    figure = go.Figure(go.Heatmap(z=grid.astype(np.float32), **look))
+    hover = _HOVER.replace("{first}", in_figure(names[0])).replace("{second}", in_figure(names[1]))
+    values = np.column_stack([atlas.size, atlas.first, atlas.second, atlas.differs])
+    x, y = column.astype(np.int16), atlas.layer.astype(np.int16)
+    marks.cells(figure, x, y, atlas.layer, values, hover, atlas.module)
+    layers, columns = grid.shape
+    axis = "modules of the layer, from stable to unstable (mean drift)" if order == mask_map.BY_DRIFT else "module"
+    style(figure, axis, "layer", _height(layers))
+    figure.update_xaxes(tickmode="linear", tick0=0, dtick=max(1, columns // 16), showgrid=False)
+    figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=order == mask_map.BY_NUMBER)
+    if order == mask_map.BY_DRIFT:
+        figure.update_xaxes(ticks="")
+    layer_axis(figure, layers, "y", showgrid=False)
+    if selected.module is None:
+        marks.layer_line(figure, selected, "y")
+        return figure
+    for module in np.flatnonzero((atlas.layer == selected.layer) & (atlas.module == selected.module)):
+        marks.outline(figure, float(column[module]), float(atlas.layer[module]))
+    return figure
+
+
+def _height(layers: int) -> int:
+    """Pixels in which rows of layers can be told apart."""
+    return max(320, 120 + 13 * layers)
+
+
+def _color_scale(atlas: Atlas, shown: str) -> dict[str, object]:
+    """Colours of the heat map: of changes, diverging around 0; of shares, from nothing to the largest."""
+    if shown == DIFFERS:
+        bar = marks.colorbar("share of neurons", tickformat=".0%")
+        top = float(max(atlas.differs.max(), LEAST_RANGE))
+        return {"colorscale": "Cividis", "zmin": 0.0, "zmax": top, "colorbar": bar}
+    reach = float(max(np.abs(atlas.change).max(), LEAST_RANGE))
+    bar = marks.colorbar("change of retention", tickformat="+.0%")
+    return {"colorscale": SIGNS, "zmid": 0.0, "zmin": -reach, "zmax": reach, "colorbar": bar}
+
+
+def _plot_groups(
+    masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores, selected: Selection
+) -> go.Figure:
+    """Plot layers by key/value groups: a panel for each method's mask, and one for the scores on each text."""
+    scores = {"score on A": primary.heads, "score on B": auxiliary.heads}
+    titles = [*(f"{in_figure(label(method))} keeps" for method in masks), *scores]
+    figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
+    layers, groups = primary.heads.shape
+    for column, (method, mask) in enumerate(masks.items(), start=1):
+        kept_groups = mask.heads.astype(np.int8)
+        scale = [[0.0, PALE], [1.0, METHOD_COLORS[method]]]
+        figure.add_heatmap(z=kept_groups, colorscale=scale, zmin=0, zmax=1, showscale=False, row=1, col=column)
+        hover = f"layer %{{y}}, group %{{x}}: {in_figure(label(method))} %{{customdata[3]:.0f}} (1 = kept)"
+        _add_group_cells(figure, kept_groups.shape, kept_groups.ravel(), hover, column)
+    # scores are in standard units of their layer, under one scale of colours
+    standard = {name: standardize(values) for name, values in scores.items()}
+    reach = max(float(max(np.abs(values).max() for values in standard.values())), 1e-6)
+    for column, (name, values) in enumerate(standard.items(), start=len(masks) + 1):
+        figure.add_heatmap(z=values.astype(np.float32), coloraxis="coloraxis", row=1, col=column)
+        hover = (
+            f"layer %{{y}}, group %{{x}}: %{{customdata[3]:.2f}} deviations from the layer's mean, {name} "
+            "%{customdata[4]:.4g}"
+        )
+        data = np.column_stack([values.ravel(), scores[name].ravel()])
+        _add_group_cells(figure, values.shape, data, hover, column)
+    bar = marks.colorbar("deviations from the layer's mean")
+    coloraxis = {"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach, "colorbar": bar}
+    figure.update_layout(coloraxis=coloraxis)
+    figure.update_traces(hoverinfo="skip", xgap=1, ygap=1, selector={"type": "heatmap"})
+    style(figure, "key/value group", "", _height(layers), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    figure.update_xaxes(range=[-0.5, groups - 0.5], tickformat="d", nticks=8, showgrid=False)
+    layer_axis(figure, layers, "y", showgrid=False)
+    figure.update_yaxes(title_text="layer", col=1)
+    if selected.layer is not None:
+        ends = {"y0": selected.layer - 0.5, "y1": selected.layer + 0.5}
+        figure.add_hrect(**ends, line={"color": marks.RING, "width": 2}, fillcolor="rgba(0,0,0,0)", col="all")
+    return figure
+
+
+def _add_group_cells(figure: go.Figure, shape: tuple[int, ...], data: Array, hover: str, column: int) -> None:
+    layer, group = (index.ravel().astype(np.int16) for index in np.indices(shape))
+    marks.cells(figure, group, layer, layer, data, hover, row=1, col=column)

@@ -1,0 +1,644 @@
+"""Figures of neurons: the map of a layer, and one neuron, module or layer by itself."""
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from gprune import records
+from gprune.analysis import calibration, inspection, whatif
+from gprune.analysis.calibration_report.measuring import texts_of
+from gprune.analysis.formatting import MODULES, counted, percent
+from gprune.analysis.inspection import LayerRanks
+from gprune.app.ui import derived_cache, marks
+from gprune.app.ui.chart_style import (
+    GREY,
+    MAGNITUDE,
+    METHOD_COLORS,
+    PALE,
+    TEXT_A,
+    TEXT_B,
+    TEXT_LOOKS,
+    called,
+    label,
+    style,
+)
+from gprune.app.ui.derived_cache import default_baseline
+from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, in_range, module_labels, panel
+from gprune.app.ui.text import in_figure, names_in_figure, plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, record
+from gprune.pruning import neuron_embedding as analysis
+from gprune.pruning import scoring
+from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
+from gprune.records import Array
+from gprune.study.methods import METHODS, of_masks
+from gprune.study.settings import require, require_choice
+from gprune.system.errors import StoreError
+from gprune.system.units import listed
+
+PCA, UMAP = "pca", "umap"
+BASES = {BEHAVIOUR: "behaviour", PARAMETERS: "parameters"}
+LAYOUTS = {PCA: "PCA", UMAP: "UMAP"}
+MODULE, DRIFT, SCORE_A, SCORE_B = "module", "drift", "score_a", "score_b"
+TEXT_MASKS, METHOD_MASKS = MASK_COLORINGS = ("texts", "methods")
+"""colors that say which of two masks keep a neuron"""
+COLORINGS = {
+    MODULE: "module",
+    DRIFT: "rank drift",
+    SCORE_A: "score on A",
+    SCORE_B: "score on B",
+    TEXT_MASKS: "kept by A's or B's scores",
+    METHOD_MASKS: "kept by GPrune or another",
+}
+"""values that a color can stand for"""
+MOST_POINTS = 12_000
+"""neurons that a chart shows at most: more would take longer to send than to look at"""
+_CROWDED = 1500
+"""points beyond which they are drawn smaller"""
+_SYMBOLS = (
+    *("circle", "diamond-open", "cross", "square-open", "triangle-up"),
+    *("hexagon-open", "star", "circle-open", "x", "triangle-down-open"),
+)
+"""for modules beyond the hues that stay apart, in turn"""
+_BOTH = "#5B7F95"
+"""hue of neurons that both masks keep"""
+_LETTERS = dict(zip(("primary", "auxiliary", "substitute"), "ABC", strict=True))
+_CAPTIONS = {
+    PCA: "A point is a neuron; near each other: alike in the two directions in which the layer's neurons differ most.",
+    UMAP: "A point is a neuron; neighbours are alike, while axes and wide distances say nothing.",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Neurons that look the same."""
+
+    name: str
+    color: str
+    symbol: str
+    members: Array
+    """(neurons,) bool"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coloring:
+    """Colors of the neurons of a layer: in groups, or by a number each."""
+
+    groups: tuple[Group, ...] = ()
+    values: Array | None = None
+    """(neurons,) numbers, where there are no groups"""
+    title: str = ""
+    """name of the numbers"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plane:
+    """A layer's neurons in a plane."""
+
+    points: Array
+    """(neurons, 2)"""
+    axes: tuple[str, str]
+    """titles of the axes"""
+    quality: str
+    """sentence on how much of the neighbourhood or variance of the neurons the plane keeps"""
+
+
+@panel(
+    "neuron_map",
+    "nm_map",
+    "The neurons of a layer",
+    clicked=True,
+    reads={"layer": "layer", "basis": "nm_basis", "layout": "nm_layout", "colour": "nm_colour", "method": "nm_method"},
+)
+def neuron_map(
+    run: Run,
+    *,
+    layer: int | None = None,
+    basis: str = BEHAVIOUR,
+    layout: str = "",
+    colour: str = "",
+    method: str = "",
+    selected: Selection = NOTHING,
+) -> Panel:
+    """The neurons of one layer, those that are alike beside each other.
+
+    By itself UMAP where a job has made it and else PCA, by who keeps a neuron where methods have decided.
+    """
+    layer = in_range("layer", layer, run.load(stages.shape).layers)
+    require_choice("basis", basis, tuple(BASES))
+    layout, colour = layout or _default_layout(run, layer, basis), colour or default_coloring(run)
+    require_choice("layout", layout, tuple(LAYOUTS))
+    require_choice("colour", colour, tuple(COLORINGS))
+    plane = load_plane(run, layer, basis, layout)
+    coloring = color_neurons(run, layer, colour, method or default_masks(run, colour))
+    if selected.layer != layer:
+        selected = NOTHING
+    count = len(plane.points)
+    title, caption = f"Layer {layer} by {basis}: {plain(plane.quality)}", _CAPTIONS[layout]
+    if colour in MASK_COLORINGS:
+        title = _describe_difference(layer, colour, method, coloring)
+        caption = f"{caption} {plane.quality[:1].upper()}{plane.quality[1:]}."
+    neurons = analysis.select_neurons(count, MOST_POINTS, selected.neuron)
+    return Panel(
+        plot_plane(plane.points, plane.axes, coloring, neurons, module_labels(run, layer), selected),
+        caption,
+        action="Click one to select it; the toolbar's lasso and box list those inside.",
+        title=title,
+        alt=plane.quality,
+        table=lambda: neuron_table(run, layer, np.arange(count), plane.points),
+        how=_explain(run, basis, layout),
+    )
+
+
+def _describe_difference(layer: int, colour: str, method: str, coloring: Coloring) -> str:
+    share = percent(differing_share(coloring), 1)
+    name = plain(label(method)) if method else "the run's masks"
+    if colour == TEXT_MASKS:
+        return f"In layer {layer} the calibration text decides {share} of the neurons of {name}"
+    return f"In layer {layer} GPrune and {name} decide {share} of the neurons differently"
+
+
+def _explain(run: Run, basis: str, layout: str) -> str:
+    if basis == PARAMETERS:
+        points = "A neuron is the direction of its weights: its rows of gate and up and its column of down."
+    else:
+        texts = listed([_LETTERS[text] for text in _measured_texts(run)])
+        points = (
+            f"A neuron is what it does on {texts}: for every shard of each text the mean of its activation "
+            "and its standard deviation over tokens, each standardised over the layer."
+        )
+    plane = (
+        "PCA shows the two components of largest variance."
+        if layout == PCA
+        else f"UMAP is given at most {analysis.MOST_COMPONENTS} principal components, takes "
+        f"{analysis.NEIGHBOURS} neighbours, least distance {analysis.APART} and seed {run.study.seed}; "
+        "another seed gives another picture."
+    )
+    scores = "Colours of scores are ranks within the layer, 0 least and 1 most important."
+    masks = "“Only A's scores”: kept by the method from the scores on A and not from those on B, at one budget."
+    return f"{points} {plane} {scores} {masks}"
+
+
+def neuron_table(run: Run, layer: int, neurons: Array, points: Array | None = None) -> pd.DataFrame:
+    """Return one row a neuron with the run's results on it, and its position in the map where `points` are given."""
+    scores = {letter: run.find(stages.scores, text) for letter, text in zip("AB", stages.PAIR, strict=True)}
+    table = analysis.table(
+        layer,
+        neurons,
+        run.find(stages.partition),
+        run.find(stages.drift),
+        {letter: record for letter, record in scores.items() if record is not None},
+        {label(name): mask for name, mask in run.masks().items()},
+    )
+    return table if points is None else table.assign(x=points[neurons, 0], y=points[neurons, 1])
+
+
+def _measured_texts(run: Run) -> tuple[str, ...]:
+    """Roles of the texts whose statistics are there; MissingResultError where none is."""
+    return run.require(stages.mapped_texts(run.graph, run.there), stages.statistics)
+
+
+def plane_stage(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
+    """Return the stage whose result a plane needs; None where the app computes it.
+
+    Raises MissingResultError where no text was measured yet.
+    """
+    if layout == UMAP:
+        return stages.neuron_map(run.graph, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
+    return stages.components(run.graph, layer) if basis == PARAMETERS else None
+
+
+def _default_layout(run: Run, layer: int, basis: str) -> str:
+    stage = plane_stage(run, layer, basis, UMAP)
+    return UMAP if stage is not None and run.there(stage) else PCA
+
+
+def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
+    """Return the neurons of a layer in a plane.
+
+    Raises MissingResultError where a job has not laid them out or the run has not come that far,
+    NumericsError where all neurons are equal, SettingsError where there are too few for UMAP.
+    """
+    if layout == UMAP:
+        analysis.require_enough(run.load(stages.shape).neurons)
+        record = run.load(stages.neuron_map, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
+        quality = (
+            f"{percent(float(record.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest in the "
+            f"principal components, at most {analysis.MOST_COMPONENTS}, are its nearest here as well"
+        )
+        return Plane(record.places, ("UMAP 1 (no unit)", "UMAP 2 (no unit)"), quality)
+    if basis == PARAMETERS:
+        components = run.load(stages.components, layer)
+        points, shares = components.places, components.shares
+    else:
+        reduced = _behaviour(run.root, tuple(run.key(stages.statistics, text) for text in _measured_texts(run)), layer)
+        points, shares = reduced.places, reduced.shares
+    axes = [f"component {number + 1} ({percent(share)} of the variance)" for number, share in enumerate(shares[:2])]
+    if points.shape[1] < 2:
+        # the neurons differ in one component only
+        points, axes = analysis.padded(points), [*axes, "no second component"]
+    quality = f"the two components hold {percent(float(shares[:2].sum()))} of the variance"
+    return Plane(points[:, :2], (axes[0], axes[1]), quality)
+
+
+@lru_cache(64)
+def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.Reduced:
+    kind = records.ActivationStatistics.__name__
+    return analysis.behaviour([record(root, "statistics", key, kind) for key in keys], layer)
+
+
+def mask_choices(run: Run, colour: str) -> list[str]:
+    """Return the masks that can be decided from either text, or compared with GPrune's."""
+    return [name for name in run.masked if colour == TEXT_MASKS or name != "gprune"]
+
+
+def default_masks(run: Run, colour: str) -> str:
+    """Return the masks of the run's own metric where a coloring compares masks, else nothing.
+
+    Raises MissingResultError where the run has no masks, and the coloring needs them.
+    """
+    if colour not in MASK_COLORINGS:
+        return ""
+    names = mask_choices(run, colour)
+    run.require(names, stages.masks)
+    return default_baseline(run, names)
+
+
+def default_coloring(run: Run) -> str:
+    """Return the coloring by who keeps a neuron, or the nearest to it that the run has results for."""
+    if "gprune" in run.masked and len(run.masked) > 1:
+        return METHOD_MASKS
+    return MODULE if run.has(stages.partition) else DRIFT
+
+
+def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
+    """Return the coloring of a layer by one of COLORINGS.
+
+    TEXT_MASKS decides the masks of `method` again from either text, METHOD_MASKS compares GPrune's with them.
+    Raises MissingResultError where the run has not come that far, MethodError where the method cannot be
+    decided without a run.
+    """
+    if colour == MODULE:
+        return Coloring(group_by_module(run.load(stages.partition).labels[layer]))
+    if colour == DRIFT:
+        return Coloring(values=run.load(stages.drift).magnitude[layer], title="rank drift d")
+    if colour in (SCORE_A, SCORE_B):
+        index = int(colour == SCORE_B)
+        scores = run.load(stages.scores, stages.PAIR[index]).ffn[layer]
+        return Coloring(values=analysis.positions(scores), title=f"rank on {'AB'[index]}")
+    name = of_masks(method).name
+    if colour == TEXT_MASKS:
+        texts = whatif.PRIMARY, whatif.AUXILIARY
+        first, second = (derived_cache.masks_of_text(run, name, text).ffn[layer] for text in texts)
+        labels = [("only A's scores", TEXT_A), ("only B's scores", TEXT_B)]
+    else:
+        first, second = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
+        # masks have the hue of their method
+        methods = "gprune", method if method in METHODS else name
+        labels = [(f"only {label(method)}", METHOD_COLORS[method]) for method in methods]
+    return Coloring(
+        (
+            Group("kept by neither", PALE, "circle", ~first & ~second),
+            Group("kept by both", _BOTH, "circle", first & second),
+            Group(*labels[0], "diamond", first & ~second),
+            Group(*labels[1], "square", ~first & second),
+        )
+    )
+
+
+def group_by_module(labels: Array) -> tuple[Group, ...]:
+    """Return a group for every module of (neurons,) labels: hues in turn, then a further symbol."""
+    groups = []
+    for module in range(int(labels.max()) + 1):
+        turn, hue = divmod(module, len(MODULES))
+        symbol = _SYMBOLS[turn % len(_SYMBOLS)]
+        groups.append(Group(f"module {module}", MODULES[hue], symbol, labels == module))
+    return tuple(groups)
+
+
+def differing_share(coloring: Coloring) -> float:
+    """Return the share of the layer's neurons that the two masks of a coloring do not agree on."""
+    return float(np.mean(coloring.groups[2].members | coloring.groups[3].members))
+
+
+def plot_plane(
+    points: Array,
+    axes: tuple[str, str],
+    coloring: Coloring,
+    neurons: Array,
+    labels: Array | None = None,
+    selected: Selection = NOTHING,
+) -> go.Figure:
+    """Plot the `neurons` of a layer as points of a plane.
+
+    `points` (neurons, 2), `coloring` and `labels` (neurons,) are of all neurons of the layer.
+    """
+    figure = go.Figure()
+    size = 4 if len(neurons) > _CROWDED else 6
+    if coloring.values is not None:
+        title, values = in_figure(coloring.title), coloring.values[neurons].astype(np.float32)
+        marker = {"color": values, "colorscale": MAGNITUDE, "size": size, "opacity": 0.85}
+        # the ends of the scale are as dark and as light as the page can be
+        marker |= {"colorbar": marks.colorbar(title), "line": {"color": GREY, "width": 0.5}}
+        hover = f"neuron %{{customdata}}: {title} %{{marker.color:.3f}}<extra></extra>"
+        _add_neurons(figure, points, neurons, marker, hover, "neurons", legend=False)
+    for group in coloring.groups:
+        members = neurons[group.members[neurons]]
+        marker = {"color": group.color, "symbol": group.symbol, "size": size, "opacity": 0.85}
+        name = f"{in_figure(group.name)} ({int(group.members.sum()):,})"
+        _add_neurons(figure, points, members, marker, "neuron %{customdata}<extra>%{fullData.name}</extra>", name)
+    if selected.neuron is not None:
+        x, y = points[selected.neuron]
+        marks.ring(figure, float(x), float(y), f"neuron {selected.neuron}")
+    elif selected.module is not None and labels is not None:
+        members = labels == selected.module
+        figure.add_scattergl(
+            x=points[members, 0].astype(np.float32),
+            y=points[members, 1].astype(np.float32),
+            mode="markers",
+            marker={"symbol": "circle-open", "size": 8, "color": marks.RING, "line": {"width": 1}},
+            name=f"selected: module {selected.module}",
+            hoverinfo="skip",
+        )
+    # a click selects while the pointer moves the plane, and not while it draws
+    style(figure, *axes, 560, dragmode="pan")
+    return figure.update_layout(legend={"itemsizing": "constant"})
+
+
+def _add_neurons(
+    figure: go.Figure, points: Array, neurons: Array, marker: dict[str, Any], hover: str, name: str, legend: bool = True
+) -> None:
+    # few bytes a neuron, since there are many
+    kind = np.int16 if not len(neurons) or neurons.max() < 2**15 else np.int32
+    figure.add_scattergl(
+        x=points[neurons, 0].astype(np.float32),
+        y=points[neurons, 1].astype(np.float32),
+        customdata=neurons.astype(kind),
+        mode="markers",
+        marker=marker,
+        name=name,
+        showlegend=legend,
+        hovertemplate=hover,
+    )
+
+
+_MOST_SCORE_BINS = 40
+MOST_ACTIVATION_BINS = 80
+_LEAST_SCORE = 1e-300
+"""below it a score has no logarithm worth drawing"""
+
+
+def most_drifting_neuron(run: Run) -> Selection:
+    """Return the first neuron with the largest drift; nothing without drift."""
+    with contextlib.suppress(StoreError):
+        if run.has(stages.drift):
+            drift = run.load(stages.drift).magnitude
+            layer, neuron = np.unravel_index(int(np.argmax(drift)), drift.shape)
+            return available_part(run, Selection(int(layer), None, int(neuron)))[0]
+    return NOTHING
+
+
+def _read_unit(run: Run, values: Mapping[str, Any]) -> Selection:
+    """The selected unit, or else the most drifting neuron."""
+    selected = available_part(run, Selection(*(values.get(key) for key in KEYS)))[0]
+    return selected or most_drifting_neuron(run)
+
+
+def _read_neuron(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    unit = _read_unit(run, values)
+    return [] if unit.neuron is None else [{"layer": unit.layer, "neuron": unit.neuron}]
+
+
+def _read_group(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    unit = _read_unit(run, values)
+    return [{"layer": unit.layer, "module": unit.module}] if unit and unit.neuron is None else []
+
+
+@panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_read_neuron)
+def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
+    """The rank of a neuron on every text, with what re-sampling does to it."""
+    layers, neurons = run.load(stages.scores, "primary").ffn.shape
+    layer, neuron = in_range("layer", layer, layers), in_range("neuron", neuron, neurons)
+    texts = layer_ranks(run, layer)
+    finding = "rank " + ", ".join(f"{ranks.rank[neuron]:.2f} on {letter}" for letter, ranks in texts.items())
+    return Panel(
+        _plot_ranks(texts, neuron, names_in_figure(run.study)),
+        _no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
+        title=f"Neuron {neuron} of layer {layer}: {finding}",
+        alt=finding,
+        table=lambda: pd.DataFrame(
+            [
+                {
+                    "text": letter,
+                    "score": ranks.score[neuron],
+                    "rank": ranks.rank[neuron],
+                    "lowest on a half": ranks.low[neuron],
+                    "highest on a half": ranks.high[neuron],
+                }
+                for letter, ranks in texts.items()
+            ]
+        ),
+        how="Ranks run from 0 to 1 within the layer. A half is half of the shards, which are neighbours; "
+        "every starting point is taken. A half is noisier than the text, so the whiskers are wide.",
+    )
+
+
+@panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_read_group)
+def score_histograms(
+    run: Run, *, layer: int | None = None, module: int | None = None, neuron: int | None = None
+) -> Panel:
+    """Distribution of the scores of a layer's or a module's neurons on each text."""
+    layers, neurons = run.load(stages.scores, "primary").ffn.shape
+    layer = in_range("layer", layer, layers)
+    if module is not None:
+        count = int(run.load(stages.partition).counts[layer])
+        require(0 <= module < count, "module", module, f"0 to {count - 1}")
+    unit = Selection(layer, module)
+    members, rows = members_of(run, unit)
+    texts = layer_ranks(run, layer)
+    selected = {}
+    if neuron is not None:
+        neuron = in_range("neuron", neuron, neurons)
+        selected = {letter: float(ranks.score[neuron]) for letter, ranks in texts.items()}
+    scores = {letter: np.asarray(ranks.score)[members] for letter, ranks in texts.items()}
+    return Panel(
+        _plot_scores(scores, selected),
+        "Share of its neurons by score; the same bins on every text.",
+        title=_describe_group(unit, int(members.sum()), rows),
+        alt=f"scores of {unit.words}",
+        table=lambda: members_table(run, unit, members),
+    )
+
+
+def _describe_group(unit: Selection, members: int, rows: pd.DataFrame | None) -> str:
+    if unit.module is None:
+        modules = "" if rows is None else f", {counted(len(rows), 'module')}"
+        return f"Layer {unit.layer}: {counted(members, 'neuron')}{modules}"
+    outcome = f", by RASA {rows['RASA'].iloc[0]}" if rows is not None and "RASA" in rows else ""
+    return f"Module {unit.module} of layer {unit.layer}: {counted(members, 'neuron')}{outcome}"
+
+
+def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
+    """Return the panel of a neuron's (tokens,) activations on each text; `progress` is a sentence."""
+    table = bin_activations(values)
+    shares = (f"{100 * (each >= 0).mean():.0f}% on {letter}" for letter, each in values.items())
+    return Panel(
+        plot_activations(table, names_in_figure(run.study)),
+        f"{progress}; every token counts once. The share is on a logarithmic axis.",
+        title=f"Its activation is 0 or more at {', '.join(shares)} of the tokens",
+        alt="histogram of the activations on each text",
+        table=lambda: table,
+        how="The activation is the neuron's input of down_proj in the dense model, as everywhere on this "
+        "page. Bins are equally wide on all texts, 0 is an edge, and a bin without a token has no mark.",
+    )
+
+
+def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
+    """Return (neurons,) bool of a module or a layer, and the rows of its modules where there are modules."""
+    layer = unit.layer or 0
+    table = _module_table(run, layer)
+    if unit.module is None:
+        return np.ones(run.load(stages.scores, "primary").ffn.shape[1], dtype=bool), table
+    members = np.asarray(run.load(stages.partition).labels[layer]) == unit.module
+    return members, table[table["module"] == unit.module] if table is not None else None
+
+
+def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
+    """Return (neurons,) bool of a layer for GPrune and the run's metric alone, by their labels."""
+    names = [name for name in ("gprune", run.study.metric) if name in run.masked]
+    return {called(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
+
+
+def _module_table(run: Run, layer: int) -> pd.DataFrame | None:
+    if not run.has(stages.partition):
+        return None
+    statistics, adapted = run.find(stages.modules), run.find(stages.adapted)
+    masks = {f"{name} keeps": mask for name, mask in kept_neurons(run, layer).items()}
+    return inspection.module_table(run.load(stages.partition), layer, statistics, adapted, masks)
+
+
+def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
+    """Return one row a neuron, the most important on A first."""
+    layer, neurons = unit.layer or 0, np.flatnonzero(members)
+    table = pd.DataFrame({"layer": layer, "neuron": neurons})
+    for letter, ranks in layer_ranks(run, layer).items():
+        table[f"rank on {letter}"] = np.asarray(ranks.rank)[neurons]
+    if run.has(stages.drift):
+        table["drift"] = np.asarray(run.load(stages.drift).magnitude[layer])[neurons]
+    for name, mask in kept_neurons(run, layer).items():
+        table[name] = mask[neurons]
+    return table.sort_values("rank on A", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
+    """Return the ranks of a layer's neurons on every text that is scored, by letter; MissingResultError if none is."""
+    texts = {}
+    for role in texts_of(run.study):
+        if run.has(stages.scores, role):
+            keys = "", ""
+            if not _no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
+                keys = run.key(stages.statistics, role), run.key(stages.norms)
+            scores = run.key(stages.scores, role)
+            texts[calibration.ROLES[role]] = _rank_layer(run.root, scores, *keys, run.study.metric, layer)
+    return run.require(texts, stages.scores, "primary")
+
+
+def _no_halves(run: Run) -> str:
+    if run.study.metric not in scoring.METRICS:
+        return "Its metric cannot score parts of a text: no whiskers."
+    if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
+        # a half scored by the variance is no part of a rank by the recursion
+        return "FLAP's released recursion cannot score parts of a text: no whiskers."
+    return ""
+
+
+# a layer at 7B takes 1.4 MB a text, and is drawn for every neuron of it
+@lru_cache(24)
+def _rank_layer(root: str, scores: str, statistics: str, norms: str, metric: str, layer: int) -> LayerRanks:
+    score = record(root, "scores", scores, "UnitScores").ffn[layer]
+    if not statistics:
+        return inspection.rank_layer(score, None, 0)
+    moments: records.ActivationStatistics = record(root, "statistics", statistics, "ActivationStatistics")
+    weights = record(root, "norms", norms, "WeightNorms")
+    return inspection.rank_layer(score, scoring.layer_scorer(metric, moments, weights, layer), moments.shards)
+
+
+def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str, str]) -> go.Figure:
+    """Plot the rank of one neuron on every text; whiskers are the range over halves of the text."""
+    figure = go.Figure()
+    for letter, ranks in texts.items():
+        rank, low, high = (float(values[neuron]) for values in (ranks.rank, ranks.low, ranks.high))
+        row, (color, symbol) = f"{letter} ({names[letter]})", TEXT_LOOKS[letter]
+        # a line of its own: on the whole text the rank may lie outside of all that halves give
+        ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
+        marks.guide(figure, [low, high], [row, row], {"color": color, "width": 2}, **ends)
+        hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>"
+        marks.points(figure, [rank], [row], {"color": color, "symbol": symbol, "size": 12}, hover, showlegend=False)
+    style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(texts))
+    figure.update_xaxes(range=[-0.02, 1.02])
+    return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
+
+
+def _plot_scores(scores: Mapping[str, Array], selected: Mapping[str, float]) -> go.Figure:
+    """Plot histograms of the (units,) scores by letter; `selected` is the selected neuron's score by letter."""
+    every = np.concatenate(list(scores.values()))
+    log = bool((every > _LEAST_SCORE).all())
+    # a module has few neurons, of which as many bins would show each alone
+    bins = int(np.clip(2 * np.sqrt(len(every) / len(scores)), 8, _MOST_SCORE_BINS))
+    edges = np.histogram_bin_edges(np.log10(every) if log else every, bins=bins)
+    middles = (edges[:-1] + edges[1:]) / 2
+    figure = go.Figure()
+    for letter, values in scores.items():
+        counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
+        line = {"color": TEXT_LOOKS[letter][0], "width": 2, "shape": "hvh"}
+        marks.curve(figure, middles, 100.0 * counts / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f}%")
+    for letter, value in selected.items():
+        line = {"color": TEXT_LOOKS[letter][0], "dash": "dot", "width": 1.5}
+        figure.add_vline(x=float(np.log10(value)) if log else value, line=line)
+    style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
+    """Return activations by letter in shared bins: from, to, and the number of tokens of each text.
+
+    The width of a bin is a power of two, and 0 is an edge.
+    """
+    low, high = float(min(map(np.min, values.values()))), float(max(map(np.max, values.values())))
+    # at most 64 bins on either side of 0
+    power = math.frexp(max(abs(low), abs(high)) / 64)[1]
+    while (last := _bin(high, power) + 1) - (first := _bin(low, power)) > MOST_ACTIVATION_BINS:
+        power += 1
+    edges = np.ldexp(np.arange(first, last + 1.0), power)
+    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
+    for letter, each in values.items():
+        table[letter] = np.histogram(each, edges)[0]
+    return table
+
+
+def _bin(value: float, power: int) -> int:
+    return math.floor(math.ldexp(value, -power))
+
+
+def plot_activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure:
+    """Plot the distribution of a neuron's activations on each text; `table` is from `bin_activations`."""
+    figure = go.Figure()
+    middles = (table["from"] + table["to"]) / 2
+    for letter in table.columns[2:]:
+        counts = table[letter].to_numpy()
+        # a logarithmic axis has no place for 0
+        shares = np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan)
+        color, symbol = TEXT_LOOKS[letter]
+        marks.curve(
+            figure, middles, shares, f"{letter} ({names[letter]})", {"color": color, "width": 2, "shape": "hvh"},
+            f"%{{x:.3g}}: %{{y:.3g}}%<extra>{letter}</extra>", symbol=symbol, size=4,
+        )  # fmt: skip
+    style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
+    return figure.update_yaxes(type="log")

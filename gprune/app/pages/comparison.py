@@ -1,0 +1,379 @@
+"""Tab *Methods* of Compare: a table and an interval plot of the same rows, the Pareto chart, and what methods used."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis import run_settings
+from gprune.analysis.comparison import Line, Row
+from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
+from gprune.analysis.formatting import signed
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference
+from gprune.analysis.table import guarded
+from gprune.analysis.verdict import (
+    BEST,
+    SECOND,
+    against_control,
+    is_same_budget,
+    obstacles,
+    opponents,
+    stars,
+    winners,
+)
+from gprune.app.figures import comparison as figures
+from gprune.app.figures.comparison import Comparison
+from gprune.app.ui import address, derived_cache, frame, run_choice, tables
+from gprune.app.ui.card import Card, card, card_of
+from gprune.app.ui.chart_style import METHOD_LABELS, label
+from gprune.app.ui.run_choice import labels
+from gprune.app.ui.text import plain, said, short_text
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.stages import MethodInputs, Results
+from gprune.study.methods import METHODS
+from gprune.system.errors import GpruneError, MethodError
+from gprune.system.units import listed
+
+_SIGNS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
+_WIDTHS = (7, 4)
+_RUNS_WIDTH = 260
+_RUNS = "cp_runs"
+_LAST = "cp_last_run"
+_MOST_CANDIDATES = 16
+"""candidates that the table shows at once"""
+_FIXED = (
+    "The key/value groups of every control are GPrune’s own (`sparsity.attention=gprune`): controls and "
+    "GPrune differ in neurons only."
+)
+
+
+@frame.declare_page("Methods", "Which method is better, by how much, is it beyond noise, and at the same budget?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    try:
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            runs = _choose_runs(run)
+            compared, text = _choose_lines(runs)
+    except GpruneError as error:
+        with card("cp_table", "Perplexity of every method", run):
+            raise error
+        return
+    st.markdown(plain(_first_line(runs, compared, text)))
+    left, right = st.columns(_WIDTHS)
+    with left, card("cp_table", "Perplexity of every method", run) as drawn:
+        _show_table(drawn, compared, text)
+    with right:
+        _show_intervals(run, compared, text)
+    if frame.rest_waits():
+        return
+    with card_of(figures.trade_off, run) as drawn:
+        _show_pareto(drawn, run, text)
+    with card("cp_given", "Calibration data and compute per method", run) as drawn:
+        _show_inputs(drawn, compared)
+    if run.study.chooses:
+        with card_of(figures.choice, run) as drawn:
+            _show_choice(drawn, run)
+    if stages.recovers(run.study):
+        with card_of(figures.recovery, run) as drawn:
+            _show_recovery(drawn, run)
+
+
+def _choose_runs(run: Run) -> list[Run]:
+    situation = frame.situation()
+    shown = address.several(_RUNS, [other.name for other in situation.runs], [run.name])
+    last = st.session_state.get(_LAST, run.name)
+    if last != run.name and shown == [last]:
+        # a page that shows one run follows the sidebar
+        shown = [run.name]
+        address.put(_RUNS, shown)
+    st.session_state[_LAST] = run.name
+    known = labels(situation.runs)
+    offered = run_choice.listed(situation.runs, (run.name, *shown))
+    names = {other.name: run_choice.run_label(other, known) for other in offered}
+    chosen = address.multiselect("Runs", names, _RUNS, [run.name], width="stretch" if shown[1:] else _RUNS_WIDTH)
+    return [other for name in chosen if (other := situation.run_named(name)) is not None] or [run]
+
+
+def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
+    """Ask for text, methods, baseline and seeds; MissingResultError without a perplexity."""
+    rows = figures.measured_rows(runs)
+    slot = st.container(width="content")
+    with st.popover("Options", icon=":material/tune:", key="cp_filter"):
+        methods = _choose_methods(rows)
+        several = run_settings.has_several_seeds(run_settings.seed_groups({run.name: run.study for run in runs}))
+        together = not several or address.toggle("Seeds together", "cp_seeds", True)
+        compared = figures.compare(runs, rows, methods, together=together)
+        options, default = figures.baseline_options(compared.lines, runs[0].study.metric)
+        names = {key: compared.names[line.name] for key, line in options.items()}
+        pinned = address.selectbox("Baseline", names, "cp_pinned", default)
+    compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
+    texts = {text: f"{compared.text_name(text)} · {compared.chip(text)}" for text in compared.texts}
+    with slot:
+        text = address.segmented("Text", texts, "cp_text", compared.texts[0])
+    return compared, text
+
+
+def _choose_methods(rows: list[Row]) -> list[str]:
+    there = {row.method for row in rows}
+    names = {name: label(name) for name in METHODS if name in there}
+    return address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
+
+
+def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
+    """Return the settings in which the runs differ, the finding on their own models, and the text's relation."""
+    sentences = []
+    if len(runs) > 1:
+        known = labels(frame.situation().runs)
+        sentences += [f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.measured(run)]
+        known = labels(runs)
+        differences = run_settings.differences({known[run.name]: run.study for run in runs})
+        values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
+        words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
+        sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")
+        sentences.append(compared.finding(text))
+    status = compared.status(text)
+    return " ".join(filter(None, (*sentences, f"{status.sentence}." if status else "")))
+
+
+def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
+    _show_verdict(drawn, compared, text)
+    table = as_table(compared, text)
+    tables.show(
+        table,
+        height=tables.height(len(table)),
+        column_config=_columns(table, compared),
+        placeholder="–",
+        alt=f"perplexity of every method on {compared.text_name(text)}",
+    )
+    baseline, seeds = plain(compared.names[compared.baseline.name]), _has_seeds(compared)
+    words = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
+    signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
+    st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. their deviation.' if seeds else ''}")
+    _show_notes(compared, text)
+    drawn.reads(lambda: table)
+    drawn.tools(
+        lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
+        switch=False,
+        how="Lower perplexity is better. The change and its 95% interval are paired over the same windows: where "
+        "the interval holds 0 nothing is decided. A line of another retention keeps more or fewer weights and is "
+        "no competitor. The CSV has every text.",
+    )
+
+
+def as_table(compared: Comparison, text: str) -> pd.DataFrame:
+    """Return the numbers of a text, a row a line, sorted by perplexity."""
+    signs, marks, rows = stars(compared.ranking(text)), analysis.marks(compared.rows), []
+    for line in compared.sorted_on(text):
+        gap = figures.change_of(compared, line, text)
+        difference = gap if isinstance(gap, Difference) and np.isfinite(gap.change) else None
+        mark = marks.of(text, *line.stamps(text)) if line.by_seed(text) else ""
+        cells: dict[str, Any] = {"": f"{signs.get(line.name, '')}{mark}", "method": guarded(compared.names[line.name])}
+        cells |= {"retention": 100 * line.retention, "seeds": len(line.seeds)}
+        cells |= {"PPL ↓": line.mean(text), "s.d.": line.spread(text)}
+        cells["change"] = 100 * difference.change if difference else np.nan
+        cells["±"] = 100 * difference.margin if difference else np.nan
+        is_judged = difference is not None and is_same_budget(line, compared.baseline)
+        cells["Δ"] = _SIGNS[difference.verdict] if difference and is_judged else ""
+        rows.append(cells)
+    table = pd.DataFrame(rows)
+    return table if _has_seeds(compared) else table.drop(columns=["seeds", "s.d."])
+
+
+def _has_seeds(compared: Comparison) -> bool:
+    return any(len(line.seeds) > 1 for line in compared.lines)
+
+
+def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52)}
+    forms |= {"change": ("%+.1f%%", 70), "±": ("%.1f%%", 54)}
+    columns: dict[str, Any] = {name: number(format=form, width=width) for name, (form, width) in forms.items()}
+    room = min(20 + 6 * max(map(len, compared.names.values())), 240)
+    columns |= {"": text(width=28), "method": text(width=room), "Δ": text(width=28)}
+    return columns | {"seeds": number(width=44)}
+
+
+def _show_verdict(drawn: Card, compared: Comparison, text: str) -> None:
+    """Show the windows, and the best pruned model where one may be called so."""
+    with st.container(horizontal=True, gap="xsmall"):
+        st.badge(plain(compared.text_name(text)), color="grey")
+        st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
+        for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
+            st.badge(windows, color="grey", help="Perplexities of other windows are not comparable with these.")
+        if len({run.study.seed for run in compared.runs}) == 1:
+            st.badge("one seed", color="orange", help="No spread over seeds is known.")
+    if missing := compared.missing:
+        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
+    elif reasons := obstacles(compared.rows):
+        st.warning("No winner is called: " + plain("; ".join(reasons)) + ".", icon=":material/balance:")
+    elif best := winners(compared.ranking(text)):
+        names = [compared.names[name] for name in best]
+        verb = "have the lowest perplexity, within noise" if best[1:] else "has the lowest perplexity"
+        drawn.title(plain(f"{listed(names)} {verb} on {compared.text_name(text)}"))
+
+
+def _show_notes(compared: Comparison, text: str) -> None:
+    """Say which control does as well, by which protocols was measured, and why cells are empty."""
+    if control := _control_finding(compared, text):
+        st.caption(f":orange[:material/science:] {plain(control)}.")
+    marks = analysis.marks(compared.rows)
+    tables.stamps(marks.usual.values())
+    tables.footnotes(marks)
+    baseline = plain(compared.names[compared.baseline.name])
+    for (where, reason), methods in analysis.without_change(compared.lines, compared.baseline).items():
+        if where == text:
+            names = plain(", ".join(dict.fromkeys(map(label, methods))))
+            st.caption(f"{names}: no difference to {baseline}, because of {said(reason)}.")
+    for reason in dict.fromkeys(line.reason for line in compared.lines if line.reason):
+        left_out = dict.fromkeys(label(line.method) for line in compared.lines if line.reason == reason)
+        st.caption(f"Left out: {plain('; '.join(left_out))} ({said(reason)}).")
+
+
+def _control_finding(compared: Comparison, text: str) -> str:
+    if compared.missing:
+        return ""
+    groups = dict.fromkeys(line.name[0] for line in compared.lines)
+    own = ([line for line in compared.lines if line.name[0] == group] for group in groups)
+    finding = next((words for lines in own if (words := against_control(opponents(lines, text)))), "")
+    return f"On {compared.text_name(text)}, {finding[:1].lower()}{finding[1:]}" if finding else ""
+
+
+def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
+    forms = {"change": "Change", "perplexity": "Perplexity"}
+    form = address.read_option("cp_form", forms, "change")
+    figure = figures.perplexity if form == "perplexity" else figures.differences
+    with card_of(figure, run) as drawn:
+        address.segmented("Show", forms, "cp_form", "change", label_visibility="collapsed")
+        try:
+            panel = figure(run, text=text, **figures.options_of(run, compared), _compared=compared)
+        except MethodError as reason:
+            st.info(_sentence(reason), icon=":material/hourglass_empty:")
+        else:
+            drawn.show(panel, narrow=True)
+
+
+def _sentence(reason: Exception) -> str:
+    words = said(reason)
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _show_pareto(drawn: Card, run: Run, text: str) -> None:
+    """Show the Pareto chart with its table and the way to the export of the cheapest model within the limit."""
+    every = figures.similar_runs(run, frame.situation().runs)
+    known = labels(every)
+    names = {other.name: run_choice.run_label(other, known) for other in every}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        cost = address.segmented("Cost", COSTS, "dc_cost", PARAMETERS)
+        most = address.number_field("Perplexity limit (× dense)", "dc_most", figures.LIMIT, 1.0, 20.0, 0.1, width=160)
+        with st.popover("Runs of this model", icon=":material/filter_list:", key="dc_filter"):
+            chosen = address.multiselect("Runs of this dense model", names, "dc_runs", list(names)) or list(names)
+    compared = figures.similar_comparison(run, tuple(chosen))
+    if text not in compared.texts:
+        raise MissingResultError(f"the perplexity of these runs on {compared.text_name(text)}")
+    runs = () if chosen == list(names) else tuple(chosen)
+    panel = figures.trade_off(run, runs=runs, text=text, cost=cost, most=most, _compared=compared)
+    drawn.show(panel)
+    best = cheapest(figures.options_on(compared, text, cost), most)
+    if best is not None:
+        words = f"Export {plain(compared.names[best.line.name])}"
+        address.link("export", words, ":material/download:", run=best.line.name[0])
+
+
+def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
+    """Return what each pruned line was given; of several seeds the first.
+
+    Raises StoreError where a record of what was learned is damaged.
+    """
+    runs = {run.name: run for run in compared.runs}
+    inputs = {line.name: _inputs(runs[line.name[0]], line.method) for line in compared.lines}
+    return {name: given for name, given in inputs.items() if given is not None}
+
+
+def _inputs(run: Run, method: str) -> MethodInputs | None:
+    known = METHODS[method]
+    if known.decision == "none" or not run.has(stages.masks, known.masks):
+        return None
+    # equal masks may be repaired otherwise
+    keys = tuple(need.key for need in stages.every_need(stages.pruned(run.graph, method)))
+    return _cached_inputs(run.root, keys, method, run.results)
+
+
+@st.cache_data(max_entries=512, show_spinner=False)
+def _cached_inputs(root: str, keys: tuple[str, ...], method: str, _results: Results) -> MethodInputs | None:
+    return stages.given(_results, method)
+
+
+def _show_inputs(drawn: Card, compared: Comparison) -> None:
+    inputs = _inputs_of(compared)
+    if not inputs:
+        st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
+        return
+    table = inputs_table(compared, inputs)
+    wide = {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
+    tables.show(table, column_config=wide, placeholder="–", alt="texts, passes and learning of every method")
+    if any(given.attention for given in inputs.values()):
+        st.caption(f":material/lock: {_FIXED}")
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption="One pass runs the dense model over one calibration set. Controls are ablations, not competitors.",
+        how="Texts are those that the masks rest on; repair says what was done to the kept weights, and on which "
+        "texts. Passes are those behind a method’s decisions, whichever methods share them. Methods with more "
+        "texts, passes or learning may gain from that.",
+    )
+
+
+def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
+    """Return texts, passes, learning and repair, a row a method."""
+    lines: list[Line] = [line for line in compared.lines if line.name in inputs]
+    return pd.DataFrame(
+        [
+            {
+                "method": guarded(compared.names[line.name]),
+                "texts": listed(given.texts) or "none",
+                "forward passes": given.forward,
+                "backward passes": given.backward,
+                "steps of learning": given.steps,
+                "attention": "GPrune’s" if given.attention else "its own",
+                "repair": given.repaired_with or "none",
+            }
+            for line in lines
+            for given in [inputs[line.name]]
+        ]
+    )
+
+
+def _show_choice(drawn: Card, run: Run) -> None:
+    try:
+        panel = figures.choice(run)
+    except MethodError as reason:
+        st.info(_sentence(reason), icon=":material/hourglass_empty:")
+        return
+    drawn.show(panel, switch=False)
+    assert panel.table is not None
+    table = panel.table()
+    tables.show(
+        table,
+        forms={name: "%.4g" for name in table if table[name].dtype.kind == "f"},
+        height=tables.height(min(len(table), _MOST_CANDIDATES)),
+        alt="candidates with their numbers",
+    )
+
+
+def _show_recovery(drawn: Card, run: Run) -> None:
+    texts = {model.text: short_text(run.study, model.text) for model in figures.recovered_of(run)}
+    text = next(iter(texts), "")
+    if len(texts) > 1:
+        text = address.segmented("Text", texts, "cp_recovery_text", text)
+    panel = figures.recovery(run, text=text)
+    drawn.show(panel)
+    assert panel.table is not None
+    table = panel.table()
+    changes = zip(table.pop("change %"), table.pop("± %"), strict=True)
+    table["change"] = [f"{signed(change, '.1f')} ± {error:.1f}%" for change, error in changes]
+    table["text"] = [texts[text] for text in table["text"]]
+    forms = {"before": "%.2f", "after recovery": "%.2f"}
+    tables.show(table, forms=forms, alt="perplexities before and after recovery")

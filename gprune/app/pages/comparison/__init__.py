@@ -1,1 +1,0 @@
-"""The page Compare: methods of runs, studies made here, and the paper."""

@@ -1,0 +1,203 @@
+"""Page *Drift*: rank drift (Fig. 1a) and module agreement (Fig. 1b) under a change of the texts."""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import agreement as agreement_analysis
+from gprune.analysis import published
+from gprune.app.figures import drift as figures
+from gprune.app.ui import address, components, derived_cache, frame, run_status, selection, tables, work
+from gprune.app.ui import card as cards
+from gprune.app.ui.commands import command
+from gprune.app.ui.text import plain, said
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.comparisons import COMPARISONS, FANG
+from gprune.study import Study
+from gprune.system.errors import GpruneError, SettingsError
+
+_FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Share that moves by d or more"}
+_COLUMNS: dict[str, Any] = {
+    name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
+    for name, heading, width, description in (
+        ("drift d", "d", 50, "How far the rank moves from A to B"),
+        ("rank on A", "on A", 52, "Rank on A; 1 = most important"),
+        ("rank on B", "on B", 52, "Rank on B; 1 = most important"),
+        ("A re-sampled", "noise A", 64, "How far the rank moves between halves of A"),
+        ("B re-sampled", "noise B", 64, "How far the rank moves between halves of B"),
+    )
+} | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
+
+
+@frame.declare_page(
+    "Rank drift", "Which neurons move when the calibration text changes, and is it above the re-sampling floor?"
+)
+def show_ranks(run: Run) -> None:
+    """Draw the page."""
+    with cards.card_of(figures.drift, run) as card:
+        _show_distribution(run, card)
+    left, right = st.columns(2)
+    with left:
+        cards.panel_card(figures.drift_by_layer, run, selection.of_point)
+    if frame.rest_waits():
+        return
+    with right, cards.card_of(figures.ranks, run) as card:
+        layers = len(run.load(stages.scores, "primary").ffn)
+        layer = selection.layer_field(run, "rd_layer", layers, figures.most_drifting_layer(run))
+        card.show(
+            figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.of_point
+        )
+    with cards.card("rd_top", "The neurons that move most", run) as card:
+        _show_top_neurons(run, card)
+
+
+def _show_distribution(run: Run, card: cards.Card) -> None:
+    cards.await_drift(run, "rd_waiting", "The drift of every neuron is drawn here in a moment")
+    run.key(stages.drift)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        form = address.segmented("Form", _FORMS, "rd_form", figures.HISTOGRAM)
+        bins, log = figures.BINS, False
+        if form == figures.HISTOGRAM:
+            bins = address.slider("Bins", "rd_bins", figures.BINS, 20, 100, 10, width=240)
+            log = address.toggle("Log scale", "rd_log")
+    card.show(figures.drift(run, form=form, bins=bins, log=log))
+    card.published(published.DRIFT, run.study)
+
+
+def _show_top_neurons(run: Run, card: cards.Card) -> None:
+    rows = address.slider("Rows", "rd_rows", 50, 10, 500, 10, width=240)
+    primary, auxiliary = (run.key(stages.scores, role) for role in stages.PAIR)
+    read = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
+    table = read(int(rows))
+    card.title(f"The {len(table)} neurons that move most")
+    card.asked(rows=int(rows))
+    columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
+    selection.table(
+        table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
+    )
+    st.caption("Ranks run from 0 to 1. Choose a row to select its neuron on every page.")
+    card.tools(
+        lambda: read(derived_cache.MOST_TABLE_ROWS),
+        switch=False,
+        how="A neuron that also moves between halves of one text (last columns) is noisy rather than "
+        "sensitive to the text. The CSV holds the first 2,000, with their scores.",
+    )
+
+
+_LARGEST_RATIO = 1.5
+"""two partitions whose module counts differ by more than this factor are hard to compare"""
+
+
+@frame.declare_page("Module agreement", "Do the modules survive when one calibration text is replaced by another?")
+def show_agreement(run: Run) -> None:
+    """Draw the page."""
+    if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:
+        with cards.card_of(figures.agreement, run) as card:
+            _show_agreement(run, card)
+            _offer_fang(run)
+        if frame.rest_waits():
+            return
+        left, right = st.columns(2)
+        with left:
+            cards.panel_card(figures.module_counts, run)
+        with right, cards.card_of(figures.explained, run) as card:
+            if math.isnan(derived_cache.acting(run).drift_explained.modules):
+                st.caption("Every neuron drifts alike here, so there is nothing to explain.")
+            else:
+                card.show(figures.explained(run))
+    if not run.study.substitute:
+        with cards.card("ma_missing", "A third text is missing", run) as card:
+            _offer_third_text(run)
+            _show_published(run, card)
+
+
+def _show_agreement(run: Run, card: cards.Card) -> None:
+    record = run.agreement()
+    default = agreement_analysis.default_choice(record.comparisons, run.study.metric)
+    # below each other: the names of the comparisons need the whole width
+    measure = address.segmented("Measure", figures.MEASURES, "ma_measure", "ari")
+    chosen = address.multiselect(
+        "Comparisons",
+        {name: COMPARISONS[name].title for name in record.comparisons},
+        "ma_pairs",
+        default,
+        help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
+    )
+    names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
+    panel = figures.agreement(run, measure=measure, comparisons=names, selected=selection.current_selection(run))
+    card.show(panel, on_point=selection.of_point)
+    if sentence := derived_cache.seed_sentence(record):
+        st.caption(sentence)
+    if measure == "ari":
+        _warn_of_counts(run, names)
+    _show_published(run, card)
+
+
+def _show_published(run: Run, card: cards.Card) -> None:
+    card.published(published.SWAP, run.study)
+    with st.expander("Published agreement", icon=":material/menu_book:"):
+        st.caption("One text replaced (LLaMA2-7B, FLAP, 32 layers): mean and standard deviation over layers.")
+        tables.show(published.substitution(), alt="published module agreement")
+
+
+def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
+    counts: dict[bool, list[float]] = {True: [], False: []}
+    for name in names:
+        pair = figures.partition_pair(run, name)
+        if pair is None:
+            continue
+        first, second = (partition.counts for partition in pair)
+        counts[COMPARISONS[name].fang] += [float(np.median(first)), float(np.median(second))]
+        ratio, layer = agreement_analysis.widest_gap(first, second)
+        if ratio > _LARGEST_RATIO:
+            st.warning(
+                f"{plain(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
+                f"{second[layer]} on the other; ARI is then hard to compare.",
+                icon=":material/balance:",
+            )
+    if not (counts[True] and counts[False]):
+        return
+    groups, modules = (float(np.median(counts[fang])) for fang in (True, False))
+    if max(groups, modules) > _LARGEST_RATIO * min(groups, modules):
+        st.warning(
+            f"FANG has {groups:.0f} groups in a layer and BCM {modules:.0f} modules: ARI corrects both for "
+            "chance, but coarse and fine partitions are still hard to compare.",
+            icon=":material/balance:",
+        )
+
+
+def _offer_fang(run: Run) -> None:
+    if any(COMPARISONS[name].kind == FANG for name in run.agreement().comparisons) or run_status.is_live(run):
+        return
+    study = run.study
+    if "fang" not in study.methods:
+        study = study.with_settings({"methods": [*study.methods, "fang"]})
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            "FANG's functional groups, which the paper sets the modules against, were not computed in this run.",
+            width="stretch",
+        )
+        work.start_button("Compute with FANG", "ma_fang", run.root, study)
+
+
+def _offer_third_text(run: Run) -> None:
+    st.info(
+        "Agreement means: replace one of the two calibration texts by a third and see whether the modules "
+        "stay. This study has only two; its field `substitute` is empty.",
+        icon=":material/info:",
+    )
+    text = components.pick_text("Third text C", "ma_substitute", run.study.to_dict().get("substitute") or "")
+    try:
+        study: Study = run.study.with_settings({"substitute": text})
+        if not text:
+            raise SettingsError("choose a third text first")
+    except GpruneError as error:
+        st.caption(said(error))
+        return
+    st.code(command(study), language="bash", wrap_lines=True)
+    st.caption("Finished stages are reused: only what needs the third text is computed.")
+    work.start_button("Compute with this third text", "ma_start", run.root, study, type="primary")

@@ -1,0 +1,341 @@
+"""Tab *Export*: the pruned model as a folder, a download or a GGUF file, and the run as one file."""
+
+import io
+import shlex
+import socket
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import streamlit as st
+
+from gprune.analysis import speed as analysis
+from gprune.analysis.formatting import percent
+from gprune.app.ui import address, frame, run_status, tables, work
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain
+from gprune.models import identity
+from gprune.pipeline import stages
+from gprune.pipeline.packs import DISCLOSED, SUFFIX, pack_contents, write_archive
+from gprune.pipeline.runs.opened import Run
+from gprune.records import PrunedModel
+from gprune.store import Store, manifests
+from gprune.system.errors import DamagedError, GpruneError, ModelError
+from gprune.system.units import amount
+
+RECORD = "pruning.json"
+MOST_PACKED = 64 * 2**20
+"""bytes of results that the app packs for a download"""
+MOST_DOWNLOADED = 2**30
+"""bytes of a model that the app zips for a download"""
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_TOOLS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
+_ROW = (3, 7, 2)
+"""widths of a row's columns"""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form that a pruned model can be exported to."""
+
+    name: str
+    """name of the button"""
+    title: str
+    about: str
+    file_name: Callable[[str], str]
+    """name of the file or folder, from the start of the checkpoint's key"""
+
+
+PADDED = Form(
+    "padded",
+    "Ordinary folder, padded",
+    "Zeros pad every layer to the widest one: any tool loads the folder without code of this project. The outputs "
+    "are the same.",
+    lambda digits: f"padded-{digits}",
+)
+GGUF = Form(
+    "gguf",
+    "GGUF file for llama.cpp",
+    "One float32 file in which every layer keeps its own width, for llama.cpp and tools built on it.",
+    lambda digits: f"model-{digits}.gguf",
+)
+
+
+@frame.declare_page("Export", "How does the pruned model load elsewhere, and how does a run move to another machine?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    with card("sx_export", "The pruned model outside this app", run) as drawn:
+        _show_model(drawn, run)
+    with card("sx_methods", "The model of every method as a folder", run) as drawn:
+        _show_methods(drawn, run)
+    with card("sx_pack", "This run as one file, to open elsewhere", run):
+        _show_pack(run)
+
+
+def _show_model(drawn: Card, run: Run) -> None:
+    if "gprune" not in run.study.methods:
+        st.info("A run saves GPrune's model, and this run leaves GPrune out.", icon=":material/info:")
+        return
+    folder = checkpoint_folder(run)
+    if folder is None or not (folder / RECORD).is_file():
+        _explain_missing(run, folder)
+        return
+    fault = manifests.spoilt(folder / RECORD)
+    if fault:
+        raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
+    drawn.title("The pruned model is a folder that loads anywhere")
+    st.code(str(folder), language=None, wrap_lines=True)
+    own_code = has_code(folder)
+    code = "its code" if own_code else "no code of its own (every layer has the same width)"
+    st.caption(f"{amount(_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
+    _show_snippets(folder, own_code)
+    _offer_download(run, folder)
+    if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
+        st.caption("The same model after its recovery, a folder like this one:")
+        st.code(str(_model_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
+    left, right = st.columns(2)
+    # padding adds nothing to a model whose layers all have the same width
+    for column, form in ((left, PADDED), (right, GGUF)) if own_code else ((left, GGUF),):
+        out = destination(run, form)
+        paths = str(folder), str(out)
+        with column:
+            _show_form(run, form, out, ("gguf", *paths) if form is GGUF else ("export", *paths, "--padded"))
+
+
+def checkpoint_folder(run: Run) -> Path | None:
+    """Return the folder of the pruned model in the cache; None where the run has not written it."""
+    return _model_folder(run, run.key(stages.checkpoint)) if run.has(stages.checkpoint) else None
+
+
+def _model_folder(run: Run, key: str) -> Path:
+    return Store(Path(run.root)).folder("checkpoint", key) / "model"
+
+
+def destination(run: Run, form: Form) -> Path:
+    """Return the path of an export, below the cache, by run and content of the checkpoint."""
+    name = form.file_name(run.key(stages.checkpoint)[:8])
+    return Store(Path(run.root)).folder("exports", run.name) / name
+
+
+def _explain_missing(run: Run, folder: Path | None) -> None:
+    if not run.complete and run_status.is_live(run):
+        st.info("The pruned model is written at the end of the run.", icon=":material/hourglass_top:")
+        return
+    if run.packed:
+        st.info(run_status.no_model(run), icon=":material/inventory_2:")
+        return
+    reason = "has not written its model" if folder is None else "has lost the folder of its model"
+    words = f"This run {reason}. Finishing it takes every finished stage from the cache."
+    st.info(words, icon=":material/hourglass_empty:")
+    work.start_button("Finish this run", "sx_finish", run.root, run.study)
+
+
+def _offer_download(run: Run, folder: Path) -> None:
+    """Offer the folder as a zip up to MOST_DOWNLOADED, above it the commands that copy it."""
+    size = _bytes(folder)
+    if size <= MOST_DOWNLOADED:
+        words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
+        tables.download(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
+        return
+    st.caption("Too large to download here. These commands copy it to another machine or to the hub:")
+    path = shlex.quote(str(folder))
+    commands = f"scp -r {shlex.quote(socket.gethostname())}:{path} .\nhf upload USER/NAME {path}"
+    st.code(commands, language="bash", wrap_lines=True)
+
+
+def zip_folder(folder: Path) -> bytes:
+    """Return a folder as an uncompressed zip."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            writer.write(path, path.relative_to(folder))
+    return archive.getvalue()
+
+
+def _show_snippets(folder: Path, own_code: bool) -> None:
+    tabs = address.tabs(_TOOLS, "sx_way", "transformers")
+    with tabs["transformers"]:
+        st.code(load_with_transformers(folder, own_code), language="python", wrap_lines=True)
+        st.caption(
+            "The folder holds the few lines of code that it needs. Read them before you trust them."
+            if own_code
+            else "Every layer has the same width: an ordinary model for any tool that knows its family."
+        )
+    with tabs["gprune"]:
+        st.code(load_with_gprune(folder), language="python", wrap_lines=True)
+        st.caption("Where this project is installed, no code of the folder runs.")
+    with tabs["lm-eval"]:
+        st.code(measure_with_lm_eval(folder, own_code), language="bash", wrap_lines=True)
+
+
+def has_code(folder: Path) -> bool:
+    """Return True if a model's folder needs its own code, also where its configuration cannot be read."""
+    try:
+        return "auto_map" in identity.configuration(folder)
+    except ModelError:
+        return True
+
+
+def load_with_transformers(folder: Path, own_code: bool = True) -> str:
+    """Return Python that loads a folder where this project is not installed."""
+    trusting = ", trust_remote_code=True" if own_code else ""
+    return (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f"folder = {str(folder)!r}\n"
+        f"model = AutoModelForCausalLM.from_pretrained(folder{trusting})\n"
+        f"tokenizer = AutoTokenizer.from_pretrained(folder{trusting})"
+    )
+
+
+def load_with_gprune(folder: Path) -> str:
+    """Return Python that loads a folder where this project is installed."""
+    return f"import gprune\n{load_with_transformers(folder, own_code=False)}"
+
+
+def measure_with_lm_eval(folder: Path, own_code: bool = True) -> str:
+    """Return a command that measures a folder with lm-eval."""
+    model = shlex.quote(f"pretrained={folder}" + (",trust_remote_code=True" if own_code else ""))
+    return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
+
+
+def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{form.title}**")
+        st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
+        if out.exists():
+            st.code(str(out), language=None, wrap_lines=True)
+            st.caption(f"Written: {amount(_bytes(out))} on disk. Delete it to write it again.")
+            return
+        if form is GGUF and find_spec("gguf") is None:
+            st.info(
+                "The package `gguf` is not installed. Run `make gguf`, or `pip install gguf` where there is no "
+                "Makefile, and start the app again.",
+                icon=":material/info:",
+            )
+            return
+        work.draw_job_form(run, arguments, form.title, words=f"Write it ({form.name})", key=f"sx_{form.name}")
+
+
+def _padding_cost(run: Run) -> str:
+    """Return in a sentence how much of the saving padding leaves; empty without the dense model."""
+    try:
+        shape, size = run.shape, run.size
+        family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
+        pruned = PrunedModel(run.load(stages.masks), stages.applied_repairs(run.results, "gprune"))
+    except GpruneError:
+        return ""
+    if shape is None or size is None:
+        return ""
+    padding = analysis.padding(shape, size, pruned, family)
+    if isinstance(padding, str):
+        return f"An ordinary {plain(family)} model {padding}."
+    width = _BYTES.get(run.graph.inputs.precision, 4)
+    counts = {"dense": padding.dense, "pruned": padding.pruned, "padded": padding.padded}
+    sizes = [f"{name} {count:,} parameters ({amount(count * width)})" for name, count in counts.items()]
+    return f"Padding leaves {percent(padding.kept_saving)} of the saving: {', '.join(sizes)}."
+
+
+def _bytes(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def _show_methods(drawn: Card, run: Run) -> None:
+    if run.packed:
+        st.info(run_status.no_model(run), icon=":material/inventory_2:")
+        return
+    if not run.cut:
+        st.info("No method of this run has its masks yet.", icon=":material/hourglass_empty:")
+        return
+    drawn.title("Every method has a model that loads anywhere")
+    st.caption(
+        "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
+        "on the CPU from the dense model and the masks, read back and compared."
+    )
+    for method in run.cut:
+        _show_method(run, method)
+    words = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
+    st.code(words, language="bash", wrap_lines=True)
+
+
+def _show_method(run: Run, method: str) -> None:
+    name, state, action = st.columns(_ROW, vertical_alignment="center")
+    name.markdown(plain(label(method)))
+    folder = method_folder(run, method)
+    arguments = ("export", run.name, method, str(method_destination(run, method)), "--cache", run.root)
+    with state:
+        if folder is not None:
+            st.code(str(folder), language=None, wrap_lines=True)
+            return
+        active = work.draw_job_state(run, arguments)
+    if not active:
+        with action:
+            title = f"The model of {label(method)}"
+            work.draw_job_start(run, arguments, title, words="Write it", key=f"sx_write_{method}")
+
+
+def method_folder(run: Run, method: str) -> Path | None:
+    """Return the folder of a method's model, written by the run or exported; None where there is neither."""
+    checkpoint, folders = stages.checkpoint(run.graph, method), [method_destination(run, method)]
+    if run.there(checkpoint):
+        folders.insert(0, run.results.model_folder(checkpoint))
+    return next((folder for folder in folders if (folder / RECORD).is_file()), None)
+
+
+def method_destination(run: Run, method: str) -> Path:
+    """Return the path of a method's export, below the cache, by run and content of its model."""
+    key = stages.checkpoint(run.graph, method).key
+    return Store(Path(run.root)).folder("exports", run.name) / f"{method}-{key[:8]}"
+
+
+def _show_pack(run: Run) -> None:
+    count, size, lost = _pack_extent(run.root, run.name, str(run.record.get("updated")))
+    st.caption(
+        f"{count} results, {amount(size)} before compression. Every page reads them on a machine that has neither "
+        "the model nor the texts."
+    )
+    if lost:
+        words = f"“{plain(lost)}” is missing or damaged: run the study again before packing it."
+        st.info(words, icon=":material/hourglass_empty:")
+        return
+    name = f"{run.name}{SUFFIX}"
+    left, right = st.columns(2)
+    with left, st.container(border=True, height="stretch"):
+        st.markdown("**Here**")
+        if size <= MOST_PACKED:
+            words = f"Pack this run (at most {amount(size)})"
+            content = partial(archive, run.root, run.name)
+            tables.download(words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:")
+            st.caption("The same as a command")
+        else:
+            st.caption("Too large to download here. This command writes it.")
+        st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
+    with right, st.container(border=True, height="stretch"):
+        st.markdown("**On the other machine**")
+        st.caption("In a checkout of this project, where `make app` has worked once:")
+        commands = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
+        st.code(commands, language="bash", wrap_lines=True)
+        st.caption("The app there then lists the run. Its other runs stay.")
+    with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
+        st.markdown(
+            "No model, no text, and no result from which a text can be recovered, such as the token ids of the "
+            f"calibration sets; `--with-contexts` includes those. It discloses: {plain(DISCLOSED)}."
+        )
+
+
+@st.cache_data(max_entries=64, ttl=300, show_spinner=False)
+def _pack_extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
+    """Return the number of results of a pack, their bytes, and the title of a missing one."""
+    contents = pack_contents(Store(Path(root)), name)
+    return len(contents.results), contents.size, next(iter(contents.missing), "")
+
+
+def archive(root: str, name: str) -> bytes:
+    """Return the pack of a run."""
+    file, store = io.BytesIO(), Store(Path(root))
+    write_archive(store, pack_contents(store, name), file)
+    return file.getvalue()

@@ -1,0 +1,356 @@
+"""Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers otherwise."""
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import accuracy, changed_answers
+from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, GAINED, LOST, UNITS
+from gprune.analysis.formatting import counted
+from gprune.analysis.paired_test import half_interval
+from gprune.app.figures import flipped_questions as figures
+from gprune.app.figures.flipped_questions import DENSE, TaskAnswers
+from gprune.app.ui import address, buttons, frame, run_status, tables, work
+from gprune.app.ui.card import Card, card, card_of
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.run_status import task_label
+from gprune.app.ui.text import plain, said
+from gprune.evaluation.protocol import of_accuracy
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Accuracy, Array, Questions
+from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
+
+Accuracies = dict[str, dict[str, Accuracy]]
+"""by method and task"""
+QUESTION = "fq_question"
+"""key of the open question"""
+MOST_ROWS = 200
+NORMALISED = "ⁿ"
+"""marks length-normalised figures"""
+_LETTERS = 90
+"""of a question in the list"""
+_ROWS_SEEN = 8
+_KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
+_RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
+_RULE_HELP = (
+    "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: the "
+    "normalised one where the task has it (appendix, robustness to the evaluation protocol). Both come from one "
+    "measurement; max is the more favourable one by construction."
+)
+
+
+@frame.declare_page("Changed answers", "What can the pruned model still answer, and which answers change?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    if any(run.has(stages.accuracy, *pair) for pair in product(run.study.methods, figures.measured_tasks(run))):
+        with card("fq_accuracy", "Accuracy on tasks", run) as drawn:
+            _show_accuracies(drawn, run, load_accuracies(run))
+    answered = [task for task in figures.answered_tasks(run) if task.pruned]
+    if not answered:
+        with card("fq_nothing", "Changed answers", run):
+            _explain_missing(run)
+        return
+    task, method, rule = _choose(answered)
+    with card("fq_counts", "Changed answers, by task and method", run) as drawn:
+        _show_counts(drawn, answered, task, method, rule)
+    number: int | None = None
+    with card("fq_list", "The questions whose answers change", run) as drawn:
+        number = _show_list(drawn, task, method, rule)
+    if number is not None:
+        with card_of(figures.answers, run) as drawn:
+            _show_question(drawn, task, method, number, rule)
+
+
+def load_accuracies(run: Run) -> Accuracies:
+    """Return the accuracies that a run has, by method and task."""
+    tasks = figures.measured_tasks(run)
+    return {
+        method: {
+            task: run.load(stages.accuracy, method, task) for task in tasks if run.has(stages.accuracy, method, task)
+        }
+        for method in run.study.methods
+    }
+
+
+def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
+    rules = accuracy.RULES
+    rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
+    drawn.title(_accuracy_finding(accuracies, rule))
+    if run.measured.limit:
+        words = f"limited to {run.measured.limit} documents a task"
+        st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
+    tables.show(accuracy_table(accuracies, rule), alt="accuracy of every task and method")
+    st.caption(
+        f"Accuracy in % ± the 95% interval over documents, higher is better; {NORMALISED} marks length-normalised "
+        "figures. Chance is the accuracy of guessing."
+    )
+    precision = run.graph.inputs.precision
+    tables.stamps(
+        of_accuracy(figure, run.results.details(stages.accuracy(run.graph, method, task)), rule, precision)
+        for method, tasks in accuracies.items()
+        for task, figure in tasks.items()
+    )
+    drawn.tools(
+        lambda: accuracy_details(accuracies, rule),
+        how="A row a task, a column a method. All methods answer the same documents, so overlapping intervals do not "
+        "decide whether two differ: the changed answers below do. A task with another metric of lm-eval counts in "
+        "the mean only if the metric is a share.",
+    )
+    work.warn_left_out_tasks(run)
+
+
+def _accuracy_finding(accuracies: Accuracies, rule: str) -> str:
+    means = {method: accuracy.mean_accuracy(tasks.values(), rule) for method, tasks in accuracies.items() if tasks}
+    means = {method: mean for method, mean in means.items() if mean.tasks}
+    if not means:
+        return "Accuracy on tasks"
+    parts = [f"{plain(label(method))} {100 * mean.value:.1f}%" for method, mean in means.items()]
+    first = next(iter(means.values()))
+    subject = f"Mean of {first.tasks} tasks" if first.tasks > 1 else "Accuracy"
+    chance = "" if math.isnan(first.chance) else f"; chance {100 * first.chance:.1f}%"
+    return f"{subject}: {', '.join(parts[:4])}{chance}"
+
+
+def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
+    """Return tasks by methods as text cells; the last row is the mean where there are several tasks."""
+    methods = [method for method in accuracies if accuracies[method]]
+    rows = []
+    for task in dict.fromkeys(task for method in methods for task in accuracies[method]):
+        first = next(accuracies[method][task] for method in methods if task in accuracies[method])
+        direction = "" if first.higher_is_better else ", lower is better"
+        metric = "" if first.metric == "acc" else f" ({first.metric}{direction})"
+        row = {"task": task_label(task) + metric, "documents": f"{first.samples:,}", "chance": _percent(first.chance)}
+        rows.append(row | {label(method): _accuracy_cell(accuracies[method].get(task), rule) for method in methods})
+    shares = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
+    if shares > 1:
+        rows.append(_mean_row({method: accuracies[method] for method in methods}, shares, rule))
+    return pd.DataFrame(rows)
+
+
+def _mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
+    row = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
+    for method, figures_of in accuracies.items():
+        mean = accuracy.mean_accuracy(figures_of.values(), rule)
+        is_whole = mean.tasks == tasks
+        row["chance"] = row["chance"] or (_percent(mean.chance) if is_whole else "")
+        row[label(method)] = _with_margin(mean.value, mean.error) if is_whole else "–"
+    return row
+
+
+def _accuracy_cell(measured: Accuracy | None, rule: str) -> str:
+    if measured is None:
+        return "–"
+    value, error = accuracy.reported(measured, rule), accuracy.reported_error(measured, rule)
+    if not measured.is_share:
+        return f"{value:.4g}"
+    return _with_margin(value, error) + (NORMALISED if accuracy.metric_of(measured, rule) == "acc_norm" else "")
+
+
+def _percent(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100 * share:.1f}"
+
+
+def _with_margin(value: float, error: float) -> str:
+    if math.isnan(value):
+        return "–"
+    # documents are many: the quantile is that of the normal distribution
+    margin = half_interval(error, math.inf)
+    return f"{100 * value:.1f}" + ("" if math.isnan(margin) else f" ± {100 * margin:.1f}")
+
+
+def accuracy_details(accuracies: Accuracies, rule: str) -> pd.DataFrame:
+    """Return one row a task and method with both figures in [0, 1]."""
+    rows = [
+        {
+            "task": task_label(task),
+            "method": label(method),
+            "acc": figure.acc,
+            "acc s.e.": figure.acc_error,
+            "acc_norm": figure.acc_norm,
+            "acc_norm s.e.": figure.acc_norm_error,
+            "counts": accuracy.metric_of(figure, rule),
+            "chance": figure.chance,
+            "documents": figure.samples,
+            "version": figure.version,
+        }
+        for method, tasks in accuracies.items()
+        for task, figure in tasks.items()
+    ]
+    return pd.DataFrame(rows).sort_values("task", kind="stable")
+
+
+def _choose(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        tasks = {str(index): task.name for index, task in enumerate(answered)}
+        task = answered[int(address.selectbox("Task", tasks, "fq_task", "0", width=260))]
+        methods = {name: label(name) for name in task.pruned}
+        method = address.selectbox("Method", methods, "fq_method", figures.default_method(task), width=260)
+        rules = {name: _RULES[name] for name in task.rules}
+        rule = address.segmented("Figure", rules, "fq_rule", ACC)
+    return task, method, rule
+
+
+def _explain_missing(run: Run) -> None:
+    if figures.answered_tasks(run):
+        st.info("Needs the dense model among the methods of the run.", icon=":material/hourglass_empty:")
+    elif figures.measured_tasks(run):
+        raise figures.missing_answers(run)
+    else:
+        work.warn_left_out_tasks(run)
+        work.offer_tasks(run, "fq_tasks")
+
+
+def _show_counts(drawn: Card, answered: list[TaskAnswers], task: TaskAnswers, method: str, rule: str) -> None:
+    counts = changed_answers.counts(task.choices(DENSE, rule), task.choices(method, rule))
+    finding = changed_answers.answers_title(counts, label(method), "the dense model")
+    table = counts_table(answered, rule)
+    asked, kept = task.answers(method).documents, len(task.answers(method).counts)
+    part = f", of its first {kept:,} questions" if kept < asked else ""
+    drawn.title(f"{plain(finding)} ({plain(task.name)}{part})")
+    p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
+    wide = st.column_config.Column(width=190)
+    tables.show(table, column_config={"p": p, "method": wide}, alt="changed answers of every task and method")
+    for row in table[table["questions"] < table["asked"]].drop_duplicates("task").to_dict("records"):
+        st.caption(
+            f"{plain(row['task'])}: {row['questions']:,} of {row['asked']:,} questions shown. A run keeps the first "
+            f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options of a task; the accuracy covers all."
+        )
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption="One row a task and method, against the dense model on the same questions. p below 0.05 is more "
+        "than chance.",
+        how="Right → wrong: the dense model chooses the right option and the method does not; wrong → right is the "
+        "reverse. p is the probability of changes at least as uneven if both ways were as likely (McNemar’s exact "
+        "test, two-sided). Each row is a test of its own: of twenty rows one falls below 0.05 by chance. A task "
+        "without a normalised figure shows its raw one.",
+    )
+
+
+def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
+    """Return the counts of changed answers, a row a task and method."""
+    rows = []
+    for task in answered:
+        for method in task.pruned:
+            counts = changed_answers.counts(task.choices(DENSE, rule), task.choices(method, rule))
+            rows.append(
+                {
+                    "task": task.name,
+                    "method": label(method),
+                    "figure": rule if rule in task.rules else ACC,
+                    "right → wrong": counts.lost,
+                    "wrong → right": counts.gained,
+                    "both right": counts.both,
+                    "both wrong": counts.neither,
+                    "questions": counts.questions,
+                    "asked": task.answers(method).documents,
+                    "p": counts.chance,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | None:
+    """Show the questions that change and return the number of the open one; None where none changes."""
+    kind = address.segmented("Which", _KINDS, "fq_kind", EITHER)
+    base, other = (task.choices(name, rule) for name in (DENSE, method))
+    numbers = changed_answers.flips(base, other, kind)
+    if not len(numbers):
+        st.info(f"{label(method)} has no such question on {plain(task.name)}.", icon=":material/check:")
+        return None
+    shown = numbers[:MOST_ROWS]
+    drawn.title(f"{counted(len(numbers), 'question')}, sorted by how far the answer moved")
+    table = question_table(task, method, rule, shown)
+    text, number, unit = st.column_config.TextColumn, st.column_config.NumberColumn, UNITS[rule]
+    tables.show(
+        table,
+        key="fq_rows",
+        on_row=lambda place: address.put(QUESTION, int(shown[place]) + 1),
+        height=tables.height(min(len(table), _ROWS_SEEN)),
+        alt="questions whose answers change",
+        column_config={
+            "moved": number(format="%+.3f", help=f"of the right option against the best wrong one, {unit}", width=80),
+            "question": text(width="large"),
+            "no.": number(width=52),
+        },
+    )
+    part = f" {MOST_ROWS} of {len(numbers):,} shown: the others moved less." if len(numbers) > MOST_ROWS else ""
+    drawn.tools(
+        lambda: question_table(task, method, rule, numbers),
+        switch=False,
+        caption=f"Moved: how far the right option moved against the best wrong one, {unit}. Select a row to open "
+        f"it.{part}",
+        how="An answer changes where exactly one of the two models has it right. Below zero the right option has "
+        "lost against the best wrong one; a small number is a near tie.",
+    )
+    return _choose_question(shown, len(base.hit))
+
+
+def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
+    """Return one row a question, counted from 1."""
+    base, other = (task.choices(name, rule) for name in (DENSE, method))
+    right, questions = task.answers(DENSE).right, task.questions
+    letters = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
+    return pd.DataFrame(
+        {
+            "no.": numbers + 1,
+            "question": [_shorten(questions, int(number)) for number in numbers],
+            **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in letters.items()},
+            "moved": changed_answers.moved(base, other)[numbers],
+        }
+    )
+
+
+def _shorten(questions: Questions | None, number: int) -> str:
+    """Return the end of a question, before its options; the first option where it has no words."""
+    if questions is None or number >= len(questions.counts):
+        return "–"
+    question, options = questions.asked(number)
+    words = " ".join((question or options[0]).split())
+    return words if len(words) <= _LETTERS else "…" + words[1 - _LETTERS :]
+
+
+def _choose_question(shown: Array, questions: int) -> int:
+    """Return the number of the open question, with buttons to its neighbours in the list."""
+    listed = [int(number) for number in shown]
+    number = address.whole(QUESTION, listed[0] + 1, 1, questions) - 1
+    place = listed.index(number) if number in listed else -1
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for words, step, icon in (("Previous", -1, "arrow_back"), ("Next", 1, "arrow_forward")):
+            to = place + step
+            buttons.act(
+                words, f"fq_{words.lower()}", icon, address.put, QUESTION,
+                listed[int(np.clip(to, 0, len(listed) - 1))] + 1, disabled=not 0 <= to < len(listed),
+            )  # fmt: skip
+        position = f"{place + 1} of {len(listed)} in the list" if place >= 0 else "not in this list"
+        st.caption(f"Question {number + 1:,}, {position}", width="stretch")
+    return number
+
+
+def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rule: str) -> None:
+    panel = figures.answers(task.run, task=task.task, question=number, rule=rule, method=method)
+    drawn.title(panel.title)
+    questions = task.questions
+    if questions is None or number >= len(questions.counts):
+        title = stages.questions(task.run.graph, task.task).title
+        reason = run_status.pack_reason(task.run, title) or f"Needs “{title}”, which this run does not have."
+        st.info(said(reason), icon=":material/inventory_2:")
+    elif words := questions.asked(number)[0].strip():
+        # a code block shows the mark-up of a question as text
+        st.code(words, language=None, wrap_lines=True)
+    else:
+        st.caption("This question has no words before its options: the likelier one is the answer.")
+    options = figures.options_table(task, number, rule)
+    widths: dict[str, Any] = {"option": 56, "right": 48, "text": "large", "chosen by": "medium"}
+    tables.show(
+        options,
+        column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+        **tables.lines(options, figures.MOST_OPTIONS),
+        alt="the options of the question",
+    )
+    drawn.show(panel)

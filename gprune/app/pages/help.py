@@ -1,0 +1,109 @@
+"""Help: how each page is read, the glossary, the keys, and where every feature is."""
+
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.ui import address, documents, frame, tables
+from gprune.app.ui.documents import TERMS, split_document
+from gprune.app.ui.page_names import PAGES
+
+SEARCH = "help_search"
+"""key in the address: the searched word"""
+LONGEST = 200
+READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
+"""of each place: what to look at and, in a paragraph of its own, what it does not say"""
+KEYS = (
+    ("P", "opens the slides, from any page"),
+    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),
+    ("Tab, Shift+Tab", "goes through buttons, fields, tabs and lines, and leaves a table"),
+    ("Enter, Space", "presses what has the focus"),
+    ("Arrow keys", "move a slider, or the line of a chart, by one step; go from tab to tab and through a table"),
+    ("Page Up, Page Down", "move the line of a chart by ten steps; on slides, go to the one before and after"),
+    ("Home, End", "move the line of a chart to its end; on slides, go to the first and last"),
+    ("B, N", "go to the previous or next neuron or module, on the tab Inspector"),
+    ("Alt+0 … Alt+4", "set the lines by a preset, on the page Tune; Alt+0 is the run’s own"),
+)
+"""every key of the app, and what it does"""
+FEATURES = {
+    "home": "headline with its interval, checks of a run, layer by layer",
+    "card": "calibration card of a text: size, effect on the masks, distinctness; as HTML",
+    "calibration": "statistics of all calibration texts, and their distances",
+    "drift": "rank drift with its resampling control, by layer; the neurons that move most",
+    "agreement": "ARI of the modules per layer, its controls, a third text",
+    "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
+    "map": "map of the neurons of a layer by UMAP or PCA, with lasso",
+    "lens": "text lens: loss token by token, continuations of dense and pruned model",
+    "decisions": "retention by drift bin, budget by layer, what decides",
+    "atlas": "mask atlas of every method, overlap of masks",
+    "rasa": "thresholds dragged with live counts and perplexity, repairs, presets, a new run, retention curve",
+    "compare": "methods with paired intervals, Pareto chart, several runs and seeds side by side, LaTeX and CSV",
+    "questions": "accuracy on tasks, changed answers",
+    "speed": "measured speed and memory of the pruned models",
+    "studies": "tables of the paper (own and published), fair study",
+    "launch": "launch, progress, cancel, resume; run table; own texts, models and tasks; measure later",
+    "export": "Hugging Face folder with model card, padded on request, equal widths, GGUF, pack",
+    "report": "HTML report of chosen figures, with the command, settings, texts and versions of the run",
+}
+"""what each place offers"""
+COMMANDS = (
+    ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; two bundled demos"),
+    ("gprune sweep, run --slurm", "sweeps, on one machine, several GPUs or a Slurm cluster"),
+    ("gprune reproduce", "the tables of the paper, with the published figures beside them"),
+    ("gprune card, map, report, arrays", "a text, a map, a report or the arrays of a run as files"),
+    ("gprune export, gguf, speed", "folders, GGUF with free widths, speed of any model"),
+    ("gprune pack, unpack, cache, jobs", "move runs, free the cache, follow jobs"),
+    ("gprune models, texts, tasks, plugins", "the 29 families, texts, tasks and plug-ins that are known here"),
+    ("import gprune", "the Python API; examples/quickstart.ipynb is a notebook of it"),
+)
+"""what is reached outside of the pages"""
+
+
+def show_reading() -> None:
+    """Draw what to look at on each page."""
+    frame.page_title("How to read", "What is each page for, and what does it not say?")
+    for page in PAGES:
+        st.markdown(f"**{page.name}** · {page.question}")
+        for place in page.places:
+            if place in READ:
+                look, silent = (" ".join(words.split()) for words in READ[place].split("\n\n"))
+                address.link(place, page.places[place], page.icon)
+                st.markdown(f"{look} :grey[It does not say {silent}]")
+
+
+def show_glossary() -> None:
+    """Draw the words of the glossary that a search finds."""
+    frame.page_title("Glossary", "What do the words of the pages mean?")
+    hint = "a word, as in ARI; or several: seed, ARI"
+    typed = address.text_field("Search", SEARCH, LONGEST, placeholder=hint)
+    hits = documents.search_terms(typed)
+    for word in hits:
+        st.markdown(f"**{word}**  \n{TERMS[word]}")
+    if not hits:
+        st.caption("No word of the glossary matches.")
+    table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
+    tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")
+
+
+def show_keys() -> None:
+    """Draw every key and what it does."""
+    frame.page_title("Keys", "Which keys does the app have?")
+    for keys, action in KEYS:
+        st.markdown(f"**{keys}** {action}.")
+
+
+def show_features() -> None:
+    """Draw the features of each place with the way there, then those of the command line."""
+    frame.page_title("Where everything is", "Which page or command has a feature?")
+    for page in PAGES:
+        for place, title in page.places.items():
+            if place in FEATURES:
+                left, right = st.columns([1, 3], vertical_alignment="center")
+                with left:
+                    address.link(place, title, page.icon)
+                right.markdown(FEATURES[place])
+    for command, features in COMMANDS:
+        left, right = st.columns([1, 3], vertical_alignment="center")
+        left.markdown(f"`{command}`")
+        right.markdown(features)

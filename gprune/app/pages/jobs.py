@@ -1,0 +1,430 @@
+"""Launch & jobs: start runs, follow and cancel them, and manage the runs of the cache."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis.formatting import counted
+from gprune.app.figures import jobs as panels
+from gprune.app.pages import launch
+from gprune.app.ui import address, buttons, frame, live, run_choice, run_status, tables, work
+from gprune.app.ui.card import card, card_of
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.run_choice import labels
+from gprune.app.ui.text import plain, said, short, short_text
+from gprune.jobs import Job, queue
+from gprune.pipeline import cache, stages
+from gprune.pipeline.cache import RunUsage
+from gprune.pipeline.runs import notes
+from gprune.pipeline.runs.opened import Run, Unreadable, record
+from gprune.records import Perplexity
+from gprune.store import Store
+from gprune.study.methods import METHODS
+from gprune.system.errors import GpruneError, StoreError
+from gprune.system.units import amount, duration, seconds_since_1970
+
+WANTED = "jobs_wanted"
+"""session key: the job that the next drawing shows"""
+JOB, TAB, CHOSEN = "jobs_job", "jobs_tab", "runs_chosen"
+_FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
+MOST_ROWS = 200
+LOG_LINES = 200
+_TIMES_PIXELS = 300
+_JOB_PIXELS = {"state": 90, "on": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
+_NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
+"""least width of a job's name, width of a letter, and height of a row in which words break into lines"""
+_RUN_PIXELS = {"run": 160, "state": 66, "started": 122, "model": 70, "texts": 180, "keep": 50, "γ": 84, "best PPL": 170}
+
+
+def show() -> None:
+    """Draw the page."""
+    frame.page_title("Launch & jobs", "Start, watch, cancel and resume runs. No GPU is needed for small models.")
+    situation = frame.situation()
+    if launch.take_study():
+        address.put(TAB, "start")
+    if WANTED in st.session_state:
+        address.put(TAB, "jobs")
+    first = _first_tab(bool(situation.active))
+    tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
+    with tabs["start"]:
+        # drawn behind a closed tab too: its fields keep what was typed
+        launch.draw_form(situation.root, bool(tabs["start"].open))
+        if not frame.rest_waits():
+            launch.draw_evaluation(situation.root)
+    if tabs["jobs"].open:
+        with tabs["jobs"]:
+            _draw_jobs(situation)
+    if tabs["runs"].open:
+        # what runs take is counted over the whole cache
+        with tabs["runs"]:
+            _draw_runs(situation)
+
+
+def _first_tab(active: bool) -> str:
+    # it is not put into the address: one that a page has changed by itself takes a Back of its own
+    if f"{TAB}_tabs" not in st.session_state:
+        st.session_state[_FIRST] = "jobs" if active else "start"
+    return str(st.session_state[_FIRST])
+
+
+def _draw_jobs(situation: work.Situation) -> None:
+    if not situation.jobs:
+        st.info("No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:")
+        return
+    job = _choose_job(situation.jobs)
+    _draw_controls(situation.root, job)
+    # the side bar draws the page anew when a job ends
+    every = live.POLL_SECONDS if situation.active else None
+    address.fragment(_draw_job, every)(situation.root, job.id)
+    run = situation.run_named(run_status.run_of_job(situation.root, job.id))
+    if run is not None and not job.exports:
+        _draw_learning(run)
+
+
+def _choose_job(jobs: list[Job]) -> Job:
+    by_id = {job.id: job for job in jobs}
+    wanted_id = st.session_state.pop(WANTED, None)
+    if wanted_id in by_id:
+        address.put(JOB, wanted_id)
+    names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
+    # what is shown stays when another job is started, and is in the address once it was chosen
+    shown_id = st.session_state.get(_SHOWN)
+    chosen = address.selectbox("Job", names, JOB, shown_id if shown_id in by_id else jobs[0].id)
+    st.session_state[_SHOWN] = chosen
+    return by_id[chosen]
+
+
+def _draw_controls(root: str, job: Job) -> None:
+    """Draw cancel with a second click, resume, and the way to the run."""
+    folder, study = Path(root), run_status.study_of_job(root, job.id)
+    with st.container(horizontal=True):
+        if job.active and job.state != "cancelling":
+            with st.popover("Cancel", icon=":material/stop_circle:"):
+                st.caption("Finished stages are kept; the run can be resumed later.")
+                key = f"jobs_cancel_{job.id}"
+                buttons.act("Yes, cancel this job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
+        if job.state in ("cancelled", "interrupted", "failed"):
+            key = f"jobs_resume_{job.id}"
+            buttons.act("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
+        # the same settings may only fail again
+        if job.state == "failed" and study is not None and not job.exports:
+            if buttons.pressed(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+                address.to_launch(study, f"The settings of “{job.label}” are")
+        run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
+        # what was measured later stands on the pages of the run that it measures
+        name = (run.shown_by or run.name) if run is not None else ""
+        if name and (current is None or current.name != name):
+            buttons.act("Show its run on every page", f"jobs_open_{job.id}", "visibility", run_choice.choose_run, name)
+
+
+def _resume(root: str, job_id: str) -> None:
+    st.session_state[WANTED] = work.resume(root, job_id).id
+
+
+def _draw_job(root: str, job_id: str) -> None:
+    """Draw the table of jobs and the details of one; a fragment that is drawn again while a job is active."""
+    situation = live.shared_look(root)
+    job = next((job for job in situation.jobs if job.id == job_id), None)
+    buttons.show_error("jobs")
+    with card("jobs_table", "All jobs"):
+        table, columns, look = table_of_jobs([_job_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
+        tables.show(table, column_config=columns, alt="all jobs", **look)
+    if job is None:
+        return
+    with card("jobs_detail", plain(job.label)):
+        if job.state == "failed":
+            st.error(said(job.error), icon=":material/error:")
+        elif job.active:
+            sentence, fraction = live.describe(situation, job)
+            st.markdown(sentence)
+            st.progress(fraction)
+        left, right = st.columns([2, 3])
+        with left:
+            st.caption("Time of each stage")
+            _draw_times(_timeline(root, job), job.active)
+        with right:
+            st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
+            lines = queue.log_tail(Path(root), job.id, LOG_LINES)[::-1]
+            st.code("\n".join(lines) or "nothing written yet", language=None, height=300, wrap_lines=True)
+        st.caption("Command")
+        st.code(" ".join(job.command), language=None, wrap_lines=True)
+
+
+def _draw_times(table: pd.DataFrame, active: bool) -> None:
+    if table.empty:
+        st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
+        return
+    wide = st.column_config.Column(width="medium")
+    # no taller than its rows: an empty grid looks like stages that are missing
+    height = min(_TIMES_PIXELS, tables.height(len(table)))
+    tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
+
+
+def _timeline(root: str, job: Job) -> pd.DataFrame:
+    times, study = queue.progress(Path(root), job.id).stages, run_status.study_of_job(root, job.id)
+    rows = [
+        {
+            "stage": run_status.stage_title(study, stage.stage) if study else stage.stage,
+            "seconds": round(stage.seconds, 1),
+            "state": stage.state,
+        }
+        for stage in times
+    ]
+    return pd.DataFrame(rows, columns=["stage", "seconds", "state"])
+
+
+def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
+    """Return the table of at least one job, its columns, and the height of its rows.
+
+    Columns that say nothing of any job leave their width to the jobs' names. A name that is longer still takes
+    several lines.
+    """
+    table = pd.DataFrame(rows)
+    table["progress"] *= 100.0
+    idle = [name for name in ("stage", "time left") if not table[name].any()]
+    wide = _NAME_PIXELS + sum(_JOB_PIXELS[name] for name in idle)
+    columns = _columns({"job": wide} | _JOB_PIXELS)
+    columns["progress"] = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=90)
+    longest = int(table["job"].str.len().max())
+    look = {"row_height": _TWO_LINES} if longest * _LETTER_PIXELS > wide else {}
+    return table.drop(columns=idle), columns, look
+
+
+def _columns(pixels: Mapping[str, int]) -> dict[str, Any]:
+    return {name: st.column_config.Column(width=width) for name, width in pixels.items()}
+
+
+def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
+    progress, study = queue.progress(Path(situation.root), job.id), run_status.study_of_job(situation.root, job.id)
+    run = work.under_way(situation, job)
+    share, left = 1.0 if job.state == "done" else 0.0, None
+    if job.state != "done" and job.exports:
+        share, left = progress.fraction, progress.eta
+    elif run is not None and run.outlook and job.state != "done":
+        estimate = run_status.run_outlook(run, progress)
+        share, left = estimate.share, estimate.left
+    return {
+        "job": job.label,
+        "state": f"queued, place {job.position}" if job.position is not None else job.state,
+        "on": job.device or "this machine",
+        "stage": run_status.stage_title(study, progress.stage) if job.active and progress.stage and study else "",
+        "progress": share,
+        "elapsed": duration(progress.elapsed),
+        "time left": duration(left) if job.active and (left or 0) >= 1 else "",
+        "submitted": _minute(job.created),
+    }
+
+
+def _minute(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return "–"
+
+
+def _draw_learning(run: Run) -> None:
+    """Draw how sparsity learning and recovery went, once the run has come that far."""
+    if run.has(stages.learning):
+        with card_of(panels.learning, run) as opened:
+            if not len(run.load(stages.learning).steps):
+                st.caption("Sparsity learning was switched off in this run (no epochs).")
+            else:
+                left, right = st.columns(2)
+                with left:
+                    opened.show(panels.learning(run))
+                with right:
+                    opened.beside(panels.learned_retention(run), "jobs_retention")
+    if stages.recovers(run.study) and run.study.recovery.steps:
+        with card_of(panels.recovery_losses, run) as opened:
+            opened.show(panels.recovery_losses(run))
+
+
+def _draw_runs(situation: work.Situation) -> None:
+    """Draw the table of the runs, and what can be done with the chosen one."""
+    is_error, message = st.session_state.pop(_MESSAGE, (False, ""))
+    if message:
+        (st.error if is_error else st.success)(message, icon=":material/error:" if is_error else None)
+    if not situation.runs and not situation.unreadable:
+        if not situation.problem:
+            st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
+        return
+    usage: dict[str, RunUsage] = {}
+    with buttons.show_errors():
+        usage = dict(cache.overview(Store(Path(situation.root))).runs)
+    names = labels(situation.runs) | {run.name: f"{run.name} · cannot be read" for run in situation.unreadable}
+    with card("runs_table", "Runs of this cache"):
+        _draw_run_table(situation, names, usage)
+    current = frame.current_run()
+    default = current.name if current is not None else next(iter(names))
+    name = address.selectbox(
+        "Run to change", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
+    )
+    run = situation.run_named(name)
+    with card("runs_chosen_card", plain(names[name])):
+        if run is None:
+            broken = next(run for run in situation.unreadable if run.name == name)
+            st.error(f"{said(broken.reason)}.", icon=":material/error:")
+        else:
+            _draw_name(run)
+        _draw_actions(situation, name, run, names[name], usage.get(name))
+
+
+def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: Mapping[str, RunUsage]) -> None:
+    runs, unreadable = situation.runs, situation.unreadable
+    table = table_of_runs(runs, unreadable, names, usage)
+    listed = [*(run.name for run in runs), *(run.name for run in unreadable)]
+
+    def choose() -> None:
+        rows = [row for row in st.session_state["runs_rows"]["selection"]["rows"] if row < len(listed)]
+        if rows:
+            address.put(CHOSEN, listed[rows[-1]])
+
+    event = tables.show(
+        table,
+        column_config=_columns(_RUN_PIXELS),
+        key="runs_rows",
+        on_select=choose,
+        selection_mode="multi-row",
+        alt="the runs of this cache with state, model, texts, retention, thresholds, best perplexity and size",
+    )
+    chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            f"{counted(len(listed), 'run')}. Size: all results used. Unique: freed on deletion. “With its "
+            "run”: measured later, shown on the pages of that run.",
+            width="stretch",
+        )
+        if len(chosen) > 1 and buttons.pressed("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
+            address.compare_runs(chosen)
+
+
+def table_of_runs(
+    runs: list[Run], unreadable: list[Unreadable], names: Mapping[str, str], usage: Mapping[str, RunUsage]
+) -> pd.DataFrame:
+    """Return a row for each run, those that cannot be read last."""
+    rows = [_run_row(run, names[run.name]) | _sizes(usage.get(run.name)) for run in runs]
+    rows += [{"run": run.name, "state": "cannot be read"} | _sizes(usage.get(run.name)) for run in unreadable]
+    table = pd.DataFrame(rows, columns=[*_RUN_PIXELS, "size", "unique", "list"]).fillna("")
+    return table if table["list"].any() else table.drop(columns="list")
+
+
+def _run_row(run: Run, name: str) -> dict[str, str]:
+    study, rule = run.study, run.study.reliability
+    return {
+        "run": name,
+        "state": run.state or "unknown",
+        "started": _minute(seconds_since_1970(run.record.get("started"))),
+        "model": short(study.model),
+        "texts": f"{short_text(study, study.primary)} | {short_text(study, study.auxiliary)}",
+        "keep": f"{100 * study.retention:.3g}%",
+        "γ": "none" if rule.selection == "none" else f"{rule.drift_quantile:.2f} / {rule.score_quantile:.2f}",
+        "best PPL": _best_perplexity(run),
+        "list": "hidden" if run.about.hidden else "with its run" if run.shown_by else "",
+    }
+
+
+def _best_perplexity(run: Run) -> str:
+    """Return the lowest perplexity of a pruned model, on a text that the run was not calibrated on if there is one."""
+    study = run.study
+    texts = sorted(study.evaluation.texts, key=lambda text: text in (study.primary, study.auxiliary))
+    pruned = [name for name in study.methods if METHODS[name].decision != "none"]
+    for text in texts[:1]:
+        values = {name: value for name in pruned if (value := _perplexity(run, name, text))}
+        if values:
+            best = min(values, key=values.__getitem__)
+            return f"{values[best]:.4g} {label(best)}, {short_text(study, text)}"
+    return ""
+
+
+def _perplexity(run: Run, method: str, text: str) -> float | None:
+    if not run.has(stages.perplexity, method, text):
+        return None
+    try:
+        return _read_perplexity(run.root, run.key(stages.perplexity, method, text))
+    except StoreError:
+        # the pages of the run say what is wrong with it
+        return None
+
+
+@st.cache_data(max_entries=4096, show_spinner=False)
+def _read_perplexity(root: str, key: str) -> float:
+    return float(record(root, "perplexity", key, Perplexity.__name__).perplexity)
+
+
+def _sizes(usage: RunUsage | None) -> dict[str, str]:
+    return {"size": amount(usage.total) if usage else "–", "unique": amount(usage.own) if usage else "–"}
+
+
+def _draw_name(run: Run) -> None:
+    if run.complaint:
+        st.warning(f"{said(run.complaint)}.", icon=":material/warning:")
+    with st.form(f"runs_form_{run.name}", border=False):
+        name = st.text_input(
+            "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
+            placeholder=run.study.name or "no name", help="What lists call it; changes no result.",
+        )  # fmt: skip
+        if st.form_submit_button("Save", icon=":material/save:"):
+            _save(run, name=" ".join(name.split()))
+
+
+def _save(run: Run, **changes: Any) -> None:
+    try:
+        notes.save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
+    except GpruneError as error:
+        st.session_state[_MESSAGE] = (True, said(error))
+    st.rerun()
+
+
+def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: str, usage: RunUsage | None) -> None:
+    """Draw the buttons that show, clone, hide and delete a run."""
+    with st.container(horizontal=True):
+        if run is not None:
+            current = frame.current_run()
+            if current is None or current.name != name:
+                buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
+            about = "Fills the form of the tab Start with this run’s settings, to change some and start."
+            if buttons.pressed("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
+                address.to_launch(run.study, f"The settings of “{title}” are")
+            words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
+            if buttons.pressed(words, f"runs_hide_{name}", help="Its results and its pages stay as they are."):
+                _save(run, hidden=not run.about.hidden)
+        if buttons.pressed("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
+            _confirm_deletion(situation.root, name, title, usage)
+    st.caption(f"Folder of its record: {plain(Path(situation.root) / 'runs' / name)}")
+
+
+@st.dialog("Delete this run?")
+def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) -> None:
+    st.markdown(f"**{plain(title)}**")
+    reason = cache.reason_to_keep(Store(Path(root)), name)
+    if reason:
+        st.warning(f"{said(reason)}.", icon=":material/warning:")
+        return
+    if usage is not None:
+        rest = usage.total - usage.own
+        shared = f" {amount(rest)} that other runs need as well stay." if rest else ""
+        st.markdown(f"This frees **{amount(usage.own)}**.{shared} It cannot be undone.")
+    else:
+        st.markdown("What no other run needs goes with it. It cannot be undone.")
+    with st.container(horizontal=True):
+        if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
+            st.rerun()
+        if buttons.pressed("Keep it", "runs_delete_no"):
+            st.rerun()
+
+
+def _delete(root: str, name: str, title: str) -> None:
+    """Remove a run; where it is the one shown, the pages go on with another."""
+    try:
+        freed = cache.remove_run(Store(Path(root)), name)
+    except GpruneError as error:
+        st.session_state[_MESSAGE] = (True, said(error))
+        return
+    st.session_state[_MESSAGE] = (False, f"“{plain(title)}” was deleted: {amount(freed)} are free.")
+    address.put(CHOSEN, "")
+    run_choice.forget(name, work.read_situation(root).runs)

@@ -1,0 +1,783 @@
+"""The launch form: a study in three steps, what a run of it takes, and the button that starts it."""
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+import tempfile
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
+from gprune.app.ui import address, buttons, components, frame, tables, work
+from gprune.app.ui.card import card
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.commands import command, python_of
+from gprune.app.ui.run_choice import labels
+from gprune.app.ui.run_status import SPEEDS
+from gprune.app.ui.text import plain, said, short
+from gprune.data.demo import texts as embedded
+from gprune.data.texts import catalogue, corpus_relation
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, look_up, needs_index, read_documents, resolve
+from gprune.models import families, identity
+from gprune.pipeline.estimate import ANYWAY, Forecast, judge
+from gprune.pipeline.preflight import estimate_study, further_seconds
+from gprune.pipeline.stages.inputs import require_usable
+from gprune.records import ModelShape, budget
+from gprune.records.repairs import AUTO, WORDS
+from gprune.store import explained
+from gprune.study import EvaluationSettings, Study, from_dict, methods, profiles, run_name
+from gprune.study.demo import DEMOS, demo_study
+from gprune.study.fields import documentation
+from gprune.study.methods import CONTROLS, METHODS, choices, metric_choices, with_controls
+from gprune.study.settings import PRESET_LENGTHS
+from gprune.study.study import split_text_name
+from gprune.system.errors import CorpusError, GpruneError, SettingsError
+from gprune.system.files import make_folder, write_bytes
+from gprune.system.safe_parsing import sentence
+from gprune.system.units import amount, duration
+
+SECTIONS = {
+    "calibration": "Calibration",
+    "contexts": "Contexts (token-weighted FLAP, FANG)",
+    "baselines": "Baselines",
+    "modularization": "Modules (BCM)",
+    "reliability": "Score adaptation (RASA)",
+    "sparsity": "Sparsity learning (MSL)",
+    "gates": "Gates of single units",
+    "repair": "Repair of the kept weights",
+    "scales": "Learned scales",
+    "choice": "Choice by measurement (repair auto, recommended recipe)",
+    "recovery": "Recovery: training after the repair (LoRA)",
+    "evaluation": "Evaluation",
+}
+_IN_STEPS = {"calibration": ("samples",), "evaluation": ("texts", "tasks")}
+"""fields of the sections that the three steps ask for"""
+LABELS = {
+    "model": "Model",
+    "name": "Name (optional)",
+    "primary": "Text A (primary)",
+    "auxiliary": "Text B (auxiliary)",
+    "substitute": "Third text, for the agreement",
+    "calibration.samples": "Sequences of each text",
+    "retention": "Retention",
+    "methods": "Methods",
+    "evaluation.texts": "Evaluation texts",
+    "evaluation.tasks": "Tasks",
+    "metric": "Metric",
+    "seed": "Seed",
+    "further": "Further seeds (optional)",
+    "device": "Device",
+    "dtype": "Number type",
+    "trust_remote_code": "Trust the model's code",
+}
+KEYS = {name: f"launch_{name.rpartition('.')[2]}" for name in LABELS} | {
+    "evaluation.texts": "launch_evaluate",
+    "further": "launch_seeds",
+    "trust_remote_code": "launch_trust",
+}
+"""keys of the widgets of these fields"""
+MORE = "launch_more_drawn"
+"""session key: the advanced settings are drawn, because they were opened or filled in"""
+_PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
+_REPAIRS = {"own": "as each method does", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
+_OPTION_WORDS: dict[str, dict[str, str]] = {
+    "evaluation.speed": SPEEDS,
+    "repair.kind": _REPAIRS,
+    "repair.texts": {
+        "primary": "A",
+        "auxiliary": "B",
+        "both": "A and B",
+        "both_and_sampled": "A, B and text of the dense model",
+        "sampled": "text of the dense model",
+    },
+}
+_REPAIR_CAPTIONS = {
+    "own": "FLAP moves the mean output of removed neurons into a bias; the other methods leave kept weights as they "
+    "are. Any other repair is given to every method alike.",
+    "none": "No method changes the weights that it keeps: FLAP also goes without its bias.",
+    AUTO.word: f"{AUTO.about} Every text is drawn longer by the held-out sequences.",
+}
+_MOST_SEEDS = 20
+_LONGEST_COMPLAINT = 160
+MOST_MEGABYTES = 5
+SUFFIX = ".jsonl"
+EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
+_GIB = 2**30
+
+
+def draw_form(root: str, is_open: bool) -> None:
+    """Draw the form; where its tab `is_open`, the bar at the bottom holds memory, time and the button."""
+    with card("launch_form", "Start a run"):
+        # at the top, where it is seen whichever field it is about
+        complaint = st.container()
+        values = _ask_model() | _ask_calibration()
+        values |= _ask_measurements(root)
+        advanced = st.expander("Advanced", icon=":material/tune:", key="launch_more", on_change="rerun")
+        opened = bool(advanced.open or st.session_state.get(MORE))
+        # what was set there stays when it is closed again
+        st.session_state[MORE] = opened
+        with advanced:
+            settings, further, key = _ask_advanced(values, opened)
+        _describe_tasks(settings["evaluation"]["tasks"], settings["evaluation"]["task_folder"])
+        studies = _check(settings, further, complaint, key)
+        refused = not studies or _refuse(studies[0], complaint)
+    if is_open:
+        with st.bottom:
+            _draw_bar(root, studies, refused)
+
+
+def take_study() -> bool:
+    """Fill the form, before it is drawn, with a study that another page sent; return True if there was one."""
+    sent = address.sent_to_launch()
+    if sent is None:
+        return False
+    study, source = sent
+    fill(study)
+    st.session_state[_ORIGIN] = run_name(study)
+    st.success(plain(f"{source} in the form below: change what you want, then Start."), icon=":material/check_circle:")
+    return True
+
+
+def fill(study: Study) -> None:
+    """Set every widget of the form to the value of a study; for callbacks, before the widgets are drawn."""
+    values, form = study.to_dict(), "launch_demo" if study.model == "demo" else "launch"
+    flat = {f"{section}.{field}": value for section in SECTIONS for field, value in values[section].items()}
+    widgets = {f"{form}_{field}": _widget_value(field, value) for field, value in flat.items()}
+    widgets |= {key: (values | flat).get(field) for field, key in KEYS.items()}
+    named = {text: f"{name}={text}" for text, name in study.names_of_texts.items()}
+    widgets |= {KEYS[field]: named.get(values[field], values[field]) for field in ("primary", "auxiliary")}
+    widgets[KEYS["evaluation.texts"]] = [named.get(text, text) for text in study.evaluation.texts]
+    widgets |= {
+        MORE: True,
+        _PROPOSED: propose_texts(study.primary, study.auxiliary),
+        "launch_profile": profiles.PROPOSED,
+        "launch_controls": False,
+        "launch_seeds": "",
+        "launch_substitute": named.get(study.substitute, study.substitute) or None,
+        "launch_metric": study.metric if study.metric in metric_choices() else "flap",
+        "launch_methods": [name for name in study.methods if name in choices()],
+        "launch_trust": study.trust_remote_code and trusts_code(),
+    }
+    st.session_state.update({key: list(value) if isinstance(value, tuple) else value for key, value in widgets.items()})
+
+
+def _ask(widget: Callable[..., Any], field: str, *arguments: Any, **options: Any) -> Any:
+    """Draw the widget of a field under its label, with the field's documentation as its help."""
+    shared = {"key": KEYS[field], "help": documentation().get(field)}
+    return widget(LABELS[field], *arguments, **(shared | options))
+
+
+def _ask_model() -> dict[str, Any]:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown("**1 Model**", width="stretch")
+        st.caption("Fill in:", width="content")
+        for key, build in DEMOS.items():
+            study = build()
+            about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
+            buttons.act(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
+    left, right = st.columns([2, 1])
+    with left:
+        hint = "demo, a folder or a hub name"
+        model = (_ask(st.selectbox, "model", _models(), accept_new_options=True, placeholder=hint) or "").strip()
+    with right:
+        name = _ask(st.text_input, "name").strip()
+    shape = _shape_of(model)
+    if shape is not None:
+        st.caption(
+            f"Pruned: neurons and key/value groups in {shape.layers} layers, each with {shape.neurons:,} neurons "
+            f"and {shape.kv_heads} groups. Embeddings and the output layer stay."
+        )
+    return {"model": model, "name": name}
+
+
+def _models() -> list[str]:
+    return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().runs)]))
+
+
+def _shape_of(model: str) -> ModelShape | None:
+    try:
+        return families.shape_of(identity.configuration(identity.locate(model)))
+    except (GpruneError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _ask_calibration() -> dict[str, Any]:
+    st.markdown("**2 Calibration**")
+    demo = demo_study()
+    with st.grid(4, min_column_width=200):
+        primary = components.pick_text(LABELS["primary"], KEYS["primary"], demo.primary, optional=False)
+        auxiliary = components.pick_text(LABELS["auxiliary"], KEYS["auxiliary"], demo.auxiliary, optional=False)
+        _follow_texts(split_text_name(primary)[1], split_text_name(auxiliary)[1])
+        third = components.pick_text(LABELS["substitute"], KEYS["substitute"], "")
+        samples = _ask(st.number_input, "calibration.samples", value=demo.calibration.samples, step=64)
+    return {"primary": primary, "auxiliary": auxiliary, "substitute": third, "samples": samples}
+
+
+def propose_texts(primary: str, auxiliary: str) -> tuple[str, str, str]:
+    """Return the held-out parts of A and B, and a text of another corpus; an empty string where there is none.
+
+    A text with splits is evaluated on another split than it is calibrated on. A file has no other part.
+    """
+    calibrated = [corpus_relation.corpus(text, "calibration") for text in (primary, auxiliary)]
+    parts = [text.partition("#split=")[0] for text in (primary, auxiliary)]
+    held_out = [
+        text
+        if text and corpus_relation.kinship(corpus_relation.corpus(text, "evaluation"), corpus) != corpus_relation.SAME
+        else ""
+        for text, corpus in zip(parts, calibrated, strict=True)
+    ]
+    # files may belong to a machine without a network
+    from_hub = any(part in catalogue.HUB_TEXTS or part.startswith("hub:") for part in parts)
+    pool = tuple(catalogue.HUB_TEXTS) if from_hub else embedded.TRAINED
+    corpora = {corpus.name for corpus in calibrated}
+    unseen = next((text for text in pool if corpus_relation.corpus(text, "evaluation").name not in corpora), "")
+    return held_out[0], held_out[1], unseen
+
+
+def _follow_texts(primary: str, auxiliary: str) -> None:
+    """Let the third text and the evaluation texts follow A and B; what was chosen by hand stays."""
+    state, new = st.session_state, propose_texts(primary, auxiliary)
+    old = state.get(_PROPOSED, ("", "", ""))
+    state[_PROPOSED] = new
+    if KEYS["evaluation.texts"] not in state:
+        state[KEYS["evaluation.texts"]], state[KEYS["substitute"]] = [*filter(None, new)], new[-1] or None
+    elif old != new:
+        renamed = dict(zip_longest(old, new))
+        texts = [renamed.get(text, text) for text in state[KEYS["evaluation.texts"]]]
+        texts += [text for before, text in zip(old, new, strict=True) if text and not before]
+        state[KEYS["evaluation.texts"]] = [*filter(None, dict.fromkeys(texts))]
+        if (state.get(KEYS["substitute"]) or "") == old[-1]:
+            state[KEYS["substitute"]] = new[-1] or None
+
+
+def _ask_measurements(root: str) -> dict[str, Any]:
+    st.markdown("**3 Methods and measurements**")
+    demo = demo_study()
+    left, right = st.columns([1, 3])
+    with left:
+        retention = _ask(st.number_input, "retention", value=demo.retention, step=0.05, format="%.2f")
+        with_ablations = st.toggle(
+            "With controls",
+            key="launch_controls",
+            help="Adds the ablations that show where a gain comes from: "
+            + ", ".join(METHODS[name].label for name in CONTROLS)
+            + ". Those that learn cost as much as GPrune each.",
+        )
+    with right:
+        options = {"format_func": label, "select_all": False}
+        chosen = _ask(st.multiselect, "methods", list(choices()), demo.methods, **options)
+    for fault in methods.installed().faults:
+        st.caption(f":material/extension_off: {plain(fault.message)}")
+    if not methods.installed().is_listed:
+        # the next visit asks again
+        methods.installed.cache_clear()
+    measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
+    pruned = with_controls(chosen) if with_ablations else tuple(chosen)
+    return {"retention": retention, "methods": pruned, **measured}
+
+
+def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSettings | None) -> dict[str, Any]:
+    """Draw the fields for evaluation texts and tasks, which begin with those of `settings` where there are some."""
+    state = st.session_state
+    if settings is not None:
+        state.setdefault(texts_key, list(settings.texts))
+        state.setdefault(f"{key}_tasks", list(settings.tasks))
+    left, right = st.columns(2)
+    with left:
+        texts = st.multiselect(
+            LABELS["evaluation.texts"],
+            list(dict.fromkeys([*components.known_texts(), *state.get(texts_key, ())])),
+            key=texts_key,
+            accept_new_options=True,
+            placeholder="choose, or type a path",
+            select_all=False,
+            help="Proposed: held-out parts of A and B, and a text of another corpus. They follow A and B.",
+        )
+    with right:
+        slot = st.container()
+        with st.popover("Own questions", icon=":material/quiz:", type="tertiary", key=f"{key}_own"):
+            _select_once(key, draw_uploader(root, key))
+        with slot:
+            tasks = _ask_tasks(key)
+    return {"texts": _stripped(texts), "tasks": tasks}
+
+
+def _stripped(names: list[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _ask_tasks(key: str) -> tuple[str, ...]:
+    chosen = st.session_state.get(f"{key}_tasks", [])
+    tasks = st.multiselect(
+        LABELS["evaluation.tasks"],
+        list(dict.fromkeys([*known(), *chosen])),
+        key=f"{key}_tasks",
+        format_func=describe_task,
+        accept_new_options=True,
+        placeholder="choose, or type the path of a .jsonl file",
+        select_all=False,
+        help=documentation()["evaluation.tasks"],
+    )
+    return _stripped(tasks)
+
+
+def describe_task(task: str) -> str:
+    """Return a task with what it needs: nothing, a data set, or the file itself."""
+    if "/" in task or task.endswith(SUFFIX):
+        return short(task, 32)
+    return f"{task} (built in)" if task in known() and task not in STANDARD_TASKS else f"{task} (needs data)"
+
+
+def _select_once(key: str, path: str) -> None:
+    """Add a dropped file to the chosen tasks once."""
+    state, tasks = st.session_state, st.session_state.get(f"{key}_tasks", [])
+    if path and state.get(f"{key}_dropped") != path and path not in tasks:
+        state[f"{key}_tasks"] = [*tasks, path]
+    state[f"{key}_dropped"] = path
+
+
+def draw_uploader(root: str, key: str) -> str:
+    """Draw the field for a file of questions; return its path in the cache, empty where it cannot be used."""
+    uploaded = st.file_uploader(
+        f"Own questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
+    )
+    st.caption("One question a line; the answer is the index of the right choice from 0, or the choice itself:")
+    st.code(EXAMPLE, language="json", wrap_lines=True)
+    if uploaded is None:
+        return ""
+    raw = uploaded.getvalue()
+    path = uploaded_path(root, "tasks", uploaded.name, SUFFIX, raw)
+    with buttons.show_errors():
+        count = _count_questions(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
+        save_upload(path, raw)
+        questions = f"{count:,} question{'s' if count > 1 else ''}"
+        st.caption(f"{questions}, kept as {plain(path.relative_to(root))} in the cache.")
+        return str(path)
+    return ""
+
+
+def uploaded_path(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
+    """Return the path in the cache of a file that a person gives, by its content.
+
+    Of `name` only letters and digits survive; `suffix` has its dot; a hash of `raw` becomes part of the name.
+    """
+    stem = name.lower().removesuffix(suffix)
+    safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
+    return Path(root) / folder / "user" / f"{safe}-{hashlib.sha256(raw).hexdigest()[:12]}{suffix}"
+
+
+@contextlib.contextmanager
+def upload_as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
+    """Give the bytes as a file for as long as it is read; a CorpusError calls it by its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"text{suffix}"
+        file.write_bytes(raw)
+        try:
+            yield file
+        except CorpusError as error:
+            # the person knows no such file
+            raise CorpusError(str(error).replace(str(file), name)) from error
+
+
+def save_upload(path: Path, raw: bytes) -> None:
+    """Write a file in one step unless it has the same content already; StoreError if it cannot."""
+    with explained(path.parent):
+        make_folder(path.parent)
+        if path.is_file() and path.read_bytes() == raw:
+            return
+        write_bytes(path, raw)
+
+
+@st.cache_data(max_entries=16, show_spinner="Checking questions …")
+def _count_questions(digest: str, name: str, _raw: bytes) -> int:
+    return check_questions(name, _raw)
+
+
+def check_questions(name: str, raw: bytes) -> int:
+    """Check every row of a file of questions as the measurement will; return how many there are, at least 1.
+
+    Raises:
+        CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
+    """
+    if len(raw) > MOST_MEGABYTES * 2**20:
+        raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
+    with upload_as_file(raw, SUFFIX, name) as file:
+        return len(read_documents(TaskSource(name, "own", file)))
+
+
+def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any], str, str]:
+    """Complete the values of the steps by every other setting.
+
+    Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
+    """
+    start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
+    top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
+    further, sections = "", {}
+    if opened:
+        with st.grid(4, min_column_width=180):
+            top = {
+                "metric": _ask(st.selectbox, "metric", list(metric_choices()), format_func=label),
+                "seed": _ask(st.number_input, "seed", value=0, step=1),
+            }
+            seeds_help = (
+                "Whole numbers, as 1 2. Every seed is a job that shares with the others what no seed changes; "
+                "Compare shows them as one line with their spread."
+            )
+            further = _ask(st.text_input, "further", placeholder="1 2", help=seeds_help, max_chars=200).strip()
+            top |= _ask_machine()
+        if not trusts_code():
+            st.caption(f"This server runs no code that comes with a model; `{COMMAND} {TRUST_OPTION}` would.")
+        start, key = _ask_profile(start, key)
+        for section, title in SECTIONS.items():
+            st.markdown(f"**{title}**")
+            sections[section] = ask_section(section, key, start)
+            _explain_section(section, sections[section], values)
+    settings = {name: value for name, value in values.items() if name not in ("samples", "texts", "tasks")} | top
+    for section, fields in start.to_dict().items():
+        if section in SECTIONS:
+            settings[section] = fields | sections.get(section, {})
+    settings["calibration"] |= {"samples": values["samples"]}
+    settings["evaluation"] |= {"texts": values["texts"], "tasks": values["tasks"]}
+    return settings, further, key
+
+
+def _ask_machine() -> dict[str, Any]:
+    device = _ask(st.selectbox, "device", ["auto", "cpu", "cuda"], accept_new_options=True)
+    dtype = _ask(st.selectbox, "dtype", ["auto", "float32", "bfloat16", "float16"])
+    trust = _ask(st.toggle, "trust_remote_code", disabled=not trusts_code())
+    return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust and trusts_code()}
+
+
+def _ask_profile(start: Study, key: str) -> tuple[Study, str]:
+    """Ask for the profile; return the study whose settings the sections begin with, and the prefix of their keys."""
+    name = st.radio(
+        "Settings that the paper leaves open",
+        profiles.NAMES,
+        profiles.NAMES.index(profiles.PROPOSED),
+        format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
+        key="launch_profile",
+        horizontal=True,
+    )
+    st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
+    st.caption(f":material/recommend: {plain(profiles.recipe())}")
+    # each profile has widgets of its own, which begin with its values
+    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def section_fields(section: str) -> dict[str, tuple[Any, Any]]:
+    """Return type and default of every field of a section, by name."""
+    kind = typing.get_type_hints(Study)[section]
+    hints, defaults = typing.get_type_hints(kind), kind()
+    return {field.name: (hints[field.name], getattr(defaults, field.name)) for field in dataclasses.fields(kind)}
+
+
+def ask_section(section: str, key: str, start: Study) -> dict[str, Any]:
+    """Draw a widget for each field of a section that no step asks for; return their values by field."""
+    values = {}
+    with st.grid(4, min_column_width=180):
+        for field, (hint, _) in section_fields(section).items():
+            if field not in _IN_STEPS.get(section, ()):
+                values[field] = _ask_field(f"{section}.{field}", hint, getattr(getattr(start, section), field), key)
+    return values
+
+
+def _ask_field(dotted: str, hint: Any, value: Any, key: str) -> Any:
+    """Draw the widget that fits the type of a field."""
+    title = dotted.rpartition(".")[2].replace("_", " ").capitalize()
+    shared: dict[str, Any] = {"help": documentation().get(dotted), "key": f"{key}_{dotted}"}
+    if typing.get_origin(hint) is Literal:
+        options = list(typing.get_args(hint))
+        words = {option: str(option).replace("_", " ") for option in options} | _OPTION_WORDS.get(dotted, {})
+        return st.selectbox(title, options, options.index(value), format_func=words.__getitem__, **shared)
+    if dotted == "evaluation.preset":
+        presets = list(dict.fromkeys([*PRESET_LENGTHS, value, st.session_state.get(shared["key"]) or value]))
+        preset = st.selectbox(title, presets, presets.index(value), accept_new_options=True, **shared)
+        return (preset or "").strip()
+    if hint is bool:
+        return st.toggle(title, value, **shared)
+    if typing.get_origin(hint) is tuple:
+        return _parse_numbers(st.text_input(title, ", ".join(map(str, value)), **shared))
+    if hint is int or type(None) in typing.get_args(hint):
+        empty = None if hint is int else "all"
+        number = st.number_input(title, value=value, step=1, placeholder=empty, **shared)
+        return None if number is None else int(number)
+    if hint is float:
+        return float(st.number_input(title, value=float(value), step=0.01, format="%.4g", **shared) or 0.0)
+    return st.text_input(title, str(value), **shared).strip()
+
+
+def _widget_value(dotted: str, value: Any) -> Any:
+    """Return what the widget of a field holds where the field has a value."""
+    section, _, name = dotted.partition(".")
+    hint, _ = section_fields(section)[name]
+    if typing.get_origin(hint) is tuple:
+        return ", ".join(map(str, value))
+    return float(value) if hint is float else value
+
+
+def _parse_numbers(typed: str) -> list[Any] | tuple[int, ...]:
+    """Parse whole numbers between commas; what is no number stays text, for the study to refuse."""
+    parts = [part.strip() for part in typed.split(",") if part.strip()]
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else list(parts)
+
+
+def _explain_section(section: str, fields: dict[str, Any], values: dict[str, Any]) -> None:
+    if section == "repair":
+        kind = fields["kind"]
+        st.caption(_REPAIR_CAPTIONS.get(kind) or WORDS[kind].about)
+    elif section == "sparsity" and fields["widths"] == "equal" and fields["alignment"] == 1:
+        _propose_alignment(values)
+
+
+def _propose_alignment(values: dict[str, Any]) -> None:
+    """Name the block that suits equal widths of the chosen model."""
+    shape, retention = _shape_of(values["model"]), float(values["retention"] or 0)
+    if shape is None or not 0 < retention < 1:
+        return
+    block = budget.proposed_alignment(shape, retention)
+    if block > 1:
+        neurons, groups = budget.equal_counts(shape, retention, block)
+        st.caption(
+            f"Proposed: alignment {block}, by which every layer keeps {neurons:,} of {shape.neurons:,} "
+            f"neurons and {groups} of {shape.kv_heads} key/value groups: widths that fast kernels take whole."
+        )
+
+
+def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
+    """Name the tasks whose data comes from the hub, and say what is wrong with the others; nothing is fetched."""
+    settings = EvaluationSettings(task_folder=folder)
+    from_hub, unchecked = [], [task for task in tasks if needs_index(task)]
+    for task in (task for task in tasks if task not in unchecked):
+        try:
+            source = resolve(task, settings)
+            if source.on_hub:
+                from_hub.append(task)
+            elif source.kind == "registered" and source.file is not None:
+                _count_rows(source, source.file.stat().st_mtime_ns)
+        except (GpruneError, OSError, RuntimeError) as error:
+            # a path that is too long, or of a person that this machine does not know
+            st.warning(said(error), icon=":material/warning:")
+    if from_hub:
+        st.caption(
+            f"From the hub: {plain(', '.join(from_hub))}. A run whose data can neither be fetched nor is on this "
+            "machine does not start, and says why."
+        )
+    if unchecked:
+        st.caption(f"Looked up in lm-eval at the start: {plain(', '.join(unchecked))}.")
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _count_rows(source: TaskSource, _modified: int) -> int:
+    """Count the local rows of a task; CorpusError names what is wrong with them."""
+    return len(read_documents(source))
+
+
+def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> list[Study]:
+    """Return the form's study for each seed; none after everything wrong was shown and marked at its field."""
+    try:
+        return list_seeds(from_dict(settings), further)
+    except GpruneError as error:
+        complaints = {field_of(words): words_of_form(words) for words in error.faults or (str(error),)}
+    lines = [said(words) for words in complaints.values()]
+    complaint.error(lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines), icon=":material/error:")
+    for field, words in complaints.items():
+        mark_field(complaint, KEYS.get(field, f"{key}_{field}"), words)
+    return []
+
+
+def list_seeds(study: Study, typed: str) -> list[Study]:
+    """Return the study, and once more for every further seed; SettingsError where no list of seeds was typed."""
+    parts = re.findall(r"[^\s,]+", typed)
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")
+    seeds = dict.fromkeys((study.seed, *map(int, parts)))
+    if len(seeds) > _MOST_SEEDS:
+        raise SettingsError(f"further seeds make {len(seeds)} in all, more than {_MOST_SEEDS}: choose fewer")
+    return [replace(study, seed=seed) for seed in seeds]
+
+
+def field_of(complaint: str) -> str:
+    """Return the field that a complaint begins with: `methods` for “methods[2] must be …”."""
+    return complaint.partition(" ")[0].partition("[")[0]
+
+
+def field_label(field: str) -> str:
+    """Return what the form calls a field."""
+    return LABELS.get(field) or f"{field.rpartition('.')[2].replace('_', ' ').capitalize()} (Advanced)"
+
+
+def words_of_form(complaint: str) -> str:
+    """Return a complaint that begins with the name of a field with the form's label in its place."""
+    field = field_of(complaint)
+    if field == "further" or field not in documentation():
+        return complaint
+    words = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
+    return words.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
+
+
+def mark_field(slot: Any, key: str, words: str) -> None:
+    """Put a frame around the field whose widget has a key, and say below it what is wrong."""
+    chosen = ".st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
+    slot.html(
+        f"<style>{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
+        f"{chosen}::after {{content: {css_string(sentence(words, _LONGEST_COMPLAINT))}; display: block; "
+        "color: light-dark(#A61E1E, #FF9A9A); font-size: 0.85rem; line-height: 1.35; overflow-wrap: anywhere;}"
+        "</style>"
+    )
+
+
+def css_string(text: str) -> str:
+    """Return text as a string of CSS in which every sign that could end it is escaped."""
+    # the blank ends the number and is no part of the text
+    return '"' + re.sub(r"[^a-zA-Z0-9 ]", lambda sign: f"\\{ord(sign[0]):06x} ", text) + '"'
+
+
+def input_problem(study: Study) -> str:
+    """Return why the model, a text or a task cannot be used, as far as can be told at once; empty if they can.
+
+    Nothing is downloaded: a name of the hub is only checked for its form.
+    """
+    try:
+        require_usable(study)
+        study.recovery.require_installed()
+        for task in study.evaluation.tasks:
+            if not needs_index(task):
+                resolve(task, study.evaluation)
+    except (GpruneError, OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _refuse(study: Study, complaint: Any = None) -> bool:
+    """Say why a study cannot be started, and mark its field; return True if it cannot."""
+    problem = input_problem(study)
+    if not problem:
+        return False
+    (complaint or st).error(said(words_of_form(problem)), icon=":material/error:")
+    if complaint is not None:
+        inputs = {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
+        fields = [field for field, value in inputs.items() if value and repr(value) in problem]
+        for field in fields or {field_of(problem)} & set(KEYS):
+            mark_field(complaint, KEYS[field], problem)
+    return True
+
+
+def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
+    """Draw memory and time of the run, its details and commands, and the button that starts it."""
+    if not studies:
+        st.caption(":red[:material/error: **Not ready to start.**] The form names each wrong field at its place.")
+        return
+    arguments: tuple[str, ...] | None = ()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        records = [run.record for run in frame.situation().runs]
+        arguments = _draw_estimate(studies, records)
+        with st.popover("Commands", icon=":material/terminal:", type="tertiary", key="launch_commands"):
+            st.caption("As a command")
+            st.code(command(*studies, arguments=arguments or ()), language="bash", wrap_lines=True)
+            st.caption("As Python")
+            st.code(python_of(*studies, anyway=bool(arguments)), language="python", wrap_lines=True)
+        if buttons.pressed(
+            "Start the run",
+            key="launch_start",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=refused or arguments is None,
+        ):
+            _start(root, studies, arguments or ())
+
+
+def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple[str, ...] | None:
+    """Draw memory and time of whole runs of a study and its further seeds, as if they had no results.
+
+    Returns the arguments of the job beside the study; None if it cannot fit and is not wanted nevertheless.
+    `records` of the cache's runs, the latest first, have the time.
+    """
+    forecast = estimate_study(studies[0], records)
+    if forecast is None:
+        st.caption("Memory and time are not known before the model is on this machine.", width="stretch")
+        return ()
+    verdict, further = judge(forecast), further_seconds(studies, records)
+    peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
+    memory = forecast.capacity.card if forecast.capacity.gpu else forecast.capacity.host
+    words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
+    if forecast.seconds is not None:
+        words[0] += f", about {duration(forecast.seconds, 1)}"
+    if len(studies) > 1 and forecast.seconds is not None and further is not None:
+        words[0] += f" for one seed, {duration(forecast.seconds + further, 1)} for all {len(studies)}"
+    words += [f":orange[:material/warning: {said(warning)}]" for warning in verdict.warnings]
+    if verdict.refusal:
+        words.append(f":red[:material/error: {said(verdict.refusal)}]")
+    st.caption("  \n".join(words), width="stretch")
+    with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
+        tables.show(_tabulate(forecast), alt="memory and time of each stage")
+        st.caption(
+            f"Without cached results: {said(verdict.summary)}. Memory by formula, within a factor of 1.3; time as in "
+            "earlier runs of the model. Where memory runs out, fewer sequences go through the model at a time, which "
+            "changes no result."
+        )
+    if verdict.refusal:
+        return (ANYWAY,) if st.checkbox("Start anyway", key="launch_anyway") else None
+    return ()
+
+
+def _tabulate(forecast: Forecast) -> pd.DataFrame:
+    device = "GPU GiB" if forecast.capacity.gpu else "memory GiB"
+    rows = []
+    for stage in forecast.stages:
+        need = stage.need
+        row = {"stage": stage.title, device: round(forecast.on_device(need, need.batch) / _GIB, 1)}
+        if forecast.capacity.gpu:
+            row["memory GiB"] = round(forecast.on_host(need, need.batch) / _GIB, 1)
+        row["at a time"] = str(need.batch) if need.setting else ""
+        rows.append(row | {"time": "" if stage.seconds is None else duration(stage.seconds, 1)})
+    return pd.DataFrame(rows)
+
+
+def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
+    """Submit a study of each seed."""
+    with st.spinner("Looking up the tasks …"):
+        problem = look_up(studies[0].evaluation)
+    if problem:
+        st.error(said(problem), icon=":material/error:")
+        return
+    origin = st.session_state.get(_ORIGIN, "")
+    jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
+    if jobs:
+        st.session_state["jobs_wanted"] = jobs[0].id
+        st.rerun()
+
+
+def draw_evaluation(root: str) -> None:
+    """Draw the form that measures the chosen run on other texts, on tasks and in speed, with the masks it has."""
+    run = frame.current_run()
+    if run is None:
+        return
+    title = "Measure an existing run: other texts, tasks, speed"
+    panel = st.expander(title, icon=":material/straighten:", key="launch_measure", on_change="rerun")
+    if not (panel.open or st.session_state.get(MORE)):
+        return
+    with panel, buttons.show_errors():
+        st.caption(
+            f"Uses the masks of {plain(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
+            "again. Tasks and speed appear on the pages of that run."
+        )
+        measured, key = run.graph.study, f"measure_{run.name}"
+        fields = _ask_evaluation(root, key, f"{key}_evaluate", measured.evaluation)
+        fields |= ask_section("evaluation", key, measured)
+        _describe_tasks(fields["tasks"], fields["task_folder"])
+        study = run.study.with_settings({f"evaluation.{name}": value for name, value in fields.items()})
+        if study == measured:
+            st.caption("The run has been measured with exactly these settings.")
+            return
+        st.code(command(study), language="bash", wrap_lines=True)
+        refused = _refuse(study)
+        if buttons.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused):
+            _start(root, [study])

@@ -1,0 +1,425 @@
+"""Page *Tune*: the RASA thresholds (section 3.2), what they change and cost, and the retention curve."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import thresholds, whatif
+from gprune.analysis.formatting import percent
+from gprune.app import preview
+from gprune.app.figures import rasa as figures
+from gprune.app.figures import retention_curve
+from gprune.app.figures.retention_curve import CurvePoint
+from gprune.app.preview import Answer, Question, Source
+from gprune.app.ui import (
+    address,
+    asking,
+    buttons,
+    card,
+    components,
+    derived_cache,
+    frame,
+    run_status,
+    selection,
+    slides,
+    story,
+    threshold_lines,
+    work,
+)
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.panel import Panel
+from gprune.app.ui.text import plain, said, short
+from gprune.evaluation.holdout import unseen
+from gprune.pipeline import eta, stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pruning.rasa import prefers_auxiliary
+from gprune.study import ReliabilitySettings, Study
+from gprune.study.methods import BUILT_IN, METHODS
+from gprune.system.errors import GpruneError
+from gprune.system.units import duration
+
+DRIFT, SCORE, SCALE, SELECTION = "rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"
+KEEP, LEAST, MOST = "rasa_keep", 0.05, 0.98
+LIVE, TEXTS, REFERENCE, CURVES, REPAIR = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves", "rasa_repair"
+VALUE = "preview_value"
+STEP = 0.005
+LIVE_SECONDS = 20.0
+"""live perplexity is on by default where measuring the texts took less"""
+PRESETS: dict[str, tuple[float, float, str, str]] = {
+    "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score", "raw"),
+    "Paper, Vicuna: 0.90 / 0.85": (0.90, 0.85, "drift_and_score", "raw"),
+    "Drift only": (0.90, 0.90, "drift", ""),
+    "None": (0.90, 0.90, "none", ""),
+}
+SELECTIONS = {"drift_and_score": "drift and score (paper)", "drift": "drift only", "none": "none"}
+RANDOM = {"random": "random modules (control)"}
+RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+REFERENCES = {"gprune": "this run", "no_rasa": "no RASA", "flap": "FLAP", "dense": "dense model"}
+_SCALES = ("raw", "standardized")
+_STUDY_MARK = ", RASA "
+_CURVE_ALT = "perplexity of each method against retention"
+
+
+@frame.declare_page("RASA thresholds", "Which modules are adapted, and what changes if the lines move?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    components.add_style("tune")
+    rule = rule_in_address(run)
+    retention = address.number(KEEP, run.study.retention, LEAST, MOST)
+    with st.container(key="tune_workbench"):
+        left, right = st.columns([3, 2])
+    with left:
+        _show_lines(run, rule)
+    with right, st.container(key="tune_outcome"):
+        _show_outcome(run, figures.adapted_choice(run, rule, retention))
+    if frame.rest_waits():
+        return
+    with card.card("rasa_curve_card", "Perplexity against retention", run) as curve_card:
+        _show_curve(run, curve_card, figures.adapted_choice(run, rule, retention))
+    with card.card_of(figures.quantiles, run) as grid_card:
+        _show_grid(run, grid_card, rule)
+
+
+def rule_in_address(run: Run) -> ReliabilitySettings:
+    """Return the rule that the address holds, by default the run's own."""
+    own = run.study.reliability
+    chosen: dict[str, Any] = {
+        "drift_quantile": address.number(DRIFT, own.drift_quantile, 0.0, 1.0),
+        "score_quantile": address.number(SCORE, own.score_quantile, 0.0, 1.0),
+        "score_scale": address.read_option(SCALE, _SCALES, own.score_scale),
+        "selection": address.read_option(SELECTION, _selections(run), own.selection),
+    }
+    return replace(own, **chosen)
+
+
+def _selections(run: Run) -> dict[str, str]:
+    # random modules are a control, offered only for a run that selects them
+    return SELECTIONS | RANDOM if run.study.reliability.selection == "random" else SELECTIONS
+
+
+def set_rule(drift: float, score: float, selection: str = "", scale: str = "") -> None:
+    """Set both quantiles, and selection and score scale where they are given."""
+    values = {DRIFT: float(drift), SCORE: float(score), SELECTION: selection, SCALE: scale}
+    address.put_all({key: value for key, value in values.items() if value != ""})
+
+
+def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
+    with card.card_of(figures.modules, run) as lines_card:
+        log = address.flag("rasa_log", True)
+        panel = figures.modules(run, log=log, **figures.rule_options(run, rule))
+        lines_card.title(panel.title)
+        _show_presets(run)
+        _show_scatter(run, rule, log and rule.score_scale == "raw")
+        _show_fields(run)
+        lines_card.tools(panel.table, how=panel.how, caption=f"{panel.caption} {panel.action}")
+        with st.container(horizontal=True):
+            if rule.score_scale == "raw":
+                address.toggle("Log scale of the score", "rasa_log", True)
+            as_figure = address.toggle("As a figure", "rasa_figure", help="For a paper: its camera writes SVG.")
+        if as_figure:
+            lines_card.show(Panel(panel.figure, panel.caption, code=panel.code))
+        else:
+            lines_card.offers(panel)
+
+
+def _show_presets(run: Run) -> None:
+    own = run.study.reliability
+    own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        for number, (name, preset) in enumerate(PRESETS.items(), start=1):
+            buttons.act(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
+        buttons.act("This run's own", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0")
+
+
+def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
+    statistics, adapted = derived_cache.preview(run, rule)
+    selected, start = (
+        selection.current_selection(run),
+        np.searchsorted(statistics.layer, np.arange(len(adapted.scores))),
+    )
+    index = -1
+    if selected.layer is not None and selected.module is not None:
+        index = int(start[selected.layer]) + selected.module
+
+    def select(module: int) -> None:
+        layer = int(statistics.layer[module])
+        selection.select(layer, module - int(start[layer]))
+
+    threshold_lines.draw(
+        statistics,
+        prefers_auxiliary(statistics, rule, run.study.seed),
+        threshold_lines.Lines(rule.drift_quantile, rule.score_quantile, rule.selection, log),
+        index,
+        f"{int(adapted.adapted.sum())} of {len(adapted.adapted)} modules are adapted",
+        key="rasa_lines",
+        on_lines=set_rule,
+        on_module=select,
+    )
+
+
+def _show_fields(run: Run) -> None:
+    own = run.study.reliability
+    for name, key, default in (
+        ("γ_drift: quantile of the drift line", DRIFT, own.drift_quantile),
+        ("γ_score: quantile of the score line", SCORE, own.score_quantile),
+    ):
+        wide, narrow = st.columns([2, 1], vertical_alignment="bottom")
+        with wide:
+            address.slider(name, key, default, 0.0, 1.0, STEP, format="%.3f")
+        with narrow:
+            address.number_field(name, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
+    with st.container(horizontal=True):
+        address.segmented(
+            "Mean score", _SCALES, SCALE, own.score_scale,
+            help="raw as in the paper, or standardized within the layer",
+        )  # fmt: skip
+        address.segmented("Adapt by", _selections(run), SELECTION, own.selection)
+
+
+def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
+    with card.card_of(figures.changes, run) as outcome_card:
+        retention = None if choice.retention == run.study.retention else choice.retention
+        panel = figures.changes(run, retention=retention, **figures.rule_options(run, choice.settings))
+        counts = derived_cache.preview(run, choice.settings).counts
+        with st.container(horizontal=True):
+            st.metric("Modules adapted", f"{counts.adapted} / {counts.modules}")
+            st.metric("Neurons in them", percent(counts.neurons / counts.all_neurons, 1), help=f"{counts.neurons:,}")
+        outcome_card.title(panel.title)
+        outcome_card.offers(panel)
+        st.plotly_chart(panel.figure, key="rasa_changes_chart", config={"displayModeBar": False}, alt=panel.title)
+        _show_cost(run, choice)
+        _show_start(run, choice)
+        outcome_card.tools(panel.table, how=panel.how)
+
+
+def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
+    """Draw perplexity on each text against the chosen reference."""
+    standings = story.standings(run)
+    names = {text: f"{text} ({standings[text].brief})" for text in run.study.evaluation.texts}
+    default = unseen(standings) or list(names)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        against = {name: f"against {words}" for name, words in REFERENCES.items()}
+        reference = address.selectbox(
+            "Reference", against, REFERENCE, "gprune", width=165, label_visibility="collapsed"
+        )
+        live = address.toggle("Live", LIVE, is_live_by_default(run, default))
+        with st.popover("", type="tertiary", icon=":material/tune:", key="rasa_options", help="Texts and repair"):
+            texts = address.multiselect("Texts", names, TEXTS, default)
+            repair = asking.draw_switches(run, REPAIR, choice.method) if live else None
+    if not asking.can_ask(run, live):
+        st.caption("" if live else "Live perplexity measures these masks on the texts.")
+        return
+    source, masks = Source(run.root, run.graph), derived_cache.masks_of(run, choice)
+    identities, repaired = dict[str, str](), dict[str, asking.RepairedRequests]()
+    for text in texts:
+        owner, question = asking.owner(f"choice {text}"), Question(text, "gprune", masks, fitted=False)
+        base = _reference_question(run, choice, reference, text, fitted=repair is None)
+        identities[text] = preview.pool().ask(source, question, owner, base)
+        if repair is not None:
+            repaired[text] = asking.ask_repaired(source, question, base, owner, repair)
+    every = [*identities.values(), *asking.repaired_identities(list(repaired.values()))]
+
+    def draw(refining: bool) -> None:
+        answers = {identity: preview.pool().latest(identity) for identity in every}
+        with st.container(horizontal=True):
+            for position, (text, identity) in enumerate(identities.items()):
+                _show_answer(
+                    run.study.text_name(text), answers[identity], REFERENCES[reference], "" if position else VALUE
+                )
+        for text, request in repaired.items():
+            asking.draw_repaired(run.study.text_name(text), request, answers, REFERENCES[reference])
+        if refining:
+            asking.draw_worker_state(run, "Measuring.")
+
+    asking.draw_until_complete(lambda: asking.is_refining(every), draw)
+
+
+def is_live_by_default(run: Run, texts: Sequence[str]) -> bool:
+    """Return True if measuring one model on the texts took the run less than LIVE_SECONDS."""
+    measured = [stages.perplexity(run.graph, "gprune", text) for text in texts]
+    seconds = [float(run.results.details(stage).get("seconds") or np.nan) for stage in measured]
+    return sum(seconds) < LIVE_SECONDS and not run_status.missing_inputs(run)
+
+
+def _reference_question(run: Run, choice: whatif.LabChoice, reference: str, text: str, *, fitted: bool) -> Question:
+    if reference in ("gprune", "dense"):
+        return Question(text, reference, fitted=fitted)
+    if reference == "no_rasa":
+        without = replace(choice, settings=replace(choice.settings, selection="none"))
+        return Question(text, "gprune", derived_cache.masks_of(run, without), fitted=False)
+    return Question(text, "flap", derived_cache.masks_of(run, choice_of(choice, "flap")), fitted=False)
+
+
+def _show_answer(text: str, answer: Answer | None, reference: str, slot: str) -> None:
+    if answer is not None and answer.problem:
+        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
+        return
+    with st.container(key=slot or None, width="stretch"):
+        if asking.draw_perplexity(f"perplexity on {plain(text)}", answer, "perplexity ") and answer is not None:
+            st.caption(
+                f"{reference}: {answer.base_perplexity:.2f}; {answer.done} of {answer.windows} windows"
+                + (" …" if answer.progress == "open" else ""),
+                help="95% interval, paired over windows.",
+            )
+
+
+def tuned_study(run: Run, choice: whatif.LabChoice) -> Study:
+    """Return the run's study with the rule and retention of a choice, and a name that says the rule."""
+    study, rule = run.study, choice.settings
+    if rule != study.reliability:
+        name = (study.name or short(study.model)).split(_STUDY_MARK)[0]
+        settings = {f"reliability.{field}": getattr(rule, field) for field in figures.RULE}
+        study = study.with_settings(settings | {"name": f"{name}{_STUDY_MARK}{thresholds.described(rule)}"})
+    if abs(choice.retention - study.retention) > 1e-9:
+        study = replace(study, retention=choice.retention)
+    return study
+
+
+def _show_start(run: Run, choice: whatif.LabChoice) -> None:
+    study = tuned_study(run, choice)
+    if study == run.study:
+        st.caption("These are the thresholds and the retention of this run.")
+        return
+    results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
+    seconds = eta.expected(results.plan("all"), results).total
+    with st.container(horizontal=True, vertical_alignment="center"):
+        start = buttons.pressed("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
+        if start and work.start(run.root, study) is not None:
+            st.rerun()
+        goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"
+        st.caption(f"Learns {goal}" + ("." if seconds is None else f": about {duration(seconds)}."), width="stretch")
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRequests:
+    """Points of the retention curve that the worker can measure."""
+
+    points: tuple[tuple[str, float], ...]
+    """method and retention of each question"""
+    questions: tuple[Question, ...]
+    refused: dict[str, str]
+    """the reason why a method lacks points, by method"""
+
+
+def curve_requests(run: Run, choice: whatif.LabChoice, methods: Sequence[str], text: str) -> CurveRequests:
+    """Return the questions that draw the curves of methods, at RETENTIONS and that of the choice."""
+    points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
+    for method in methods:
+        for level in sorted({choice.retention, *RETENTIONS}):
+            at_level = replace(choice_of(choice, method), retention=level)
+            try:
+                questions.append(Question(text, method, derived_cache.masks_of(run, at_level), fitted=False))
+                points.append((method, level))
+            except GpruneError as error:
+                refused[method] = str(error)
+    return CurveRequests(tuple(points), tuple(questions), refused)
+
+
+def choice_of(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
+    """Return the choice for a method; baselines are scored on A."""
+    learned = METHODS[method].decision == "learned"
+    return replace(choice, method=method, scoring=choice.scoring if learned else whatif.PRIMARY)
+
+
+def offered_methods(run: Run) -> dict[str, str]:
+    """Return the labels of every method that decides which units are removed, by name."""
+    methods = {name: METHODS[name] for name in (*run.study.methods, *BUILT_IN)}
+    masked = [name for name, method in methods.items() if method.decision != "none" and not method.learns]
+    return {name: label(name) for name in ("gprune", *masked)}
+
+
+def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> None:
+    standings, offered = story.standings(run), offered_methods(run)
+    text = next(iter(unseen(standings) or run.study.evaluation.texts))
+    texts = {name: f"{name} ({standings[name].brief})" for name in run.study.evaluation.texts}
+    pair = [method for method in ("gprune", story.rival(run)) if method in offered]
+    live = is_live_by_default(run, [text])
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
+        address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
+        methods = address.multiselect("Live points", offered, CURVES, pair if live else [])
+    moved = choice.settings != run.study.reliability
+    rule = figures.rule_options(run, choice.settings)
+    panel = figures.measured_curve(run, text=text, retention=choice.retention, **rule)
+    if not methods or not asking.can_ask(run, True):
+        curve_card.show(panel)
+        return
+    curve_card.offers(panel)
+    measured = retention_curve.measured_points(derived_cache.measurements(run), text)
+    # live points lack what is fitted to the run's own masks
+    measured = [point for point in measured if not preview.left_out(run.graph, point[0])]
+    requests = curve_requests(run, choice, methods, text)
+    identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("curve"))
+    curve = dict(zip(requests.points, identities, strict=True))
+
+    def draw(refining: bool) -> None:
+        points = _answered(curve, measured)
+        curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), moved))
+        for method, reason in requests.refused.items():
+            st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")
+        if refining:
+            asking.draw_worker_state(run, "Measuring.")
+
+    asking.draw_until_complete(lambda: asking.is_refining(identities), draw)
+    if "gprune" in methods and (moved or abs(choice.retention - run.study.retention) > 1e-9):
+        words = "the thresholds above" if moved else "the run's thresholds"
+        st.caption(f"GPrune's live points use {words}, shifted to meet each retention. A full run may differ.")
+
+
+def _answered(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the live points that have a window, and the measured points of the other methods."""
+    points = [
+        (method, level, answer)
+        for (method, level), identity in curve.items()
+        if (answer := preview.pool().latest(identity)) is not None and answer.done
+    ]
+    live = {method for method, _, _ in points}
+    return points + [point for point in measured if point[0] not in live]
+
+
+def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
+    """Draw the last slide: the retention curve of GPrune and its rival on the headline's text.
+
+    Calls `show_sentence` with the perplexity at the line where that is not at the run's retention. Raises
+    MissingResultError where no pruned model is measured on that text.
+    """
+    text, _ = story.on_unseen(run)
+    points = retention_curve.measured_points(derived_cache.measurements(run), text)
+    methods = [method for method in ("gprune", story.rival(run)) if method in run.cut]
+    level = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
+
+    def draw_curve(points: Sequence[CurvePoint]) -> None:
+        if level != run.study.retention:
+            show_sentence(retention_curve.describe_retention(points, level, run.study.text_name(text)))
+        figure = slides.enlarged(retention_curve.plot_retention_curve(points, level))
+        with st.container(key=slides.FRAME):
+            st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.PLAIN)
+
+    if run_status.missing_inputs(run) or not methods:
+        draw_curve(points)
+        return
+    requests = curve_requests(run, figures.adapted_choice(run, run.study.reliability), methods, text)
+    identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("slide"))
+    curve = dict(zip(requests.points, identities, strict=True))
+    # live points lack what is fitted to the run's own masks
+    points = [point for point in points if point[0] in methods and not preview.left_out(run.graph, point[0])]
+    asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_answered(curve, points)))
+
+
+def _show_grid(run: Run, grid_card: card.Card, rule: ReliabilitySettings) -> None:
+    derived_cache.preview(run, rule)
+    if rule.selection != "drift_and_score":
+        st.info("Both lines apply only where modules are adapted by drift and score.")
+        return
+    span = address.segmented("Range of both quantiles", figures.RANGES, "rasa_range", "near")
+    grid_card.show(figures.quantiles(run, span=span, **figures.rule_options(run, rule)), on_point=_take_cell)
+
+
+def _take_cell(point: dict[str, Any]) -> None:
+    data = selection.custom_data(point)
+    if len(data) >= 2:
+        set_rule(round(float(data[0]), 3), round(float(data[1]), 3))

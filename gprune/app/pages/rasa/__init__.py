@@ -1,1 +1,0 @@
-"""The tab RASA thresholds."""

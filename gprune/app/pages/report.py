@@ -1,0 +1,106 @@
+"""Report: which figures shall go into one file that people can open anywhere?"""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from gprune.analysis.formatting import counted
+from gprune.app.report import Report, describe_figure, figure_names, make_report, page_of_figure
+from gprune.app.ui import address, buttons, frame, tables
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.text import plain, said
+from gprune.pipeline.runs.opened import Run
+from gprune.system.safe_parsing import quoted
+from gprune.system.units import amount
+
+CHOSEN = "rp_cards"
+"""key in the address: the figures in the order in which they stand"""
+_MADE = "report_made"
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A report that waits to be taken along, and of what it was made."""
+
+    run: str
+    cards: tuple[str, ...]
+    report: Report
+
+
+@frame.declare_page("Report", "Which figures shall go into one file that people can open anywhere?")
+def show(run: Run) -> None:
+    """Draw the page."""
+    with card("rp_choice", "Self-contained HTML report", run) as opened:
+        _choice(run, opened)
+
+
+def _choice(run: Run, opened: Card) -> None:
+    names = figure_names()
+    called = {name: f"{page_of_figure(name)}: {describe_figure(name)}" for name in names}
+    first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
+    cards = tuple(
+        address.multiselect(
+            "Figures",
+            called,
+            CHOSEN,
+            first,
+            help="In the order in which they are chosen. Each is taken as its page shows it now, with what "
+            "is set there and the finding above it.",
+        )
+    )
+    opened.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
+    with st.container(horizontal=True):
+        buttons.act("All", "rp_all", "", address.put, CHOSEN, list(names))
+        for page in dict.fromkeys(map(page_of_figure, names)):
+            of_page = [name for name in names if page_of_figure(name) == page]
+            both = list(dict.fromkeys([*cards, *of_page]))
+            buttons.act(f"+ {page}", f"rp_page_{page}", "", address.put, CHOSEN, both, type="tertiary")
+    st.caption(
+        "The file holds findings, figures, tables, the settings of the run, versions and commit. It is light "
+        "or dark as its reader's system is, reads on a phone, and fetches nothing."
+    )
+    _make(run, cards)
+    _as_words(run, cards)
+
+
+def _make(run: Run, cards: tuple[str, ...]) -> None:
+    """The button that makes the report, and the one that hands it over."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if buttons.pressed(
+            "Make the report",
+            key="rp_make",
+            type="primary",
+            icon=":material/description:",
+            disabled=not cards,
+        ):
+            with st.spinner("Drawing the figures …"):
+                values = dict(address.current_state().values)
+                st.session_state[_MADE] = _Made(run.name, cards, make_report(run, cards, values))
+        latest: _Made | None = st.session_state.get(_MADE)
+        if latest is None or (latest.run, latest.cards) != (run.name, cards):
+            return
+        report = latest.report
+        tables.download("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
+        figures = counted(report.figures, "figure")
+        st.markdown(f"{amount(len(report.content))}, {figures}")
+    for name, problem in report.missing.items():
+        st.warning(f"{plain(describe_figure(name))}: {said(problem)}", icon=":material/hourglass_empty:")
+
+
+def _as_words(run: Run, cards: tuple[str, ...]) -> None:
+    """The same from a terminal and from Python, of the figures as they are by themselves."""
+    if not cards:
+        return
+    with st.expander("The same as a command, and in Python", icon=":material/terminal:"):
+        file = f"{run.name}.html"
+        st.code(
+            f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}",
+            language="bash",
+            wrap_lines=True,
+        )
+        listed = ", ".join(map(quoted, cards))
+        st.code(
+            f"import gprune\n\ngprune.open({quoted(run.name)}).report({quoted(file)}, cards=[{listed}])",
+            language="python",
+            wrap_lines=True,
+        )

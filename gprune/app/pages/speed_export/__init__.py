@@ -1,1 +1,0 @@
-"""The tabs Speed and Export."""

@@ -1,0 +1,557 @@
+"""The app's side of the live preview: requests of all sessions, and the one worker that answers them.
+
+Sessions ask and look from threads of their own, and never wait. One thread starts and ends the worker and hands it
+one slice of work at a time, so that something newer, a job, or another run never waits for more than that. It ends
+itself when there is neither a worker nor a question.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from gprune.app.preview.questions import Answer, Progress, Question, Reading, TokenQuestion, WindowLosses, WorkerState
+from gprune.app.preview.requests import (
+    ModelSpec,
+    Source,
+    WorkerRequest,
+    against,
+    digest,
+    missing_model,
+    resolve,
+    resolve_tokens,
+)
+from gprune.app.server import require_trust
+from gprune.jobs import queue
+from gprune.jobs.device_slots import CPU, NO_DEVICE
+from gprune.models import identity
+from gprune.system import installation, machine
+from gprune.system.errors import GpruneError, ModelError
+
+COMMAND = installation.command("gprune.app.preview.worker.loop")
+LOOK_SECONDS = 20.0
+"""a question that nobody has looked at for so long is dropped"""
+JOBS_SECONDS = 0.5
+"""between two looks at the queue of jobs"""
+IDLE_SECONDS = 120.0
+"""a worker without questions for so long ends and gives its memory back"""
+RETRY_SECONDS = 10.0
+"""before the same question is tried again after a failure"""
+MOST_ENTRIES = 256
+"""questions whose answers are kept, the newest"""
+_TICK = 0.25
+_WIDTHS = {"bfloat16": 2, "float16": 2}
+"""bytes of a number; 4 otherwise"""
+_LOG_BYTES = 4096
+GoOn = Callable[[int, int, str], bool]
+
+
+class RequestError(GpruneError):
+    """The worker could not answer a request; `usable` says whether its model can still be asked."""
+
+    def __init__(self, problem: str, usable: bool = False) -> None:
+        """Keep one sentence that says what went wrong and what to do."""
+        super().__init__(problem)
+        self.usable = usable
+
+
+class WorkerProcess:
+    """One worker process; it lives no longer than this one, since its socket ends with it."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        """Start the process.
+
+        Raises ModelError where the model is gone or needs more memory than is free, OSError where the system
+        cannot start a process.
+        """
+        self.model = model
+        self.loading = f"the model is being loaded: {describe_memory(model)}"
+        """sentence for people who wait"""
+        self._connection, child = Pipe()
+        self._log = tempfile.TemporaryFile()
+        with child:
+            self._process = subprocess.Popen(
+                [*COMMAND, str(child.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[child.fileno()],
+                cwd=installation.CHILD_FOLDER,
+                env=environment(),
+                # an interrupt at the terminal is for the app, which then ends its worker
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """True while the process runs."""
+        return self._process.poll() is None
+
+    def call(self, task: str, arguments: dict[str, Any], previous: Any, go_on: GoOn) -> Any:
+        """Return the answer of a slice of work, None if it was interrupted.
+
+        `go_on` gets the progress of a fit and returns False to interrupt it. Raises RequestError.
+        """
+        try:
+            self._connection.send((task, arguments, previous))
+            reply = self._connection.recv()
+            while reply[0] == "progress":
+                self._connection.send(go_on(*reply[1:]))
+                reply = self._connection.recv()
+        except (EOFError, OSError):
+            self._process.wait()
+            raise RequestError(self.exit_sentence()) from None
+        if reply[0] == "problem":
+            raise RequestError(*reply[1:])
+        return reply[1] if reply[0] == "answer" else None
+
+    def kill(self) -> None:
+        """End the process at once; it keeps nothing that could be lost."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Kill the process and wait until its memory is free."""
+        self.kill()
+        self._process.wait()
+        self._connection.close()
+        self._log.close()
+
+    def exit_sentence(self) -> str:
+        """Return one sentence about a process that has ended by itself."""
+        code = self._process.returncode
+        if code in (-signal.SIGKILL, -signal.SIGTERM):
+            return "the worker’s process was killed, probably out of memory: ask again"
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        last = f", saying: {lines[-1].strip()}" if lines else ""
+        return f"the worker’s process ended by itself (exit code {code}{last}): ask again"
+
+
+def describe_memory(model: ModelSpec) -> str:
+    """Return how much memory the weights of a model need; raise ModelError where less is free on a CPU."""
+    try:
+        folder = identity.locate(model.model)
+        widths = [_WIDTHS.get(number_type, 4) for number_type in (model.precision, identity.number_type(folder))]
+        # a random model has no weight files
+        stored = sum(file.stat().st_size for file in identity.weight_files(folder))
+    except (ModelError, OSError) as error:
+        raise missing_model(model.model) from error
+    size, free = stored * widths[0] // widths[1], psutil.virtual_memory().available
+    if model.device != CPU:
+        return f"it needs {_format_bytes(size)} of the GPU’s memory"
+    if size > free:
+        raise ModelError(
+            f"the model needs {_format_bytes(size)}, more than the {_format_bytes(free)} of memory that "
+            "are free: close what else uses it, or run the study with dtype bfloat16"
+        )
+    return f"it needs {_format_bytes(size)} of the {_format_bytes(free)} of memory that are free"
+
+
+def _format_bytes(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker: a core is left to the app, and nothing is downloaded."""
+    threads = os.environ.get(machine.THREADS_VARIABLE) or str(max(1, machine.cores() - 1))
+    return {
+        **os.environ,
+        machine.THREADS_VARIABLE: threads,
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "10000"),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def job_in_the_way(root: Path, device: str) -> str:
+    """Return the reason why a preview on cpu, cuda or cuda:1 waits for a job; empty if it does not."""
+    for job in queue.at_work(root):
+        # a job without a device yet computes on the first GPU
+        needs = job.device or job.asks
+        same_gpu = needs != CPU and _gpu_number(needs) == _gpu_number(device)
+        if job.asks != NO_DEVICE and (device == CPU or same_gpu):
+            return f"live evaluation waits while a job is running: {job.label}"
+    return ""
+
+
+def _gpu_number(device: str) -> int:
+    number = device.partition(":")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+@dataclass(eq=False)
+class Entry:
+    """A question of one or more sessions: its requests, and their state."""
+
+    identity: str
+    requests: tuple[WorkerRequest, ...]
+    owners: dict[str, bool] = field(default_factory=dict)
+    """sessions that ask, and True where it is a preview, not a point of a curve"""
+    looked: float = 0.0
+    """when somebody last looked at its answer"""
+    served: int = 0
+    """when it last had its turn, as a running number"""
+    progress: Progress = "open"
+    problem: str = ""
+    retry: float = 0.0
+    """time before which a failed question is not tried again"""
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model that its worker loads."""
+        return self.requests[0].model
+
+
+class Client:
+    """Requests of all sessions of a server, which share at most one worker."""
+
+    def __init__(
+        self,
+        idle: float = IDLE_SECONDS,
+        start: Callable[[ModelSpec], WorkerProcess] = WorkerProcess,
+        waits_for: Callable[[Path, str], str] = job_in_the_way,
+    ) -> None:
+        """Start nothing yet; a worker ends after `idle` seconds without work. The rest is replaced in tests."""
+        self.idle = idle
+        self._start, self._waits_for = start, waits_for
+        self._lock, self._news = threading.RLock(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._entries: dict[str, Entry] = {}
+        self._answers: dict[str, Any] = {}
+        """answers so far by the identity of their requests"""
+        self._turns = 0
+        self._worker: WorkerProcess | None = None
+        self._loaded = False
+        self._report: tuple[int, int, str] | None = None
+        """progress of what takes long"""
+        self._worked = 0.0
+        self._jobs: dict[ModelSpec, tuple[float, str]] = {}
+        """when the queue of jobs was read for a model, and the reason to wait"""
+        self._ended: dict[ModelSpec, str] = {}
+
+    def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
+        """Ask what masks cost; the owner's earlier question is dropped, unless it is the same.
+
+        `owner` is one name for a session and a place of a page; questions of other owners go on. `base` is the
+        question it is compared with on the same text, the dense model by default. Returns the identity under
+        which `latest` has the answer; asking the same again is harmless and cheap. Raises SettingsError where the
+        study does not measure the text, there is no such method, or its model needs code that this server does
+        not run, StoreError where the run lacks masks or statistics.
+        """
+        return self.ask_many(source, [question], owner, base, preview=True)[0]
+
+    def ask_many(
+        self,
+        source: Source,
+        questions: Sequence[Question],
+        owner: str,
+        base: Question | None = None,
+        preview: bool = False,
+    ) -> list[str]:
+        """Ask the points of a curve, which refine in turn, after every other question. See `ask`."""
+        require_trust(source.graph.study.trust_remote_code)
+        sides = [
+            (resolve(source, question), resolve(source, against(source, question, base))) for question in questions
+        ]
+        return self._put(sides, owner, preview)
+
+    def read(self, source: Source, question: TokenQuestion, models: Sequence[Question], owner: str) -> str:
+        """Ask for a passage token by token, a continuation, or facts of a neuron; the owner's last one is dropped.
+
+        The text of `models` is not used, and facts of a neuron are of the dense model. Returns the identity under
+        which `reading` has the answers; for errors see `ask`.
+        """
+        require_trust(source.graph.study.trust_remote_code)
+        requests = resolve_tokens(source, question, models)
+        return self._put([requests], owner, preview=True)[0]
+
+    def latest(self, identity: str) -> Answer | None:
+        """Return the newest answer; None where nothing of this identity was asked, or long ago.
+
+        A question that nobody looks at for a while is dropped, and goes on with the next look.
+        """
+        with self._lock:
+            entry = self._look(identity)
+            if entry is None:
+                return None
+            sides = [self._answers.get(request.identity) for request in entry.requests]
+            count = max((len(side.losses) for side in sides if side is not None), default=0)
+            losses, base = (np.full(count, np.nan) if side is None else side.losses for side in sides)
+            question = entry.requests[0].question
+            return Answer(identity, question.method, question.text, entry.progress, losses, base, entry.problem)
+
+    def reading(self, identity: str) -> Reading | None:
+        """Return the answers of `read` so far; None if it was never requested or has expired."""
+        with self._lock:
+            entry = self._look(identity)
+            if entry is None:
+                return None
+            answers = tuple(self._answers.get(request.identity) for request in entry.requests)
+            return Reading(entry.progress, answers, entry.problem)
+
+    def state(self, source: Source) -> WorkerState:
+        """Return the state of the worker of a run."""
+        model = source.model
+        with self._lock:
+            worker, waiting, reason = self._worker, bool(self._open(model)), self._reason_to_wait(model)
+            if worker is not None and worker.model == model:
+                if not self._loaded:
+                    return WorkerState("loading", worker.loading, worker.pid)
+                if self._report is not None and not reason:
+                    return _fitting(*self._report, worker.pid)
+                return WorkerState("waiting" if reason else "warm", reason, worker.pid)
+            if waiting and worker is not None:
+                return WorkerState("waiting", "live evaluation of another run has its turn")
+            if waiting and reason:
+                return WorkerState("waiting", reason)
+            if waiting:
+                return WorkerState("loading", "a process is being started")
+            return WorkerState("ended", self._ended[model]) if model in self._ended else WorkerState("cold")
+
+    def close(self) -> None:
+        """End the worker and drop every question."""
+        with self._lock:
+            for entry in self._open():
+                entry.owners.clear()
+                entry.progress = "dropped"
+            if self._worker is not None:
+                self._worker.kill()
+            self._news.set()
+
+    # --- questions, under the lock
+
+    def _put(self, questions: Sequence[tuple[WorkerRequest, ...]], owner: str, preview: bool) -> list[str]:
+        """Take up questions in place of the owner's earlier ones; return their identities."""
+        moment = time.monotonic()
+        identities = [digest(*[request.identity for request in requests]) for requests in questions]
+        with self._lock:
+            for entry in self._entries.values():
+                if entry.identity not in identities and entry.owners.pop(owner, None) is not None:
+                    # it goes on for other owners
+                    if not entry.owners and entry.progress == "open":
+                        entry.progress = "dropped"
+            for identity, requests in zip(identities, questions, strict=True):
+                # the newest come last
+                entry = self._entries[identity] = self._entries.pop(identity, Entry(identity, requests))
+                entry.owners[owner], entry.looked = preview, moment
+                for request in requests:
+                    if request.stored is not None:
+                        self._answers[request.identity] = request.stored
+                self._reopen(entry, moment)
+            self._evict()
+            self._wake()
+        return identities
+
+    def _look(self, identity: str) -> Entry | None:
+        entry, moment = self._entries.get(identity), time.monotonic()
+        if entry is None:
+            return None
+        entry.looked = moment
+        if entry.owners and entry.progress == "dropped":
+            self._reopen(entry, moment)
+        self._wake()
+        return entry
+
+    def _reopen(self, entry: Entry, moment: float) -> None:
+        if self._next_request(entry) is None:
+            entry.progress, entry.problem = "complete", ""
+        elif entry.progress != "failed" or moment >= entry.retry:
+            entry.progress, entry.problem = "open", ""
+
+    def _evict(self) -> None:
+        """Remove the oldest entries that are not open, and answers without an entry."""
+        surplus = len(self._entries) - MOST_ENTRIES
+        for entry in [entry for entry in self._entries.values() if entry.progress != "open"][: max(surplus, 0)]:
+            del self._entries[entry.identity]
+        identities = {request.identity for entry in self._entries.values() for request in entry.requests}
+        self._answers = {identity: self._answers[identity] for identity in identities & self._answers.keys()}
+
+    def _open(self, model: ModelSpec | None = None) -> list[Entry]:
+        """Return the open questions of one model, or of all."""
+        with self._lock:
+            entries = self._entries.values()
+            return [entry for entry in entries if entry.progress == "open" and model in (None, entry.model)]
+
+    def _next_request(self, entry: Entry) -> WorkerRequest | None:
+        """Return the first request that is not complete; of two sides the one with fewer windows."""
+        answers = [(request, self._answers.get(request.identity)) for request in entry.requests]
+        pending = [each for each in answers if each[1] is None or not getattr(each[1], "complete", True)]
+        if not pending:
+            return None
+        return min(pending, key=lambda each: each[1].done if isinstance(each[1], WindowLosses) else 0)[0]
+
+    def _next_entry(self) -> Entry | None:
+        """Return the next question: previews before curves, those of the loaded model first, in turn.
+
+        What nobody looks at is dropped.
+        """
+        moment = time.monotonic()
+        for entry in self._open():
+            if moment - entry.looked > LOOK_SECONDS:
+                entry.progress = "dropped"
+        loaded = None if self._worker is None else self._worker.model
+        entries = [entry for entry in self._open() if not self._reason_to_wait(entry.model)]
+        return min(
+            entries,
+            key=lambda entry: (not any(entry.owners.values()), entry.model != loaded, entry.served),
+            default=None,
+        )
+
+    def _waiting_for(self, request: WorkerRequest) -> list[Entry]:
+        return [entry for entry in self._open() if request.identity in (each.identity for each in entry.requests)]
+
+    def _reason_to_wait(self, model: ModelSpec) -> str:
+        return self._jobs.get(model, (0.0, "the queue of jobs is being read"))[1]
+
+    def _wake(self) -> None:
+        if self._thread is None and self._open():
+            self._thread = threading.Thread(target=self._run, name="preview", daemon=True)
+            self._thread.start()
+        self._news.set()
+
+    # --- the thread of the worker
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._read_jobs()
+                with self._lock:
+                    entry = self._next_entry()
+                    if self._worker is None and not self._open():
+                        self._thread = None
+                        return
+                if reason := self._reason_to_end():
+                    self._end(reason)
+                elif entry is not None:
+                    self._serve(entry)
+                else:
+                    self._news.wait(_TICK)
+                    self._news.clear()
+            except Exception as error:
+                # pages get a sentence whatever it was, and the next question another try
+                self._fail(self._open(), f"live evaluation failed ({type(error).__name__}: {error}): ask again")
+
+    def _read_jobs(self) -> None:
+        """Look for jobs that are in the way of the models, without the lock: that reads files."""
+        moment = time.monotonic()
+        with self._lock:
+            models = {entry.model for entry in self._open()}
+            if self._worker is not None:
+                models.add(self._worker.model)
+        for model in models:
+            if model not in self._jobs or moment - self._jobs[model][0] >= JOBS_SECONDS:
+                self._jobs[model] = moment, self._waits_for(Path(model.root), model.device)
+
+    def _reason_to_end(self) -> str:
+        """Return the reason to end the worker now; empty if there is none."""
+        worker = self._worker
+        if worker is None:
+            return ""
+        if not worker.alive:
+            return worker.exit_sentence()
+        if worker.model.device != CPU and (reason := self._reason_to_wait(worker.model)):
+            return reason
+        if time.monotonic() - self._worked > self.idle:
+            return f"nothing was measured for {self.idle:g} seconds"
+        return ""
+
+    def _serve(self, entry: Entry) -> None:
+        """Have the worker do one slice of a question, or load the model that it needs."""
+        try:
+            if self._worker is None or self._worker.model != entry.model:
+                # what is asked meanwhile comes first then
+                self._load(entry.model)
+            else:
+                self._extend_answer(entry, self._worker)
+        finally:
+            self._report, self._worked = None, time.monotonic()
+
+    def _load(self, model: ModelSpec) -> None:
+        """Start a worker with a model; one with another model makes way first."""
+        if self._worker is not None:
+            self._end("live evaluation of another run has taken its place")
+        try:
+            self._worker = self._start(model)
+            self._worker.call("load", {"model": model}, None, lambda *_: True)
+            self._loaded = True
+        except OSError as error:
+            problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
+            self._fail(self._open(model), problem)
+        except GpruneError as error:
+            self._fail(self._open(model), str(error))
+
+    def _extend_answer(self, entry: Entry, worker: WorkerProcess) -> None:
+        with self._lock:
+            request = self._next_request(entry)
+            if request is None or entry.progress != "open":
+                return
+            self._turns += 1
+            entry.served = self._turns
+            previous = self._answers.get(request.identity)
+
+        def go_on(*report: Any) -> bool:
+            self._report = report
+            self._read_jobs()
+            return bool(self._waiting_for(request)) and not self._reason_to_wait(request.model)
+
+        try:
+            answer = worker.call(request.task, request.arguments, previous, go_on)
+        except RequestError as error:
+            entries = self._waiting_for(request) if error.usable else self._open(request.model)
+            self._fail(entries, str(error), error.usable)
+            return
+        with self._lock:
+            if answer is not None:
+                self._answers[request.identity] = answer
+            for each in self._waiting_for(request):
+                if self._next_request(each) is None:
+                    each.progress = "complete"
+
+    def _fail(self, entries: list[Entry], problem: str, usable: bool = False) -> None:
+        """Note why questions have no answer; end the worker where its model cannot be asked."""
+        if not usable:
+            self._end(problem, entries[0].model if entries else None)
+        with self._lock:
+            for entry in entries:
+                if entry.progress == "open":
+                    entry.progress, entry.problem = "failed", problem
+                    entry.retry = time.monotonic() + RETRY_SECONDS
+
+    def _end(self, reason: str, model: ModelSpec | None = None) -> None:
+        """End the worker, if there is one, and keep the reason for the pages."""
+        worker = self._worker
+        if worker is not None:
+            # the next one is not started before its memory is free
+            worker.end()
+            model = worker.model
+        with self._lock:
+            if model is not None:
+                self._ended[model] = reason
+            self._worker, self._loaded, self._report = None, False, None
+
+
+def _fitting(done: int, total: int, words: str, pid: int) -> WorkerState:
+    unit = "step" if "scales" in words else "layer"
+    progress = f": {unit} {min(done + 1, total)} of {total}" if total > 1 else ""
+    return WorkerState("fitting", f"The worker is {words}{progress}", pid, min(done / max(total, 1), 1.0))
+
+
+_CLIENT = Client()
+atexit.register(_CLIENT.close)
+
+
+def pool() -> Client:
+    """Return the one client of this process."""
+    return _CLIENT

@@ -1,0 +1,396 @@
+"""Requests to the live worker: a question together with everything that its answer depends on.
+
+A question is resolved here, without torch: which masks, which results behind its repairs, which losses are in the
+store already. The identity of a request is a hash of all that its numbers depend on, so that two sessions never
+get each other's numbers, and get the same ones where they ask the same.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from gprune.app.preview.questions import Neuron, Passage, Prompt, Question, TokenQuestion, WindowLosses
+from gprune.data import texts
+from gprune.models import identity
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, Results
+from gprune.records import ModelShape, PruningMasks
+from gprune.records.repairs import AUTO, LEARNED, WORDS
+from gprune.store import Store
+from gprune.study import RepairSettings, ScaleSettings, Study
+from gprune.study.methods import METHODS
+from gprune.study.settings import SCALED
+from gprune.system import machine
+from gprune.system.errors import ModelError, SettingsError
+
+DENSE = "dense"
+"""the method that has no masks"""
+MOST_CHARACTERS = 200_000
+"""of a typed passage; the rest is not sent"""
+Place = tuple[str, str]
+"""kind and key of a result in the store"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """The model that a worker loads; runs with equal values share a worker."""
+
+    root: str
+    """the cache folder"""
+    model: str
+    device: str
+    precision: str
+    trust_remote_code: bool
+    fingerprint: str
+    tokenizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run: the cache it lives in, its study, and the digests of what it has read."""
+
+    root: str
+    """the cache folder"""
+    graph: Graph
+    """stages of the run, with keys"""
+
+    @property
+    def results(self) -> Results:
+        """The results of the run in the cache."""
+        return Results(Store(Path(self.root)), self.graph)
+
+    @property
+    def device(self) -> str:
+        """The device of the run's model: cpu, cuda or cuda:1."""
+        device = self.graph.study.device
+        if device != "auto":
+            return device
+        return "cuda" if machine.has_gpu() else "cpu"
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model of the run."""
+        study, inputs = self.graph.study, self.graph.inputs
+        root = str(Path(self.root).resolve())
+        trusts = study.trust_remote_code
+        return ModelSpec(root, study.model, self.device, inputs.precision, trusts, inputs.model, inputs.tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The windows of an evaluation text, or the sequences that a run has drawn of a calibration text."""
+
+    name: str
+    length: int
+    """tokens of a window"""
+    batch: int
+    """windows that are measured at a time at most"""
+    windows: int | None = None
+    """the most windows that the run measures"""
+    digest: str = ""
+    """of the evaluation text as the run has read it"""
+    sampled: str = ""
+    """key of the tokens of a text that the model has written"""
+    tokens: Place | None = None
+    """the sequences of a calibration text"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """Settings to learn scales of fitted weights."""
+
+    settings: ScaleSettings
+    seed: int
+    texts: list[Place]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Settings to fit weights to masks; `texts` are the places of their tokens."""
+
+    settings: RepairSettings
+    texts: list[Place]
+    batch: int
+    scaling: Scaling | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pruning:
+    """Masks, the repairs of what they keep, and the results or the fit that these need."""
+
+    masks: PruningMasks
+    repairs: tuple[str, ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """places of the records that the repairs need, by parameter"""
+    fit: Fit | None = None
+    """of the parameter `weights`, where no result has them"""
+
+    @property
+    def key(self) -> str:
+        """Hash that is equal for equal models."""
+        return digest(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerRequest:
+    """One task of a worker: what one model is asked."""
+
+    identity: str
+    """equal for requests whose answers are the same numbers"""
+    model: ModelSpec
+    task: Literal["losses", "read", "write", "neuron"]
+    arguments: dict[str, Any]
+    """of the function that does the task, see gprune.app.preview.worker.loop"""
+    question: Any
+    stored: WindowLosses | None = None
+    """the answer, where the run has it"""
+
+
+def missing_model(name: str) -> ModelError:
+    """Return the error of a run whose model is gone."""
+    folder = identity.resolve(name)
+    return ModelError(
+        f"the model folder {folder!r} is not there any more, or lacks files: put it back, or choose another run"
+    )
+
+
+def digest(*content: Any) -> str:
+    """Return a hash of plain values, dataclasses and masks."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_to_plain).encode()).hexdigest()[:32]
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, PruningMasks):
+        # its name and retention change no loss
+        return [
+            [mask.shape, hashlib.sha256(np.packbits(mask).tobytes()).hexdigest()] for mask in (value.ffn, value.heads)
+        ]
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def resolve(source: Source, question: Question) -> WorkerRequest:
+    """Return the request of a question about a run; nothing heavy is loaded.
+
+    Raises SettingsError where the study does not measure the text or there is no such method, StoreError
+    where the run lacks the masks or the results that are needed, or they are damaged.
+    """
+    text = drawn_text(source, question.role) if question.role else evaluation_text(source, question.text)
+    pruning, is_own = resolve_pruning(source, question)
+    stored = None
+    if is_own and not question.role and (question.fitted or question.repair or not _is_fitted(source, question)):
+        stored = _stored_losses(_repaired_as(source, question), question)
+    # the batch changes no loss
+    identity = digest(source.model, replace(text, batch=0), pruning)
+    return WorkerRequest(identity, source.model, "losses", {"text": text, "pruning": pruning}, question, stored)
+
+
+def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Question]) -> tuple[WorkerRequest, ...]:
+    """Return the requests of a question that is answered token by token, one for each model.
+
+    Raises SettingsError where there is no such text or method, StoreError where the run lacks masks or
+    statistics.
+    """
+    arguments: dict[str, Any]
+    match question:
+        case Passage():
+            task, text = "read", evaluation_text(source, question.text) if question.text else None
+            arguments = {"passage": replace(question, typed=question.typed[:MOST_CHARACTERS]), "text": text}
+        case Prompt():
+            task, arguments = "write", {"prompt": replace(question, typed=question.typed[:MOST_CHARACTERS])}
+        case Neuron():
+            tokens = _drawn_place(source, question.role) if question.role else None
+            task, arguments = "neuron", {"question": question, "tokens": tokens}
+    requests = []
+    for model in models:
+        # facts of a neuron are of the dense model
+        pruning = {} if task == "neuron" else {"pruning": resolve_pruning(source, model)[0]}
+        identity = digest(source.model, task, arguments, pruning)
+        requests.append(WorkerRequest(identity, source.model, cast(Any, task), arguments | pruning, question))
+    return tuple(requests)
+
+
+def against(source: Source, question: Question, base: Question | None) -> Question:
+    """Return the base of a question, the dense model where left out, with the repairs that the question has.
+
+    Weights that are fitted to masks exist for the run's own alone: where other masks are asked for, the
+    base does without them as well. Where the question names a repair, the base is as it says. Errors as
+    `resolve`.
+    """
+    base = base or Question(question.text, DENSE, role=question.role)
+    if question.repair is not None:
+        return base
+    if not _is_fitted(source, question) or (question.fitted and _masks(source, question)[1]):
+        return base
+    return replace(base, fitted=False)
+
+
+def left_out(graph: Graph, method: str) -> str:
+    """Say that live figures of other masks lack a fitted repair; empty where they lack none."""
+    names = " and ".join(repair.label for repair in stages.repairs(graph, method) if repair.fitted)
+    if not names:
+        return ""
+    return (
+        f"Live figures of other masks leave {names} out, here and in what they are compared with: it is "
+        "fitted to the run's own masks. “Repair the kept weights” fits it to these."
+    )
+
+
+def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
+    """Return the repair of live figures: that of the run, or least squares with a bias on A and B.
+
+    A repair that the run chose by measurement is fitted to the run's own masks and is not used. `scaled` adds
+    learned scales.
+    """
+    kind = study.repair.base
+    fits = kind != AUTO.word and kind in WORDS and WORDS[kind].fitted
+    repair = study.repair if fits else RepairSettings("least_squares_bias", "both")
+    return replace(repair, kind=cast(Any, repair.base + SCALED * scaled))
+
+
+def scale_roles(source: Source) -> tuple[str, ...]:
+    """Return the calibration texts of live scales: those of the study that the run has drawn.
+
+    The graph of `source` has a repair with scales.
+    """
+    tokens = {role: stages.tokens(source.graph, role) for role in source.graph.study.scales.roles}
+    return tuple(role for role, stage in tokens.items() if source.results.holds(stage))
+
+
+def evaluation_text(source: Source, text: str) -> Text:
+    """Return an evaluation text of a run.
+
+    Raises SettingsError where the study does not measure it, StoreError where the run does not say what it
+    has read, or has not drawn it yet.
+    """
+    evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
+    source.graph.require_known()
+    if text not in evaluation.texts:
+        raise SettingsError(f"the run does not measure {text!r}: choose one of {', '.join(evaluation.texts)}")
+    sampled = ""
+    if texts.is_sampled(text):
+        # the worker reads what the run has drawn
+        sampled = _place_of(source.results, stages.sampled(source.graph, text))[1]
+    return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)
+
+
+def drawn_text(source: Source, role: str) -> Text:
+    """Return the sequences that a run has drawn of a calibration text; StoreError where they are gone."""
+    calibration = source.graph.study.calibration
+    name = str(getattr(source.graph.study, role))
+    return Text(name, calibration.length, calibration.batch, tokens=_drawn_place(source, role))
+
+
+def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
+    """Return the pruning of a question, None for the dense model, and True if its masks are the run's.
+
+    Errors as `resolve`.
+    """
+    source.graph.require_known()
+    if question.method not in METHODS:
+        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+    if question.neuron is not None:
+        return Pruning(_all_but(source.results.get(stages.shape), *question.neuron)), False
+    masks, is_own = _masks(source, question)
+    if masks is None:
+        return None, is_own
+    # plain arrays travel, not views of files
+    masks = replace(masks, ffn=np.array(masks.ffn), heads=np.array(masks.heads))
+    if question.repair is None or (is_own and question.repair == source.graph.study.repair):
+        fitted = is_own and bool(question.fitted or question.repair)
+        return Pruning(masks, *_repairs(source, question.method, fitted)), is_own
+    return _to_fit(_repaired_as(source, question), question.method, masks, is_own), is_own
+
+
+def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
+    if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
+        raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+    ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
+    ffn[layer, neuron] = False
+    heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
+    return PruningMasks(DENSE, ffn, heads, float("nan"), float("nan"))
+
+
+def _repaired_as(source: Source, question: Question) -> Source:
+    if question.repair is None:
+        return source
+    return replace(source, graph=stages.with_repair(source.graph, asdict(question.repair)))
+
+
+def _is_fitted(source: Source, question: Question) -> bool:
+    return any(repair.fitted for repair in stages.applied_repairs(source.results, question.method))
+
+
+def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
+    """Return masks with the repair of the source's study, whose weights the worker fits where no result has them.
+
+    Raises SettingsError where the repair is none that is fitted to masks, StoreError where the tokens of a
+    text are missing.
+    """
+    graph, results, settings = source.graph, source.results, source.graph.study.repair
+    if AUTO in stages.repairs(graph, method):
+        # chosen with the recipe's own masks: these are fitted as any others
+        method, is_own = "gprune", False
+    repairs = [repair for repair in stages.repairs(graph, method) if LEARNED not in repair.needs.values()]
+    if not all(repair.fitted for repair in repairs):
+        raise SettingsError(f"repair.kind {settings.kind!r} is not fitted to masks: choose least_squares_bias")
+    names = tuple(repair.name for repair in repairs)
+    weights = stages.pruned(graph, method)["weights"]
+    if is_own and not settings.scaled and results.holds(weights):
+        return Pruning(masks, names, {"weights": _place_of(results, weights)})
+    scaling = None
+    if settings.scaled:
+        tokens = [_drawn_place(source, role) for role in scale_roles(source)]
+        scaling = Scaling(graph.study.scales, graph.study.seed, tokens)
+    places = stages.resolve(weights.needs["texts"], lambda stage: _place_of(results, stage))
+    kind = cast(Any, settings.base)
+    return Pruning(masks, names, {}, Fit(replace(settings, kind=kind), places, graph.study.calibration.batch, scaling))
+
+
+def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:
+    """Return the masks of a question, and True if they are the run's own."""
+    if METHODS[question.method].decision == "none":
+        return None, True
+    results, name = source.results, METHODS[question.method].masks
+    if question.masks is None:
+        return results.get(stages.masks, name), True
+    if not results.has(stages.masks, name):
+        return question.masks, False
+    run_masks = results.get(stages.masks, name)
+    pairs = (run_masks.ffn, question.masks.ffn), (run_masks.heads, question.masks.heads)
+    return question.masks, all(np.array_equal(*pair) for pair in pairs)
+
+
+def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return a method's repairs, without those that are fitted to masks unless `fitted`, and their inputs."""
+    results = source.results
+    repairs = [repair for repair in stages.applied_repairs(results, method) if fitted or not repair.fitted]
+    needs = stages.pruned(source.graph, method)
+    inputs = {
+        name: stages.resolve(needs[name], lambda stage: _place_of(results, stage))
+        for repair in repairs
+        for name in repair.needs
+    }
+    return tuple(repair.name for repair in repairs), inputs
+
+
+def _drawn_place(source: Source, role: str) -> Place:
+    source.graph.require_known()
+    return _place_of(source.results, stages.tokens(source.graph, role))
+
+
+def _place_of(results: Results, stage: stages.Stage[Any]) -> Place:
+    """Return kind and key of a result; StoreError says that it is missing, before a process is started for it."""
+    results.record(stage)
+    return stage.kind, stage.key
+
+
+def _stored_losses(source: Source, question: Question) -> WindowLosses | None:
+    if not source.results.has(stages.perplexity, question.method, question.text):
+        return None
+    losses = source.results.get(stages.perplexity, question.method, question.text).losses
+    return WindowLosses(np.array(losses, dtype=np.float64))

@@ -1,0 +1,356 @@
+"""Report: chosen figures of a run, with their words, numbers and settings, as one HTML file that needs no other."""
+
+import base64
+import hashlib
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from gprune.analysis import comparison
+from gprune.analysis.formatting import counted
+from gprune.analysis.table import Table
+from gprune.app.figures import load_figures
+from gprune.app.ui import chart_style, derived_cache
+from gprune.app.ui.commands import command, field
+from gprune.app.ui.page_names import NAMES
+from gprune.app.ui.panel import KEYS, Panel, Selection, available_part
+from gprune.app.ui.text import unmarked
+from gprune.evaluation import protocol
+from gprune.pipeline.provenance import versions
+from gprune.pipeline.runs.opened import Run
+from gprune.study import field_names
+from gprune.study.settings import require, require_choice
+from gprune.system.errors import GpruneError, SettingsError, StoreError
+from gprune.system.files import write_bytes
+from gprune.system.safe_parsing import sentence
+
+FIGURES = load_figures()
+MOST_ROWS = 400
+"""rows of a table; of a longer one the first are shown, and how many there are is said"""
+_LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEntry:
+    """One figure of a report, or why there is none; all words are plain text."""
+
+    name: str
+    """what the figure is called"""
+    page: str
+    """the page that shows it"""
+    title: str
+    """the finding, or what the figure shows"""
+    caption: str = ""
+    """one line on how to read it"""
+    how: str = ""
+    """what else there is to know"""
+    alt: str = ""
+    """the figure in a sentence"""
+    figure: go.Figure | None = None
+    table: pd.DataFrame | None = None
+    """the numbers behind it"""
+    problem: str = ""
+    """why it could not be drawn; empty where it was"""
+
+
+def figure_names() -> tuple[str, ...]:
+    """The figures that can be chosen, page by page as the app lists them."""
+    order = list(NAMES)
+    return tuple(sorted(FIGURES, key=lambda name: order.index(_place_of(name))))
+
+
+def page_of_figure(name: str) -> str:
+    """Return the name of the page of a figure."""
+    return NAMES[_place_of(name)]
+
+
+def _place_of(name: str) -> str:
+    """The key in NAMES of the place whose module declares a figure."""
+    return next(part for part in reversed(FIGURES[name].make.__module__.split(".")) if part in NAMES)
+
+
+def describe_figure(name: str) -> str:
+    """Return the first line of a figure's description."""
+    return FIGURES[name].about
+
+
+def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = None) -> list[ReportEntry]:
+    """The chosen figures with their words and numbers, in the order of the choice.
+
+    A figure that a page shows more than once, as the perplexity on each text, comes as often. `values` are
+    what is set on the pages, as a session's address has it; as by itself where left out. Raises SettingsError
+    where nothing is chosen, or something that is no figure.
+    """
+    require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
+    for name in chosen:
+        require_choice("card", name, figure_names())
+    entries = [entry for name in dict.fromkeys(chosen) for entry in _entries(run, name, values or {})]
+    titles = Counter(entry.title for entry in entries)
+    # two figures of one card have its title both
+    return [_extend_title(entry) if titles[entry.title] > 1 else entry for entry in entries]
+
+
+def _entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
+    try:
+        panels = [_make_panel(run, name, options) for options in _page_options(run, name, values)]
+        more = _describe_differences(panels)
+        return [_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
+    except GpruneError as error:
+        return [ReportEntry(name, page_of_figure(name), describe_figure(name), problem=sentence(error))]
+
+
+def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The options of every figure of a name that the page shows; of one that it does not show, none."""
+    try:
+        per_figure = list(FIGURES[name].asked(run, values)) or [{}]
+    except SettingsError:
+        # what is set is of another run
+        per_figure = list(FIGURES[name].asked(run, {})) or [{}]
+    if "selected" not in FIGURES[name].options:
+        return per_figure
+    selected = Selection(*(values.get(key) for key in KEYS))
+    return [options | {"selected": available_part(run, selected)[0]} for options in per_figure]
+
+
+def _make_panel(run: Run, name: str, options: dict[str, Any]) -> Panel:
+    """A panel; where what is set is of another run and this one has no such thing, as it is by itself."""
+    try:
+        return FIGURES[name](run, **options)
+    except SettingsError:
+        return FIGURES[name](run)
+
+
+def _describe_differences(panels: Sequence[Panel]) -> list[str]:
+    """Return what is set otherwise in each of several panels, for their titles; nothing for a single one."""
+    calls = [panel.code.options if panel.code else {} for panel in panels]
+    differ = sorted(
+        option
+        for option in {option for call in calls for option in call}
+        if any(call.get(option) != calls[0].get(option) for call in calls)
+    )
+    words = [", ".join(f"{option} {call[option]}" for option in differ if option in call) for call in calls]
+    return [f" ({difference})" if difference else "" for difference in words]
+
+
+def _entry(name: str, panel: Panel, more: str) -> ReportEntry:
+    return ReportEntry(
+        name,
+        page_of_figure(name),
+        unmarked(panel.title) + more,
+        unmarked(panel.caption),
+        unmarked(panel.how),
+        unmarked(panel.alt) or unmarked(panel.caption) or describe_figure(name),
+        panel.figure,
+        panel.table() if panel.table is not None else None,
+    )
+
+
+def _extend_title(entry: ReportEntry) -> ReportEntry:
+    """An entry whose title says what its figure shows as well."""
+    description = describe_figure(entry.name)
+    return entry if entry.title == description else replace(entry, title=f"{entry.title}: {description}")
+
+
+def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = None) -> bytes:
+    """Return the report of a run as an HTML file that needs no other."""
+    title = f"Report of {run.title or run.name}"
+    plotly, drawing = _scripts()
+    parts = [
+        "<!doctype html>",
+        "<html lang='en'><head><meta charset='utf-8'>",
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, drawing)}">',
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        "<meta name='referrer' content='no-referrer'>",
+        f"<title>{_safe(title)}</title><style>{_read('report.css')}</style></head>",
+        f"<body><header><h1>{_safe(title)}</h1>{_summary(run, entries, moment or datetime.now(UTC))}</header>",
+        _contents(entries),
+        f"<main>{''.join(_section(number, entry) for number, entry in enumerate(entries, start=1))}",
+        _origin(run),
+        "</main>",
+        _data("looks", _looks()),
+        f"<script>{plotly}</script><script>{drawing}</script>",
+        "</body></html>",
+    ]
+    # a name from elsewhere may hold half a surrogate pair
+    return ("\n".join(parts) + "\n").encode("utf-8", "replace")
+
+
+@cache
+def _scripts() -> tuple[str, str]:
+    """Plotly, and what draws with it, as a browser counts their hashes: line ends are single."""
+    scripts = get_plotlyjs(), _read("report.js")
+    return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
+
+
+def _policy(*scripts: str) -> str:
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
+    figures = counted(sum(entry.figure is not None for entry in entries), "figure")
+    minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    line = f"{figures} of the run {run.name} ({run.state}). Made {minute} by GPrune Studio."
+    return f"<p class='soft'>{_safe(line)}</p>"
+
+
+def _contents(entries: Sequence[ReportEntry]) -> str:
+    links = "".join(
+        f"<li><a href='#figure-{number}'>{_safe(entry.title)}</a></li>" for number, entry in enumerate(entries, start=1)
+    )
+    return (
+        f"<nav aria-label='Contents'><ol>{links}</ol><p><a href='#origin'>Settings, versions and machine</a></p></nav>"
+    )
+
+
+def _section(number: int, entry: ReportEntry) -> str:
+    """A figure with its words and its numbers, or why there is none."""
+    head = (
+        f"<section id='figure-{number}' aria-labelledby='title-{number}'>"
+        f"<p class='page'>{_safe(entry.page)}</p><h2 id='title-{number}'>{_safe(entry.title)}</h2>"
+    )
+    if entry.figure is None:
+        return f"{head}<p>This figure could not be drawn: {_safe(entry.problem)}.</p></section>"
+    alt, how = _safe(entry.alt), f"<details><summary>How to read</summary><p>{_safe(entry.how)}</p></details>"
+    return (
+        f"{head}<figure><div class='drawing' role='img' aria-label=\"{alt}\" "
+        f"data-figure='data-{number}' data-name=\"{_safe(entry.name)}\"></div>"
+        f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
+        f"<figcaption>{_safe(entry.caption)}</figcaption></figure>"
+        f"{how if entry.how else ''}{_table(entry)}{_data(f'data-{number}', _figure(entry.figure))}</section>"
+    )
+
+
+def _table(entry: ReportEntry) -> str:
+    table = entry.table
+    if table is None or not len(table.columns):
+        return ""
+    first_rows = table.head(MOST_ROWS)
+    rest = (
+        f"<p class='soft'>The first {len(first_rows):,} of {len(table):,} rows.</p>"
+        if len(first_rows) < len(table)
+        else ""
+    )
+    return (
+        f"<details><summary>Table: {len(table):,} rows</summary>{rest}"
+        f"<div class='wide' tabindex='0' role='region' aria-label=\"numbers of {_safe(entry.title)}\">"
+        f"{Table(first_rows).html()}</div></details>"
+    )
+
+
+def _origin(run: Run) -> str:
+    """Return the part on settings, protocols, versions and machine, by which the numbers can be made again."""
+    record: Mapping[str, Any] = run.record
+    texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
+    source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
+    protocols = "".join(f"<li>{_safe(line)}</li>" for line in _protocols(run))
+    return (
+        "<section id='origin'><h2>Settings, versions and machine</h2>"
+        f"<p>The command that makes the run again:</p><pre>{_safe(command(run.study))}</pre>"
+        + (f"<p>Measured by:</p><ul>{protocols}</ul>" if protocols else "")
+        + _pairs("Settings of the run", {name: field(run.study, name) for name in field_names()})
+        + _pairs("Texts, versions and machine of the run", {"started": record.get("started"), **texts, **source})
+        + _pairs("What wrote this report", versions())
+        + "</section>"
+    )
+
+
+def _protocols(run: Run) -> list[str]:
+    try:
+        rows = comparison.rows(derived_cache.measurements(run))
+    except GpruneError:
+        # the figures themselves say what is damaged
+        return []
+    return list(protocol.lines(cell.stamp for row in rows for cell in row.cells.values()))
+
+
+def _pairs(title: str, pairs: Mapping[str, Any]) -> str:
+    lines = "".join(
+        f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(_words(value))}</td></tr>" for name, value in pairs.items()
+    )
+    return (
+        f"<details><summary>{_safe(title)}</summary><div class='wide' tabindex='0' role='region' "
+        f"aria-label=\"{_safe(title)}\"><table class='pairs'>{lines}</table></div></details>"
+    )
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "–"
+    return "–" if value is None or value == "" else str(value)
+
+
+def _figure(figure: go.Figure) -> str:
+    """A figure as Plotly reads it; how it looks and how wide it is are set by the page."""
+    copy = chart_style.as_shapes(figure).update_layout(template="none", width=None)
+    return str(copy.to_json())
+
+
+def _looks() -> str:
+    """Empty figures that look light and dark."""
+    figures = {name: go.Figure(layout={"template": look}) for name, look in _LOOKS.items()}
+    return "{" + ",".join(f'"{name}":{figure.to_json()}' for name, figure in figures.items()) + "}"
+
+
+def _data(name: str, text: str) -> str:
+    """JSON for the script, in a part of the page that runs nothing and cannot be left by any text."""
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f"<script type='application/json' id='{name}'>{text}</script>"
+
+
+def _safe(words: object) -> str:
+    return html.escape(str(words), quote=True)
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report as it was made."""
+
+    content: bytes
+    """the file"""
+    figures: int
+    """how many figures are in it"""
+    missing: dict[str, str]
+    """why others are not, by name"""
+
+
+def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
+    """Make the report of a run; for `cards`, by default all, `values` and errors see `gather_entries`."""
+    entries = gather_entries(run, cards or figure_names(), values)
+    missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
+    drawn_entries = [entry for entry in entries if entry.figure is not None or cards]
+    return Report(as_html(run, drawn_entries), len(entries) - len(missing), missing)
+
+
+def require_place(path: Path) -> None:
+    """Raise SettingsError where the name of a report's file does not end as an HTML file does."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise SettingsError(f"a report is written as HTML: give a name that ends in .html (got {path.name!r})")
+
+
+def save_report(report: Report, path: Path) -> None:
+    """Write a report, whole or not at all; StoreError where the file cannot be written."""
+    try:
+        write_bytes(path, report.content)
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another place"
+        ) from error

@@ -1,1 +1,0 @@
-"""The report: chosen figures of a run as one file that stands alone."""

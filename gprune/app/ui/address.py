@@ -1,0 +1,459 @@
+"""The address: values of the pages outside all widgets, mirrored into the query, and the way from place to place.
+
+Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
+when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
+not its default is in its address afterwards, so that a copied address shows the same view. Streamlit's own
+`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has one widget only,
+and a value that cannot be used is dropped in silence.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import streamlit as st
+
+from gprune.app.ui import page_names
+from gprune.app.ui.page_names import PAGE_OF, TAB
+from gprune.app.ui.panel import KEYS
+from gprune.app.ui.text import said
+from gprune.study import Study
+
+T = TypeVar("T")
+Options = Mapping[str, str] | Sequence[str]
+RUN, COMPARED = "run", "cp_runs"
+"""keys in the address: the run that is shown, and those that Compare shows"""
+SHARED = (RUN, *KEYS)
+"""keys that go with the reader from place to place"""
+ALWAYS = (RUN, "jobs_job")
+"""in every address that has them: another person's newest run or job is another one"""
+EDIT = "Edit settings and restart"
+"""label of the button that leads to the launch form where a run has failed"""
+_SENT = "to_launch_study"
+_LONGEST = 80
+"""characters of a value that a sentence repeats"""
+_MOST_OPTIONS = 8
+
+
+@dataclass(slots=True)
+class AddressState:
+    """The address of one session."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    """canonical values by key"""
+    seen: dict[str, list[str]] = field(default_factory=dict)
+    """what the address was last seen to hold, by key"""
+    arrived: dict[str, list[str]] = field(default_factory=dict)
+    """what the address brought and nobody has read yet"""
+    faults: dict[str, str] = field(default_factory=dict)
+    """why what the address brought was not used, by key"""
+    defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """the default of each value that a page read when it was last drawn, by page and key"""
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    """labels of the options of each list when it was last drawn, by widget"""
+    collecting: bool = False
+    """a page is being drawn, whose values are written at its end, all at once"""
+    page: str = ""
+    """the place that is drawn"""
+    url: str = ""
+    """the page that it is on"""
+    resent: bool = False
+    """the browser is told the address again: it does not follow a link to the page that it is on"""
+    left: dict[str, str] = field(default_factory=dict)
+    """the place that each page has shown last"""
+    moves: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """what the widgets do that a person has moved and that are not drawn anew yet, by widget"""
+
+    def note(self, key: str, value: T, default: Any) -> T:
+        """Remember what a page has read; inside a fragment, which no page ends, it is written at once."""
+        self.defaults.setdefault(self.page, {})[key] = default
+        if not self.collecting:
+            self.write()
+        return value
+
+    def query(self, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return what an address is to hold of some values: those that are known and not their defaults."""
+        lists = {
+            key: _to_query(self.values[key])
+            for key, default in defaults.items()
+            if key in self.values and (key in ALWAYS or self.values[key] != default)
+        }
+        return {key: texts for key, texts in lists.items() if texts}
+
+    def write(self) -> None:
+        """Bring the address in line with what the page has read, if it is not."""
+        self.seen = self.query(self.defaults.get(self.page, {}))
+        query = {key: st.query_params.get_all(key) for key in st.query_params}
+        if self.seen != query or self.resent:
+            self.resent = False
+            st.query_params.from_dict(self.seen)
+
+
+def _to_query(value: Any) -> list[str]:
+    """Return a value as the address has it: nothing for an empty one, an empty entry for an empty list."""
+    if isinstance(value, bool):
+        return [str(int(value))]
+    if isinstance(value, float):
+        return [f"{value:.6g}"]
+    if isinstance(value, (list, tuple)):
+        return [str(item) for item in value] or [""]
+    return [str(value)] if value not in ("", None) else []
+
+
+def current_state() -> AddressState:
+    """Return the state of the session that is being drawn."""
+    state: AddressState = st.session_state.setdefault("address_state", AddressState())
+    return state
+
+
+def open_place(page: str, places: Sequence[str]) -> str:
+    """Return the place of a page that is shown: by the address where that changed by itself, else as was chosen.
+
+    Args:
+        page: the last part of the page's address.
+        places: those of its tabs; the first is shown where none, or none of these, was asked for.
+    """
+    state, tabs_asked = current_state(), st.query_params.get_all(TAB)
+    if page != state.url:
+        # a link says which tab it leads to
+        state.url, state.seen = page, {key: texts for key, texts in state.seen.items() if key != TAB}
+        state.values.pop(TAB, None)
+    elif tabs_asked != state.seen.get(TAB, []):
+        state.resent = True
+    if tabs_asked != state.seen.get(TAB, []):
+        state.seen.pop(TAB, None)
+        state.values.pop(TAB, None)
+        candidates = tabs_asked
+    else:
+        candidates = state.arrived.get(TAB) or [str(state.values.get(TAB))]
+    return next((place for place in candidates[-1:] if place in places), places[0])
+
+
+def read_address(page: str) -> None:
+    """Take over what the address holds, without faults of another place; called before one is drawn."""
+    apply_moves()
+    state = current_state()
+    if page != state.page:
+        state.page, state.faults = page, {}
+        # a link does not bring all: what the address never held on this page has not been taken back
+        state.seen = {key: texts for key, texts in state.seen.items() if key in st.query_params}
+    else:
+        # Back to a view in which something was not chosen yet
+        for key in [key for key in state.seen if key not in st.query_params]:
+            del state.seen[key]
+            state.values.pop(key, None)
+    for key in st.query_params:
+        texts = st.query_params.get_all(key)
+        if texts != state.seen.get(key):
+            state.seen[key] = state.arrived[key] = texts
+            state.values.pop(key, None)
+    state.defaults[page], state.collecting = {}, True
+    if page in PAGE_OF:
+        state.left[PAGE_OF[page].url] = page
+
+
+def finish(slot: Any) -> None:
+    """Write what the page has read into the address, and into the slot what of it no page can use."""
+    state = current_state()
+    state.collecting = False
+    state.write()
+    for sentence in state.faults.values():
+        slot.warning(sentence, icon=":material/link_off:")
+
+
+def put(key: str, value: Any) -> None:
+    """Set a value; for callbacks of buttons, charts and components."""
+    put_all({key: value})
+
+
+def put_all(values: Mapping[str, Any]) -> None:
+    """Set several values as one step of the browser's history."""
+    state = current_state()
+    for key, value in values.items():
+        state.values[key] = value
+        state.faults.pop(key, None)
+        state.arrived.pop(key, None)
+    if not state.collecting:
+        state.write()
+
+
+def current_page() -> str:
+    """Return the place that is drawn."""
+    return current_state().page
+
+
+def in_fragment() -> bool:
+    """Return True if only a part of the page is being drawn."""
+    return not current_state().collecting
+
+
+def on_move(widget: str, action: Callable[[], object]) -> None:
+    """Note in the callback of a widget what its new value does, which happens when the widget is drawn anew.
+
+    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
+    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
+    """
+    current_state().moves[widget] = action
+
+
+def apply_moves() -> None:
+    """Do what the widgets that were moved say; called before a page is drawn."""
+    moves = current_state().moves
+    while moves:
+        moves.pop(next(iter(moves)))()
+
+
+def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[..., None]:
+    """Return a part of a page that is drawn anew by itself, and every so many seconds if a number is given."""
+
+    @wraps(draw)
+    def drawn(*arguments: Any) -> None:
+        try:
+            draw(*arguments)
+        finally:
+            if in_fragment():
+                # of widgets that are not in it nobody has moved any
+                current_state().moves.clear()
+
+    return st.fragment(drawn, run_every=every)
+
+
+def number(key: str, default: float, low: float, high: float) -> float:
+    """Read a number in [low, high]."""
+    return _read(key, float(default), lambda text: _within(float(text), low, high), f"{low:g} to {high:g}")
+
+
+def whole(key: str, default: int, low: int, high: int) -> int:
+    """Read a whole number in [low, high]."""
+    return _read(key, int(default), lambda text: _within(int(text), low, high), f"{low} to {high}")
+
+
+def index(key: str) -> int | None:
+    """Read a whole number from 0, or None where there is none."""
+    return _read(key, None, lambda text: _within(int(text), 0, math.inf), "a whole number from 0")
+
+
+def read_option(key: str, options: Options, default: str) -> str:
+    """Read one of the names of `options`."""
+    return _read(key, default, lambda text: _member(str(text), options), _listed(options))
+
+
+def flag(key: str, default: bool = False) -> bool:
+    """Read yes or no; 1 or 0 in the address."""
+    return _read(key, default, _truth, "0 or 1")
+
+
+def text(key: str, default: str = "") -> str:
+    """Read any text; its reader checks it."""
+    return _read(key, default, str, "text")
+
+
+def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
+    """Read some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
+    state = current_state()
+    texts = state.arrived.pop(key, None)
+    names = [name for name in (texts or state.values.get(key, default)) if name]
+    chosen = [name for name in dict.fromkeys(names) if name in options]
+    if texts is not None:
+        state.values[key] = chosen
+        if unknown := [name for name in names if name not in options]:
+            state.faults[key] = _fault(key, ", ".join(unknown), _listed(options))
+    return state.note(key, chosen, list(default))
+
+
+def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
+    state = current_state()
+    texts = state.arrived.pop(key, None)
+    if texts is not None:
+        last = texts[-1]
+        try:
+            state.values[key] = parse(last)
+            state.faults.pop(key, None)
+            if len(set(texts)) > 1:
+                words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
+                state.faults[key] = said(words)
+        except (ValueError, OverflowError):
+            state.faults[key] = _fault(key, last, rule)
+    try:
+        # another run can have fewer layers or methods: its own default serves then, and the value is kept
+        value = parse(state.values[key]) if state.values.get(key) is not None else default
+    except (ValueError, OverflowError):
+        value = default
+    return state.note(key, value, default)
+
+
+def _fault(key: str, value: str, rule: str) -> str:
+    return said(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
+
+
+def _listed(options: Iterable[str]) -> str:
+    listed = [name for name in options if name]
+    return f"one of: {', '.join(listed[:_MOST_OPTIONS])}{' …' if len(listed) > _MOST_OPTIONS else ''}"
+
+
+def _within(value: T, low: Any, high: Any) -> T:
+    if not low <= value <= high:
+        raise ValueError(value)
+    return value
+
+
+def _member(value: str, options: Options) -> str:
+    if value not in options:
+        raise ValueError(value)
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if str(value) not in ("0", "1", "True", "False"):
+        raise ValueError(value)
+    return str(value) in ("1", "True")
+
+
+def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """Draw a slider for a number or whole number, whichever the default is."""
+    widget: Any = st.slider
+    bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
+    return cast(T, widget(label, low, high, step=step, **bound, **options))
+
+
+def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """Draw a field to type a number in; an empty one keeps the value."""
+    widget: Any = st.number_input
+    bound = _bind(key, "number", lambda: _numeric(key, default, low, high))
+    # with None for its own value an emptied field is None, and not the least value
+    typed = widget(label, low, high, None, step=step, **bound, **options)
+    return cast(T, _numeric(key, default, low, high) if typed is None else typed)
+
+
+def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
+    """Draw a switch."""
+    return bool(st.toggle(label, **_bind(key, "toggle", lambda: flag(key, default)), **options))
+
+
+def segmented(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """Draw a row of alternatives of which one is chosen."""
+    bound = _bind(key, "segmented", lambda: read_option(key, choices, default), choices)
+    return str(st.segmented_control(label, list(choices), **({"required": True} | bound | options)))
+
+
+def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """Draw a list of which one is chosen."""
+    bound = _bind(key, "selectbox", lambda: read_option(key, choices, default), choices)
+    return str(st.selectbox(label, list(choices), **(bound | options)))
+
+
+def radio(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """Draw alternatives of which one is chosen, each with its dot."""
+    bound = _bind(key, "radio", lambda: read_option(key, choices, default), choices)
+    return str(st.radio(label, list(choices), **(bound | options)))
+
+
+def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
+    """Draw a list of which any number is chosen."""
+    bound = _bind(key, "multiselect", lambda: several(key, choices, default), choices)
+    return list(st.multiselect(label, list(choices), **(bound | options)))
+
+
+def text_field(label: str, key: str, longest: int, **options: Any) -> str:
+    """Draw a field to type a line of text in; what an address has beyond its length is cut off."""
+    bound = _bind(key, "text", lambda: text(key)[:longest])
+    return str(st.text_input(label, max_chars=longest, **bound, **options))
+
+
+def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
+    """Draw tabs of which one is open; return them by name, as containers that know whether they are."""
+    widget, label_shown = f"{key}_tabs", choices[read_option(key, choices, default)]
+    if st.session_state.get(widget) != label_shown:
+        st.session_state[widget] = label_shown
+    names = {label: name for name, label in choices.items()}
+    containers = st.tabs(list(names), key=widget, on_change=_take, args=(key, widget, names))
+    return dict(zip(choices, containers, strict=True))
+
+
+def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
+    return (whole if isinstance(default, int) else number)(key, default, low, high)
+
+
+def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None = None) -> dict[str, Any]:
+    """Let the widget show the value, whoever has changed it, under the labels that its options have now."""
+    widget, labels = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
+    state = current_state()
+    if widget in state.moves:
+        state.moves.pop(widget)()
+    value = read()
+    before, state.labels[widget] = state.labels.get(widget, {}), labels
+    # the browser speaks of an option by its label when it was last drawn
+    renamed = any(labels.get(name, label) != label for name, label in before.items())
+    if renamed or st.session_state.get(widget) != value or widget not in st.session_state:
+        st.session_state[widget] = value
+    bound: dict[str, Any] = {"key": widget, "on_change": _take, "args": (key, widget)}
+    if choices is None:
+        return bound
+    return bound | {"format_func": choices.__getitem__ if isinstance(choices, Mapping) else str}
+
+
+def _take(key: str, widget: str, names: Mapping[str, str] | None = None) -> None:
+    value = st.session_state.get(widget)
+    if value is not None:
+        on_move(widget, lambda: put(key, value if names is None else names.get(value, "")))
+
+
+def show(places: Mapping[str, Callable[[], None]]) -> None:
+    """Draw the tabs of a page, and in the open one what it shows; nothing of the others is computed.
+
+    Args:
+        places: what draws each place of the page, in the order of its tabs; the only one has no tab.
+    """
+    first = next(iter(places))
+    labels = PAGE_OF[first].places
+    if len(labels) == 1:
+        places[first]()
+        return
+    containers, place = tabs(labels, TAB, first), current_page()
+    with containers[place]:
+        places[place]()
+
+
+def link_query(place: str, shared: Iterable[str] = SHARED) -> dict[str, list[str]]:
+    """Return what the address of another place holds, as it was left, with the shared keys: for links to it."""
+    state = current_state()
+    defaults = {key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)}
+    query = state.query(state.defaults.get(place, {}) | defaults)
+    query.pop(TAB, None)
+    return query | {key: [value] for key, value in page_names.tab(place).items()}
+
+
+def last_place(page: page_names.Page) -> str:
+    """Return the place of a page that was shown last; its first one where none was."""
+    return current_state().left.get(page.url, page_names.first(page.url))
+
+
+def link(place: str, label: str, icon: str | None = None, run: str = "", **look: Any) -> None:
+    """Draw a link to a place, as it was left, with what is shared; of another run if one is named."""
+    query = link_query(place) | ({RUN: run} if run else {})
+    st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=query or None, **look)
+
+
+def turn(place: str) -> None:
+    """Turn to a place, as a link does."""
+    st.switch_page(PAGE_OF[place].file, query_params=link_query(place))
+
+
+def compare_runs(names: Iterable[str]) -> None:
+    """Open the page Compare with runs side by side."""
+    put(COMPARED, list(dict.fromkeys(names)))
+    turn("compare")
+
+
+def to_launch(study: Study, source: str) -> None:
+    """Open the launch form with a study's settings filled in; `source` is the sentence's beginning on it."""
+    st.session_state[_SENT] = study, source
+    turn("launch")
+
+
+def sent_to_launch() -> tuple[Study, str] | None:
+    """Return, once, what `to_launch` sent."""
+    sent: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
+    return sent

@@ -1,0 +1,145 @@
+"""Scripts and styles of the folder `static`, the picker of a text, and text that the browser draws.
+
+Scripts and styles are plain JavaScript and CSS that Streamlit sends along; nothing is built and nothing is fetched.
+What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.data import texts
+from gprune.records import Array
+
+FOLDER = Path(__file__).with_name("static")
+
+
+@cache
+def read_asset(file: str) -> str:
+    """Return the text of a file."""
+    return (FOLDER / file).read_text(encoding="utf-8")
+
+
+def install(script: str) -> None:
+    """Put a script, `NAME.js`, into the page, once however often it is drawn."""
+    # they are files of ours and hold nothing from outside
+    st.html(f"<script>{read_asset(f'{script}.js')}</script>", unsafe_allow_javascript=True)
+
+
+def add_style(name: str) -> None:
+    """Put a style, `NAME.css`, into the page; GROUND in it is the page's colour."""
+    light, dark = (st.get_option(f"theme.{ground}.backgroundColor") for ground in ("light", "dark"))
+    style = read_asset(f"{name}.css").replace("GROUND", f"light-dark({light}, {dark})")
+    st.html(f"<style>{style}</style>")
+
+
+_PASSAGES = st.components.v2.component(
+    "gprune_firing",
+    html='<ol class="passages"></ol>\n',
+    css=read_asset("passages.css"),
+    js=read_asset("passages.js"),
+)
+_LOSSES = st.components.v2.component(
+    "gprune_lens_tokens",
+    html='<div class="lens-tokens"><div class="legend"><strong class="label"></strong><span class="better"></span>'
+    '<i class="ramp"></i><span class="worse"></span><span>nats, pruned − dense</span></div>'
+    '<div class="passage" tabindex="0" role="group"></div></div>\n',
+    css=read_asset("tokens.css"),
+    js=read_asset("tokens.js"),
+)
+
+
+@st.cache_data(show_spinner=False)
+def known_texts() -> dict[str, str]:
+    """Return the texts that have a name, with one line on each."""
+    return texts.named_texts()
+
+
+def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:
+    """Draw the picker of a text; return its name or path as typed, empty if none is chosen."""
+    options = list(dict.fromkeys(filter(None, [default, st.session_state.get(key), *known_texts()])))
+    # a field with a default of its own cannot be emptied: that of an optional one comes from the session
+    state, before = st.session_state, f"{key}_default"
+    if optional and (key not in state or state.get(before, default) != default):
+        state[key] = default or None
+    state[before] = default
+    chosen = st.selectbox(
+        label,
+        options,
+        index=None if optional or not default else options.index(default),
+        key=key,
+        accept_new_options=True,
+        placeholder="choose, or type a path" if optional else "choose or type",
+        help="A known name, a file, or a dataset folder; options follow a #. wikitext=/data/wiki.txt names the file "
+        "on the pages. “self:” is text of the model itself, as in self:#seed=1&temperature=0.8.",
+    )
+    return (chosen or "").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a passage, or the several that one character takes."""
+
+    text: str
+    value: str
+    """activation with its sign"""
+    strength: float
+    """size as a share of the strongest on any text, in [0, 1]"""
+    negative: bool
+    peak: bool
+    """True for the strongest of its sequence"""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPassage:
+    """One strongest position with the text around it."""
+
+    before: str
+    token: str
+    after: str
+    value: str
+    """activation with its sign"""
+    strength: float
+    """size as a share of the strongest on any text, in [0, 1]"""
+    negative: bool
+    where: str
+    """sequence and position, in words"""
+    tokens: tuple[Token, ...] = ()
+    """all of them, where every one has its colour; in place of `before`, `token` and `after`"""
+
+
+def draw_passages(passages: Sequence[ContextPassage], color: str, alt: str, key: str) -> None:
+    """Draw passages below each other, in the text's hue as #RRGGBB; `alt` describes them."""
+    data = {"passages": [asdict(passage) for passage in passages], "color": color, "alt": alt}
+    _PASSAGES(key=key, data=data, height="content")
+
+
+def draw_losses(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str, *, key: str) -> None:
+    """Draw a passage whose tokens are coloured by their loss against the dense model, up to `limit` nats.
+
+    `dense` and `pruned` are (tokens,) losses in nats, NaN where there is none.
+    """
+    _LOSSES(key=key, data=losses_data(tokens, dense, pruned, limit, label), height="content")
+
+
+def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str) -> dict[str, Any]:
+    """Return what the browser is sent: the strings, and the losses as float32."""
+    losses = [np.asarray(values).astype("<f4").tobytes() for values in (dense, pruned)]
+    digest = hashlib.sha256("\0".join([label, f"{limit}", *tokens]).encode("utf-8", "replace"))
+    for raw in losses:
+        digest.update(raw)
+    return {
+        "tokens": list(tokens),
+        "dense": base64.b64encode(losses[0]).decode("ascii"),
+        "pruned": base64.b64encode(losses[1]).decode("ascii"),
+        "limit": limit,
+        "label": label,
+        "digest": digest.hexdigest()[:16],
+    }

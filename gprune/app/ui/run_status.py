@@ -1,0 +1,161 @@
+"""State of a run and its job: live or not, how far it is, and what a pack left out."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from gprune.jobs import JobProgress, queue
+from gprune.models import identity
+from gprune.pipeline.eta import Outlook
+from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.stages import Graph, named
+from gprune.pipeline.stages.inputs import describe_texts
+from gprune.study import Study, run_name
+from gprune.system.errors import GpruneError, ModelError
+from gprune.system.safe_parsing import sentence
+from gprune.system.units import seconds_since
+
+SPEEDS = {
+    "none": "not measured",
+    "auto": "auto: gpu where there is one, else cpu",
+    "cpu": "cpu: batch 1, prompt 128, 64 new tokens",
+    "gpu": "gpu: the paper's setting, batch 8, prompt 2048, 512 new tokens",
+}
+"""presets of the speed measurement, in words"""
+PACK_HELP = (
+    "This run was computed elsewhere and read from a pack: its results are here, its model and its texts are "
+    "not. Cards that need them say so."
+)
+_JOB_STEPS = {
+    "download": "fetching the model from the hub",
+    "model": "loading the model",
+    "estimate": "estimating memory and time",
+    "gguf": "writing the GGUF file",
+    "map": "laying out the neurons of a layer",
+    "sweep": "running the studies of a sweep",
+    "reproduce": "running the studies of tables",
+}
+"""steps that a job reports besides the stages of its study"""
+
+
+@lru_cache(1024)
+def study_of_job(root: str, job_id: str) -> Study | None:
+    """Return the study of a job; None if it cannot be read any more."""
+    try:
+        return queue.study_of(Path(root), job_id)
+    except GpruneError:
+        return None
+
+
+def run_of_job(root: str, job_id: str) -> str:
+    """Return the name of the run that a job makes; empty if its study cannot be read any more."""
+    study = study_of_job(root, job_id)
+    return run_name(study) if study is not None else ""
+
+
+def is_live(run: Run) -> bool:
+    """Return True if a process works on this run, or a job waits to."""
+    if run.state == "running":
+        return True
+    try:
+        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not job.exports]
+    except GpruneError:
+        return False
+    return any(run_of_job(run.root, job.id) == run.name for job in jobs)
+
+
+@lru_cache(maxsize=256)
+def _stage_titles(study: Study) -> dict[str, str]:
+    return {name: stage.title for name, stage in named(Graph(study)).items()}
+
+
+def stage_title(study: Study, name: str) -> str:
+    """Return the title of a stage of a study; the name itself if the study has no such stage."""
+    return _JOB_STEPS.get(name) or _stage_titles(study).get(name, name)
+
+
+def task_label(task: str) -> str:
+    """Return the label of a task: its name, or that of its file."""
+    # most pages show no task
+    from gprune.evaluation.tasks import known
+
+    return task if task in known() else Path(task).name
+
+
+def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
+    """Return the finished steps of a run and the expected time of the others."""
+    ended = {*run.stages, *run.unavailable}
+    if progress is None:
+        return Outlook.of(run.outlook, ended, 0.0)
+    # a run goes in order: the stages before the current one are done, although the record may be read late
+    if progress.stage in run.outlook:
+        order = list(run.outlook)
+        ended |= set(order[: order.index(progress.stage)])
+    # from when the stages began: a process that starts has yet to load its libraries
+    seconds = seconds_since(run.record.get("started"))
+    elapsed_of_job = progress.elapsed or 0.0
+    # a start in the future is of a clock that was set back since
+    elapsed = min(seconds, elapsed_of_job) if seconds >= 0 else elapsed_of_job
+    # proportions become seconds once this run has timed a batch
+    from_cache = run.record.get("expected_from_cache", True)
+    timed = None if from_cache else {stage.stage: stage.seconds for stage in progress.stages}
+    return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction, timed)
+
+
+def pack_reason(run: Run, title: str) -> str:
+    """Explain why the pack of a run lacks a result, and how to get it; empty if that is not the reason."""
+    from gprune.pipeline.packs import STEP, TEXTS
+
+    stage_by_name = named(run.graph)
+    reason_by_title = {stage_by_name[name].title: why for name, why in run.left_out.items() if name in stage_by_name}
+    reason = reason_by_title.get(title, "")
+    option = {TEXTS: "--with-contexts", STEP: "--with-steps"}.get(reason)
+    if option is None:
+        return ""
+    texts = ", because its texts can be had back from it" if reason == TEXTS else ""
+    return f"Needs “{title}”, which the pack of this run did not bring{texts}: ask for one that was made with {option}."
+
+
+def pack_sentence(error: GpruneError) -> str:
+    """Return an error about a packed run's missing model or text as a sentence with its remedy."""
+    return (
+        f"Needs what the pack of this run did not bring ({sentence(error, 140)}): put it there, or do this where "
+        "the run was made."
+    )
+
+
+def no_model(run: Run) -> str:
+    """Return where the pruned model of a packed run is."""
+    if "checkpoint" in run.left_out:
+        return "The pruned model is where this run was made: a pack brings no model. Load or export it there."
+    return "This run had not written its model when it was packed: finish it where it was made."
+
+
+def missing_inputs(run: Run) -> str:
+    """Explain why nothing can be computed for a packed run on this machine; empty if something can."""
+    try:
+        _locate_inputs(run.study)
+    except GpruneError as error:
+        return pack_sentence(error) if run.packed else ""
+    return ""
+
+
+def require_inputs(root: str, study: Study) -> None:
+    """Refuse to compute a study whose model is missing: a job would only fail after a while.
+
+    Raises ModelError if the model is missing, or a text of a model that is known from packs alone.
+    """
+    runs = [run for run in all_runs(root)[0] if run.study.model == study.model]
+    if runs and all(run.packed for run in runs):
+        try:
+            _locate_inputs(study)
+        except GpruneError as error:
+            raise ModelError(pack_sentence(error)) from error
+    elif not identity.is_hub_name(study.model):
+        identity.locate(study.model, download=False)
+
+
+def _locate_inputs(study: Study) -> None:
+    # a model of the hub is downloaded by the job
+    if not identity.is_hub_name(study.model):
+        identity.locate(study.model, download=False)
+    describe_texts(study)

@@ -1,0 +1,57 @@
+// A passage as text, its tokens coloured by how much worse they are predicted. Strings become the text of elements,
+// and nothing that is sent becomes markup.
+
+const WORSE = "224, 130, 20"
+const BETTER = "128, 115, 172"
+const STRONGEST = 0.58
+
+const digests = new WeakMap()
+
+export default function ({ parentElement, data }) {
+  const root = parentElement.querySelector(".lens-tokens")
+  if (!root || !data || digests.get(root) === data.digest) return
+  digests.set(root, data.digest)
+  const end = data.limit.toFixed(data.limit < 1 ? 2 : 1)
+  const texts = { label: data.label, better: `better −${end}`, worse: `+${end} worse` }
+  for (const [name, text] of Object.entries(texts)) root.querySelector(`.${name}`).textContent = text
+  fill(root.querySelector(".passage"), { ...data, dense: losses(data.dense), pruned: losses(data.pruned) })
+}
+
+function fill(box, { tokens, dense, pruned, limit, label }) {
+  const spans = tokens.map((text, i) => colored(text, pruned[i] - dense[i], limit))
+  // a line may break before a space, and nowhere else unless it has to
+  const breaks = (text) => (/^[·↵⇥]/.test(text) ? [document.createElement("wbr")] : [])
+  box.replaceChildren(...spans.flatMap((span, i) => [...breaks(tokens[i]), span]))
+  box.scrollTop = 0
+  // a title is written when its token is pointed at
+  box.onpointerover = ({ target }) => {
+    const i = spans.indexOf(target)
+    if (i >= 0 && !target.title) target.title = describe(tokens[i], dense[i], pruned[i], label)
+  }
+  box.setAttribute("aria-label", `${tokens.length} tokens, coloured by pruned − dense loss of ${label}`)
+}
+
+function colored(text, worse, limit) {
+  const span = document.createElement("span")
+  span.textContent = text
+  span.classList.toggle("first", Number.isNaN(worse))
+  const share = Math.min(Math.abs(worse) / limit, 1) * STRONGEST
+  if (share > 0.01) span.style.backgroundColor = `rgba(${worse > 0 ? WORSE : BETTER}, ${share.toFixed(3)})`
+  return span
+}
+
+function describe(text, dense, pruned, label) {
+  const word = `“${text.replace(/\n$/, "")}”`
+  const worse = pruned - dense
+  if (Number.isNaN(worse)) return `${word}: the first token, which nothing foretells`
+  const probability = `probability: dense ${percent(dense)}, ${label} ${percent(pruned)}`
+  return `${word}\n${probability}\n${Math.abs(worse).toFixed(2)} nats ${worse > 0 ? "worse" : "better"}`
+}
+
+function percent(loss) {
+  const value = 100 * Math.exp(-loss)
+  return `${value >= 0.01 ? value.toPrecision(3) : value.toExponential(1)}%`
+}
+
+// 32-bit floats in base64
+const losses = (text) => new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer)

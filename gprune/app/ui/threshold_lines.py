@@ -1,0 +1,120 @@
+"""The scatter of modules with two lines that can be dragged: counts follow in the browser.
+
+The lines are views of the canonical pair of quantiles like the sliders are: where they are let go comes back
+through a callback, and where they stand is said to them with the data.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import thresholds
+from gprune.app.ui import components
+from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B
+from gprune.app.ui.marks import RING
+from gprune.records import Array, ModuleStatistics
+
+SCRIPTS = ("moving.js", "counting.js", "drawing.js")
+"""put together as one module"""
+_COMPONENT = st.components.v2.component(
+    "gprune_threshold_lines",
+    html=components.read_asset("threshold_lines.html"),
+    css=components.read_asset("threshold_lines.css"),
+    js="\n".join(map(components.read_asset, SCRIPTS)),
+)
+STEPS = 200
+"""snaps of a quantile"""
+COLORS = (GREY, TEXT_A, TEXT_B)
+"""of modules that are unchanged, adapted but still scored from A, re-scored from B"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where the lines stand, and what they do."""
+
+    drift_quantile: float
+    """in [0, 1]"""
+    score_quantile: float
+    """in [0, 1]"""
+    selection: str
+    """the rule: drift_and_score, drift, or another, to which no line applies"""
+    log: bool
+    """whether the score is drawn on a log scale"""
+
+
+def draw(
+    statistics: ModuleStatistics,
+    from_auxiliary: Array,
+    lines: Lines,
+    selected: int,
+    alt: str,
+    *,
+    key: str,
+    on_lines: Callable[[float, float], None],
+    on_module: Callable[[int], None],
+) -> None:
+    """Draws the scatter.
+
+    `from_auxiliary` is (modules,) bool, scored from B if adapted; `selected` is an index over all layers, -1
+    for none; `on_lines` is told of both quantiles when a line is let go, `on_module` of the index that is
+    clicked.
+    """
+
+    def released() -> None:
+        message = st.session_state[key].get("lines")
+        sent = message if isinstance(message, dict) else {}
+        drift, score = (_snap_quantile(sent.get(name)) for name in ("drift", "score"))
+        if drift is not None and score is not None:
+            on_lines(drift, score)
+
+    def clicked() -> None:
+        index = st.session_state[key].get("module")
+        if isinstance(index, (int, float)) and 0 <= index < len(statistics.size):
+            on_module(int(index))
+
+    _COMPONENT(
+        key=key,
+        data=_data(statistics, from_auxiliary, lines, selected, alt),
+        height="content",
+        on_lines_change=released,
+        on_module_change=clicked,
+    )
+
+
+def _snap_quantile(value: object) -> float | None:
+    """A quantile that the browser sent, as a multiple of 1 / STEPS; None for anything out of [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        return None
+    return round(value * STEPS) / STEPS
+
+
+def _data(statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, selected: int, alt: str) -> dict[str, Any]:
+    """What the browser needs: as typed arrays what is of modules, so that it counts what Python would."""
+    arrays = {
+        "drift": statistics.drift.astype("<f8"),
+        "score": statistics.score.astype("<f8"),
+        "size": statistics.size.astype("<i4"),
+        "layer": statistics.layer.astype("<i4"),
+        "number": thresholds.labels_within_layer(statistics.layer).astype("<i4"),
+        "u_primary": statistics.u_primary.astype("<f8"),
+        "u_auxiliary": statistics.u_auxiliary.astype("<f8"),
+        "from_auxiliary": np.asarray(from_auxiliary).astype("u1"),
+    }
+    raw = {name: values.tobytes() for name, values in arrays.items()}
+    return {
+        **{name: base64.b64encode(content).decode("ascii") for name, content in raw.items()},
+        "digest": hashlib.sha256(b"".join(raw.values())).hexdigest()[:16],
+        "drift_quantile": lines.drift_quantile,
+        "score_quantile": lines.score_quantile,
+        "selection": lines.selection,
+        "log": lines.log,
+        "selected": selected,
+        "colors": list(COLORS),
+        "ring": RING,
+        "alt": alt,
+    }

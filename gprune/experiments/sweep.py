@@ -1,0 +1,318 @@
+"""The studies of a sweep, the missing ones run, and the state of each.
+
+The run's record says whether a study is done, the newest job of it where it stands until then. What was
+killed, jobs included, reads as interrupted: nothing says that it cannot work.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from gprune import jobs
+from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
+from gprune.jobs.job import fingerprint
+from gprune.pipeline import opened, runs
+from gprune.pipeline.eta import extent
+from gprune.pipeline.record import RunRecord
+from gprune.pipeline.stages import UNTIL, Graph, Results
+from gprune.pipeline.stages.inputs import read_inputs
+from gprune.store import Store
+from gprune.study import Study, run_name, short, study
+from gprune.study.demo import DEMOS
+from gprune.study.settings import read as read_settings
+from gprune.study.settings import require
+from gprune.system import limits, safe_parsing
+from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.forms import Form, Listed, Rule, one_of
+
+NOT_VARIED = ("name", "group", "text_names")
+"""fields that tell no study from another: a sweep names its studies itself"""
+
+
+_TITLE = Rule(
+    f"text in one line, of at most {limits.LONGEST_NAME} characters",
+    lambda title: title.isprintable() and len(title) <= limits.LONGEST_NAME and bool(title.strip()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """One study of a sweep."""
+
+    settings: tuple[tuple[str, Any], ...]
+    """dotted fields that the sweep varies, with their values here"""
+    words: str
+    """the same, for people"""
+    study: Study
+    """what is run, named after the sweep and these words"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Form):
+    """A study, and the values that some of its fields take."""
+
+    WHAT: ClassVar = "a sweep"
+    title: Annotated[str, _TITLE]
+    """what it is called; the group of its studies, and the beginning of their names"""
+    study: Study
+    """what all its studies differ from"""
+    space: dict[str, Listed[Any]] = field(default_factory=dict)
+    """dotted fields of the study, and the values that each takes, every one with every other"""
+    cases: Listed[dict[str, Any]] = ()
+    """sets of fields that are changed together, as two texts; each with every point of the space"""
+    until: Annotated[str, one_of(UNTIL)] = "perplexity"
+    """how far the studies go, one of gprune.pipeline.stages.UNTIL"""
+
+    def __post_init__(self) -> None:
+        """Check the names, and how many studies there are; their values are checked when they are made.
+
+        Raises SettingsError where nothing or too much is varied, or a field twice.
+        """
+        require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
+        for name, values in self.space.items():
+            require(bool(values), f"space[{name}]", list(values), "a list of at least one value")
+        in_cases = {name for case in self.cases for name in case}
+        fields = dict.fromkeys((*self.space, *in_cases))
+        for name in fields:
+            within = next((other for other in fields if name.startswith(f"{other}.")), "")
+            require(not within, "space", name, f"varied alone, without {within!r}, which holds it")
+            is_twice = name in self.space and name in in_cases
+            require(not is_twice, "space", name, "varied in the space or in the cases, not in both")
+            require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
+        limit = limits.MOST_STUDIES
+        if self.count > limit:
+            raise SettingsError(
+                f"the sweep makes {self.count:,} studies, of which at most {limit:,} are taken: shorten a list"
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of its studies."""
+        return math.prod(len(values) for values in self.space.values()) * max(1, len(self.cases))
+
+    def variations(self) -> list[Variation]:
+        """Its studies, the last field varied first.
+
+        Raises SettingsError where a field is unknown, a value is not valid, or two studies are the same.
+        """
+        axes = [[(name, value) for value in values] for name, values in self.space.items()]
+        points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
+        names = [words(point) for point in points]
+        times = Counter(names)
+        # two files of one name in different folders: whoever compares them is to know which is which
+        names = [
+            each if times[each] == 1 else words(point, full=True) for each, point in zip(names, points, strict=True)
+        ]
+        studies = [self._variation(*parts) for parts in zip(itertools.count(1), points, names, strict=False)]
+        require_distinct(studies)
+        return studies
+
+    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], words: str) -> Variation:
+        try:
+            study = self.study.with_settings(dict(settings))
+        except SettingsError as error:
+            raise SettingsError(f"study {number} of {self.count} ({words}): {error}") from error
+        # a name is for people: what does not fit is in the settings
+        name = safe_parsing.sentence(f"{self.title}: {words}", limits.LONGEST_NAME)
+        return Variation(settings, words, replace(study, name=name, group=self.title))
+
+
+def require_distinct(variations: Sequence[Variation]) -> None:
+    """Raises SettingsError where two studies are the same one."""
+    by_digest: dict[str, Variation] = {}
+    for variation in variations:
+        other = by_digest.setdefault(variation.study.digest, variation)
+        if other is not variation:
+            raise SettingsError(f"{variation.words!r} and {other.words!r} are the same study: name each value once")
+
+
+def words(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
+    """Settings, dotted fields with their values, for people: `drift quantile 0.85, seed 1`.
+
+    If `full`, texts keep their folders, and numbers all their digits.
+    """
+    ends = Counter(name.rpartition(".")[2] for name, _ in settings)
+
+    def called(name: str) -> str:
+        end = name.rpartition(".")[2]
+        return (end if ends[end] == 1 else name).replace("_", " ")
+
+    return safe_parsing.sentence(", ".join(f"{called(name)} {_word(value, full)}" for name, value in settings))
+
+
+def _word(value: Any, full: bool) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(_word(entry, full) for entry in value)
+    if isinstance(value, float) and not full:
+        return f"{value:g}"
+    return short(value) if isinstance(value, str) and not full else str(value)
+
+
+def from_file(path: Path) -> Sweep:
+    """Read a sweep; a study that the file names by a path lies beside it.
+
+    Raises SettingsError where the file is missing, or does not hold a valid sweep.
+    """
+    return read_settings(path, "sweep file", lambda values: _sweep(values, path))
+
+
+def _sweep(values: Any, path: Path) -> Sweep:
+    if isinstance(values, dict):
+        values = {"title": path.stem} | values
+        if isinstance(values.get("study"), str):
+            values |= {"study": _study(values["study"], path.parent)}
+    sweep = Sweep.parse(values)
+    sweep.variations()
+    return sweep
+
+
+def _study(value: str, folder: Path) -> Study:
+    """The study that a sweep names."""
+    if value in DEMOS:
+        return DEMOS[value]()
+    with safe_parsing.refused_as(SettingsError):
+        return study.from_file(folder / safe_parsing.path(value, "the study file"))
+
+
+DONE, FAILED, MISSING, INTERRUPTED = "done", "failed", "missing", "interrupted"
+STATES = (DONE, "running", "queued", "cancelling", INTERRUPTED, "cancelled", FAILED, MISSING)
+"""missing has not begun yet, or its results have gone since"""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStatus:
+    """The state of one study of a sweep."""
+
+    variation: Variation
+    run: str
+    """name of its run"""
+    state: str
+    """one of STATES"""
+    words: str
+    """why it failed or waits, or what it is at; empty where there is nothing to say"""
+    job: str
+    """id of its newest job; empty where it has none"""
+
+
+def prepare(variations: Sequence[Variation], store: Store) -> None:
+    """Make sure that all that the studies read is on this machine, before the first one starts.
+
+    Raises GpruneError where a model, a text or a task is missing or cannot be used; see
+    pipeline.stages.inputs.
+    """
+    for variation in variations:
+        read_inputs(variation.study, {}, store=store)
+
+
+def run(
+    variations: Sequence[Variation],
+    store: Store,
+    until: str,
+    *,
+    again: bool = False,
+    watch: Watcher = lambda _: None,
+    on_end: Callable[[ScheduledStudy, str], None] = lambda _entry, _reason: None,
+    build: jobs.CommandBuilder = jobs.worker_command,
+) -> list[StudyStatus]:
+    """Run the studies that are missing, were interrupted or cancelled, or are under way already.
+
+    They go as far as `until`, and those that have failed run `again` if asked. `watch` is told where the work
+    stands, `on_end` of every study that has ended, with the reason where it failed; `build` makes a run's
+    argument list, as for gprune.jobs.submit. Gives where the studies stand at the end. Raises
+    GpruneError where the cache cannot be written; the work under way is cancelled.
+    """
+
+    def needed(entry: ScheduledStudy) -> bool:
+        return not finished(entry.study, store, entry.until)
+
+    def ended(entry: ScheduledStudy, reason: str) -> None:
+        on_end(entry, reason or (INCOMPLETE if needed(entry) else ""))
+
+    # what was killed is told from what is under way
+    jobs.reconcile(store.root)
+    left = [ScheduledStudy(study, until) for study in unfinished(variations, store, until, again=again)]
+    Schedule(store.root, watch, ended, needed, build).run(left)
+    return study_statuses(variations, store, until)
+
+
+def unfinished(variations: Sequence[Variation], store: Store, until: str, *, again: bool = False) -> list[Study]:
+    """Return the studies of a sweep that are not done; those that failed only if `again`."""
+    stay = (DONE,) if again else (DONE, FAILED)
+    statuses = study_statuses(variations, store, until)
+    return [status.variation.study for status in statuses if status.state not in stay]
+
+
+def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
+    """Return runs, each the index of a study and its last stage, that compute what several of the studies need.
+
+    A run computes nothing that only its own study needs. Results that are in the cache already are left out.
+    """
+    results = [opened(study, store) for study in studies]
+    counts = Counter(key for result in results for key in extent(result, until).missing)
+    planned: set[str] = set()
+    runs_before = []
+    for index, result in enumerate(results):
+        for end in reversed(UNTIL[: UNTIL.index(until) + 1]):
+            missing = extent(result, end).missing
+            if missing and all(counts[key] > 1 for key in missing):
+                if not missing <= planned:
+                    runs_before.append((index, end))
+                    planned |= missing
+                break
+    return runs_before
+
+
+def finished(study: Study, store: Store, until: str) -> bool:
+    """Return True if a study has left a run that is done, and everything that it was to make is there."""
+    record = runs.read(store, run_name(study))
+    if record is None or runs.current_state(store.root, record) != "done":
+        return False
+    missing_tasks: dict[str, str] = {}
+    try:
+        inputs = read_inputs(study, missing_tasks, download=False, store=store)
+    except GpruneError:
+        # what it reads has gone; its run says what it was
+        return False
+    results = Results(store, Graph(study, inputs, failures=runs.failures(record)))
+    stages = results.plan(until)
+    run_record = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
+    return run_record.covers(stages) and run_record.whole(stages)
+
+
+def study_statuses(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
+    """Return where the studies of a sweep stand, in their order."""
+    newest: dict[str, jobs.Job] = {}
+    for job in jobs.jobs(store.root):
+        newest.setdefault(job.fingerprint, job)
+    return [
+        _study_status(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
+        for variation in variations
+    ]
+
+
+def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+    run, job_id = run_name(variation.study), job.id if job else ""
+    if (job is None or not job.active) and finished(variation.study, store, until):
+        return StudyStatus(variation, run, DONE, "", job_id)
+    if job is not None and job.state != "done":
+        state = INTERRUPTED if job.killed else job.state
+        return StudyStatus(variation, run, state, _progress_words(job, store), job_id)
+    record = runs.read(store, run) or {}
+    state = runs.current_state(store.root, record)
+    if state and state != "done":
+        # a run that a terminal has started
+        return StudyStatus(variation, run, state, record.get("error") or "", job_id)
+    return StudyStatus(variation, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
+
+
+def _progress_words(job: jobs.Job, store: Store) -> str:
+    if job.state not in ("running", "cancelling"):
+        return job.error
+    progress = jobs.progress(store.root, job.id)
+    done = f" {progress.done}/{progress.total}" if progress.total else ""
+    at = progress.waits or f"{progress.stage}{done}"
+    return f"{at} on {job.device}" if job.device else at

@@ -1,0 +1,123 @@
+"""Compute stages, each under its lock, so that processes share the work: those of a run, and results on demand."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from gprune.models import identity
+from gprune.pipeline import provenance
+from gprune.pipeline.record import Listener
+from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, needed, resolve
+from gprune.store import states
+from gprune.store.resumption import Resumption, Spent
+from gprune.system import machine
+from gprune.system.errors import StoreError
+from gprune.system.progress import Notice, Waiting
+
+_WAITING = Waiting("waiting for another run that computes the same")
+R = TypeVar("R")
+_OF_THE_MODEL = ("components", "repaired", "scales", "recovered")
+"""those that read the dense model"""
+
+
+class StageComputer:
+    """Computes stages of one graph; what they share, as the model, is loaded once."""
+
+    def __init__(self, results: Results, listener: Listener) -> None:
+        """Bind the results of a study; the listener is told of progress and may raise Cancelled."""
+        graph = results.graph
+        self.results, self.listener = results, listener
+        self.work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
+        self.computed: set[Stage[Any]] = set()
+        """stages that this process has computed"""
+
+    def compute_if_missing(self, stage: Stage[Any]) -> None:
+        """Compute a stage under its lock unless its result exists and is intact."""
+        if self.results.is_intact(stage):
+            return
+        started = time.perf_counter()
+        waiting = partial(self.listener, stage.name, 0, 1, _WAITING)
+        with self.results.store.lock(stage.kind, stage.key, waiting):
+            if not self.results.is_intact(stage):
+                self._compute(stage, started)
+                self.computed.add(stage)
+
+    def _compute(self, stage: Stage[Any], started: float) -> None:
+        store, work, notices = self.results.store, self.work, list[str]()
+        self.announce()
+        self.listener(stage.name, 0, 1, self.results.set_aside(stage))
+
+        def on_progress(done: int, total: int, message: str) -> None:
+            if isinstance(message, Notice):
+                notices.append(str(message))
+            self.listener(stage.name, done, total, message)
+
+        work.progress = on_progress
+        cost_here = work.count_cost(started)
+        checkpoint = states.StateFile(store, stage.kind, stage.key)
+        work.resumption = resumption = Resumption(checkpoint, cost_here, on_progress)
+
+        def details() -> dict[str, Any]:
+            values = self._cost(resumption.spent) | provenance.versions()
+            values |= {"notices": notices} if notices else {}
+            here = {"step": resumption.began, **self._cost(cost_here())}
+            return values | ({"resumed": here} if resumption.began else {})
+
+        with work.within_memory(stage.title):
+            if KINDS[stage.kind].record is None:
+                write = partial(stage.make, work, **resolve(stage.needs, self.load))
+                store.put_folder(stage.kind, stage.key, lambda folder: write(folder) or details())
+            else:
+                record = work.by_products.pop(stage.key, None)
+                if record is None:
+                    record = stage.make(work, **resolve(stage.needs, self.load))
+                store.put(stage.kind, stage.key, record, details())
+        work.missing.discard(stage.key)
+        resumption.end()
+        # what a stage has left between blocks is not added to the peak of the next
+        machine.trim()
+
+    def announce(self) -> None:
+        """Do nothing; a run records that something is being computed."""
+
+    def load(self, stage: Stage[Any]) -> Any:
+        """Return the record of a stage that another one needs."""
+        return self.results.record(stage)
+
+    def _cost(self, spent: Spent) -> dict[str, Any]:
+        """Seconds, and passes of the dense model over a calibration set's worth of tokens."""
+        calibration = self.results.graph.study.calibration
+        tokens_in_set = calibration.samples * calibration.length
+        tokens = {"forward": spent.forward, "backward": spent.backward}
+        passes = {way: round(count / tokens_in_set, 3) for way, count in tokens.items()}
+        return {"seconds": round(spent.seconds, 3), "passes": passes if any(tokens.values()) else None}
+
+
+def compute_result(
+    results: Results, stage: Stage[R], listener: Listener, also: Callable[[Stage[Any]], bool] | None = None
+) -> R:
+    """Return a result, computed unless the cache has it; the record of the run does not list it.
+
+    It is of a kind that is computed on demand, or one that `also` allows; what it is computed from must exist, except
+    for other such results. The listener may raise Cancelled. Raises StoreError where the run has not come to what it
+    is made from, ModelError where the model is gone or has changed since the run, and what its stages raise.
+    """
+    _ensure(StageComputer(results, listener), stage, also or (lambda _: False))
+    return results.record(stage)
+
+
+def _ensure(computer: StageComputer, stage: Stage[Any], also: Callable[[Stage[Any]], bool]) -> None:
+    results = computer.results
+    may_compute = KINDS[stage.kind].on_demand or also(stage)
+    if results.holds(stage) and (not may_compute or results.is_intact(stage)):
+        return
+    if not may_compute:
+        raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
+    for need in needed(stage):
+        _ensure(computer, need, also)
+    if stage.kind in _OF_THE_MODEL:
+        study, memory = results.graph.study, results.store.digests
+        card = machine.card(study.device)
+        identity.require_same(study.model, results.graph.inputs.model, memory, card)
+    computer.compute_if_missing(stage)

@@ -1,0 +1,5 @@
+"""The contract of plug-ins, for the tests of their authors; see `gprune.plugins.testing`."""
+
+from gprune.plugins.testing import ContractError, check_method, check_metric
+
+__all__ = ["ContractError", "check_method", "check_metric"]

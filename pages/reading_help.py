@@ -1,0 +1,13 @@
+"""How to read the pages, what the words mean, and where everything is."""
+
+from gprune.app.pages import help as reading
+from gprune.app.ui import address
+
+address.show(
+    {
+        "reading": reading.show_reading,
+        "words": reading.show_glossary,
+        "keys": reading.show_keys,
+        "features": reading.show_features,
+    }
+)

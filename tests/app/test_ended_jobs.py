@@ -1,0 +1,83 @@
+"""A job that ends is reported: a toast, and a banner with its result against the run that it was started from."""
+
+import os
+
+import pytest
+from app_driver import opened, words
+from synthetic_run import a_study, the_run, write_run
+
+from gprune.analysis import paired_test
+from gprune.app.ui import derived_cache, frame, work
+from gprune.jobs import local, queue
+from gprune.jobs.state import JobState, write_state
+from gprune.pipeline.runs.opened import all_runs
+
+
+@pytest.fixture
+def job(cache, monkeypatch):
+    """A running job that prunes more than the finished run of the cache, and the run that it will make."""
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+    job = queue.submit(cache, a_study(name="Second", retention=0.4))
+    write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
+    return job
+
+
+def end(job, state, error=""):
+    write_state(job.folder, JobState("running", started=1.0).ended_as(state, error))
+
+
+def of(cache, name):
+    return next(run for run in all_runs(str(cache))[0] if run.name == name)
+
+
+@pytest.mark.slow
+def test_a_finished_job_says_its_result_against_its_origin_and_leads_there(cache, name, job):
+    app = opened(run=name)
+    app.session_state[work.ORIGINS] = {job.id: name}
+    assert "is done" not in words(app)
+    created = write_run(cache, study=a_study(name="Second", retention=0.4))
+    end(job, "done")
+    app.run()
+    (toast,) = app.toast
+    assert "is done" in toast.value and "Second" in toast.value
+    text = words(app).replace("\\", "")
+    before, after = (
+        {(cell.method, cell.text): cell for cell in derived_cache.measurements(of(cache, run))}
+        for run in (name, created)
+    )
+    pair = ("gprune", "science-docs")
+    change = paired_test.in_percent(paired_test.difference(after[pair], before[pair]))
+    assert "Perplexity of GPrune against “Synthetic”: " in text
+    assert f"science-docs {after[pair].perplexity:.4g} ({change})" in text
+    # it stays until it is closed, and is told once
+    app.run()
+    assert "is done" in words(app) and not app.toast
+    app.button(key=f"ended_compare_{job.id}").click().run()
+    assert app.session_state["address_state"].values["cp_runs"] == [created, name]
+    assert app.session_state["frame_shown_run"] == created and "is done" not in words(app)
+
+
+def test_a_job_that_failed_gives_its_reason_and_one_that_ended_before_is_not_told(cache, name, job):
+    app = opened(run=name)
+    end(job, "failed", "the disk is full")
+    app.run()
+    assert "failed: the disk is full" in words(app)
+    assert not [button for button in app.button if button.key == f"ended_compare_{job.id}"]
+    app.button(key=f"ended_close_{job.id}").click().run()
+    assert "the disk is full" not in words(app)
+    assert "the disk is full" not in words(opened(run=name))
+
+
+def test_without_an_origin_or_a_shared_text_the_headline_is_the_result(cache, name):
+    run = the_run(cache)
+    own = frame.describe_result(run, None)
+    assert own == frame.describe_result(run, run) and own.endswith(".") and "perplexity" in own
+    # other windows of the same texts
+    other = write_run(cache, study=a_study(name="Other", retention=0.3), seed=5)
+    assert "against “" not in frame.describe_result(of(cache, other), run)
+
+
+def test_a_running_job_stands_in_the_side_bar_in_one_line(cache, name, job):
+    app = opened(run=name)
+    (bar,) = app.sidebar.get("progress")
+    assert "Second" in bar.proto.text and "starting" in bar.proto.text and not app.main.get("progress")
