@@ -128,7 +128,9 @@ def test_a_study_that_fails_ends_the_job_with_its_exit_code(tmp_path, monkeypatc
 @pytest.mark.process
 @pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR1, "requeue 7_1\n"), (signal.SIGTERM, None)])
 def test_the_warning_before_the_time_limit_saves_and_requeues(tmp_path, monkeypatch, number, requeued):
-    program = WRITE + "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(130))\ntime.sleep(60)\n"
+    # the handler stands before the file that this test waits for
+    handler = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(130))\n"
+    program = handler + WRITE + "time.sleep(60)\n"
     task = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "8"}
     process, _ = run_script(tmp_path, monkeypatch, program, **task)
     wait_for((tmp_path / "ran").exists)
