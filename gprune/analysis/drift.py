@@ -1,4 +1,4 @@
-"""Rank drift of neurons when the calibration text changes, beside the re-sampling floor.
+"""Rank drift of neurons when the calibration text changes, beside the resampling floor.
 
 Fig. 1a and Eq. 1 (section 3.1): rank drift of every neuron, as shares of neurons in bins, so that a chart
 of 352,256 neurons needs a hundred numbers.
@@ -27,7 +27,7 @@ class Distribution:
     """median over layers of the Spearman correlation; NaN where no layer has one"""
 
 
-CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A re-sampled", "B re-sampled"
+CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
 """Names of the four curves, in the order of `distributions`."""
 
 
@@ -38,7 +38,7 @@ def shares(values: Array, bins: int) -> Array:
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
-    """The cross-text drift, its equal-sized-halves form, and the two re-sampling controls: four curves.
+    """The cross-text drift, its equal-sized-halves form, and the two resampling controls: four curves.
 
     Of one layer, or of all together.
     """
@@ -86,11 +86,11 @@ def drift_by_layer(drift: RankDrift) -> pd.DataFrame:
         {
             "layer": np.arange(len(drift.magnitude)),
             "median drift A|B": np.median(drift.magnitude, axis=1),
-            "median drift, A re-sampled": np.median(drift.resample_primary, axis=1),
+            "median drift, A resampled": np.median(drift.resample_primary, axis=1),
             "Spearman A|B": drift.correlation,
             "Spearman half A|half B": drift.correlation_half,
-            "Spearman, A re-sampled": drift.correlation_primary,
-            "Spearman, B re-sampled": drift.correlation_auxiliary,
+            "Spearman, A resampled": drift.correlation_primary,
+            "Spearman, B resampled": drift.correlation_auxiliary,
         }
     )
 
@@ -110,7 +110,7 @@ def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
 
 
 def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
-    """The neurons whose rank moves most, over all layers: at most `count` rows, the largest drift first.
+    """The neurons whose rank shifts most, over all layers: at most `count` rows, the largest drift first.
 
     Ties stand in order of layer and neuron.
     """
@@ -129,8 +129,8 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
             "rank on B": [rank_b[i][j] for i, j in zip(layer, neuron, strict=True)],
             "score on A": primary.ffn[layer, neuron],
             "score on B": auxiliary.ffn[layer, neuron],
-            "A re-sampled": drift.resample_primary.ravel()[order],
-            "B re-sampled": drift.resample_auxiliary.ravel()[order],
+            "A resampled": drift.resample_primary.ravel()[order],
+            "B resampled": drift.resample_auxiliary.ravel()[order],
         }
     )
 
@@ -144,7 +144,7 @@ def _largest(values: Array, count: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Movers:
-    """The neurons of one layer whose rank moves most from A to B."""
+    """The neurons of one layer whose rank shifts most from A to B."""
 
     layer: int
     neurons: Array
@@ -184,7 +184,7 @@ def movers(
     count: int = 20,
     among: int | None = None,
 ) -> Movers:
-    """Return at most `count` neurons of a layer whose rank moves most.
+    """Return at most `count` neurons of a layer whose rank shifts most.
 
     The neuron `among` takes the last position if it is not one of them.
     """

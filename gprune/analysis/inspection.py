@@ -59,7 +59,7 @@ def parse_unit(text: str) -> dict[str, int]:
 
 
 def rank_layer(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
-    """The ranks of a layer's (neurons,) scores with what re-sampling does to them.
+    """The ranks of a layer's (neurons,) scores with what resampling does to them.
 
     A half is half of the shards, neighbours in a ring; every starting point is taken. `parts` scores chosen
     shards of the text; None where they cannot be scored.

@@ -53,7 +53,7 @@ def _jaccard() -> Published:
 _FLAP, _GPRUNE = (_value("figure-3a", UNSTABLE, "kept", method) for method in ("flap", "gprune:flap"))
 DRIFT = _claim(
     f"median rank correlation {_value('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
-    f"{_value('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is re-sampled (Fig. 1a)",
+    f"{_value('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is resampled (Fig. 1a)",
     "WikiText2 against PTB, 2048 samples of 128 tokens a text",
 )
 SWAP = _claim(

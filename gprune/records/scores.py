@@ -24,7 +24,7 @@ class UnitScores(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankDrift(Record):
-    """Rank drift between two score sets (Eq. 1) with its re-sampling control."""
+    """Rank drift between two score sets (Eq. 1) with its resampling control."""
 
     magnitude: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) in [0, 1]: |rank on A - rank on B| / (N - 1)"""

@@ -121,7 +121,7 @@ class CalibrationSettings(Form):
     length: Annotated[Whole, at_least(2, "tokens"), _SEQUENCE] = 128
     """tokens of each sequence (paper: 128)"""
     shards: Annotated[Whole, _EVEN, at_most(16)] = 8
-    """disjoint groups of sequences kept apart, for the re-sampling control and the repeatability"""
+    """disjoint groups of sequences kept apart, for the resampling control and the repeatability"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """sequences of one forward pass; changes speed, not results"""
     flap_variant: Literal["paper", "released"] = "paper"

@@ -36,7 +36,7 @@ def test_shares_by_bin_and_layer_and_joint_ranks_put_equal_orders_on_the_diagona
     table = drift.distribution_table(curves)
     np.testing.assert_allclose(table["drift from"], [0, 0.25, 0.5, 0.75])
     np.testing.assert_allclose(table["A | B, % of neurons"], [25, 25, 0, 50])
-    np.testing.assert_allclose(table["A re-sampled, % of neurons"], [100, 0, 0, 0])
+    np.testing.assert_allclose(table["A resampled, % of neurons"], [100, 0, 0, 0])
     record = a_drift(np.array([[0.0, 0.0], [1.0, 1.0]]))
     assert [curve.median for curve in drift.distributions(record, 5, layer=1)] == [1.0, 1.0, 0.0, 0.0]
     assert drift.distributions(record, 5)[0].median == 0.5
@@ -63,7 +63,7 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
     assert len(drift.top_drifting(a_drift(single), scores(single), scores(single), 50)) == 1
     table = drift.drift_by_layer(a_drift(np.array([[0.1, 0.3], [0.5, 0.5]]), resample=0.02))
     np.testing.assert_allclose(table["median drift A|B"], [0.2, 0.5])
-    np.testing.assert_allclose(table["median drift, A re-sampled"], [0.02, 0.02])
+    np.testing.assert_allclose(table["median drift, A resampled"], [0.02, 0.02])
 
 
 @pytest.mark.parametrize(

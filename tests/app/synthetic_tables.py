@@ -55,7 +55,7 @@ def filled(row: Row, run: str = "") -> Answer:
 
 
 def moved() -> RankDrift:
-    """The drift of two layers of 40 neurons, evenly from 0 to 1; a quarter of it by re-sampling."""
+    """The drift of two layers of 40 neurons, evenly from 0 to 1; a quarter of it by resampling."""
     drift = np.tile(np.linspace(0, 1, 40), (2, 1))
     return RankDrift(drift, drift, drift, drift / 4, drift / 4, drift / 2, *[np.full(2, 0.8)] * 4)
 

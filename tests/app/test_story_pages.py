@@ -122,7 +122,7 @@ def test_the_movers_are_those_of_the_selected_layer_else_of_the_one_that_moves_m
     assert any(trace.get("name") == "neuron 7" for chart in figure for trace in chart["data"])
     assert "Layer 3, selected" in words(opened(layer="3"))
     medians = np.median(run.load(stages.drift).magnitude, axis=1)
-    assert f"Layer {medians.argmax()} moves most" in words(opened())
+    assert f"Layer {medians.argmax()} shifts most" in words(opened())
     assert story.movers_of(run, None, None).layer == medians.argmax()
 
 

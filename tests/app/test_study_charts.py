@@ -111,7 +111,7 @@ def test_bins_and_drift_curves_have_their_colours_and_units():
     assert (chance.line.color, chance.line.dash, chance.mode) == (style.GREY, "dash", "lines")
     assert actual.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
     edges = np.linspace(0, 1, 11)
-    names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
+    names = ("A | B", "half A | half B", "A resampled", "B resampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
     figure = studies.plot_drift(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
     assert [trace.name for trace in figure.data] == list(names)

@@ -8,7 +8,7 @@ from gprune.analysis.formatting import finite_values
 from gprune.analysis.resampling import Law, Resampled
 
 DEFAULT_SHARE = 0.25
-"""part of the drift between texts that sampling alone may move ranks by"""
+"""part of the drift between texts that sampling alone may shift ranks by"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class TextCard:
         return max(self.others, key=lambda other: other.changed, default=None)
 
     def needed(self, share: float, other: Against | None = None) -> float:
-        """Sequences at which sampling alone moves ranks by a share, in (0, 1], of the drift to another text.
+        """Sequences at which sampling alone shifts ranks by a share, in (0, 1], of the drift to another text.
 
         The nearest of `others` unless another is given. Infinite where the two texts differ by no more than
         sampling, NaN where it cannot be said.

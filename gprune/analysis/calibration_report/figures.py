@@ -23,7 +23,7 @@ _ROW = 78
 def noise(card: TextCard, share: float) -> go.Figure:
     """Rank drift between two samples of the text by their size, with its law, and the drift to other texts.
 
-    `share` is the part of that drift that sampling alone may move ranks by.
+    `share` is the part of that drift that sampling alone may shift ranks by.
     """
     figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
     needed = card.recommended(share)

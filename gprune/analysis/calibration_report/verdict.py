@@ -25,7 +25,7 @@ class Verdict:
 
 
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
-    """Return the answers of a card; `share` is the part of a drift that sampling alone may move ranks by."""
+    """Return the answers of a card; `share` is the part of a drift that sampling alone may shift ranks by."""
     return [
         Verdict(f"Is {card.letter} large enough?", *_size(card, share)),
         Verdict(f"Does the choice of {card.letter} change the model?", _decisions(card), None),

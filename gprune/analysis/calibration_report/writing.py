@@ -27,7 +27,7 @@ from gprune.system.version import __version__
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     """The other texts side by side: one row a measure, one column a text; values are words, as they are read.
 
-    `share` is the part of the drift between texts that sampling alone may move ranks by.
+    `share` is the part of the drift between texts that sampling alone may shift ranks by.
     """
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[Against], str]]] = [

@@ -39,8 +39,8 @@ _LINES = {
     rank_analysis.FLOOR_AUXILIARY: {"color": GREY, "dash": "dot", "width": 2},
 }
 _FORM_CAPTIONS = {
-    SURVIVAL: "How many neurons move by d or more; shaded is what lies above the re-sampling floor (grey).",
-    HISTOGRAM: "Share of the neurons by how far their rank moves; grey is what re-sampling one text does.",
+    SURVIVAL: "How many neurons shift by d or more; shaded is what lies above the resampling floor (grey).",
+    HISTOGRAM: "Share of the neurons by how far their rank shifts; grey is what resampling one text does.",
 }
 
 
@@ -48,7 +48,7 @@ _FORM_CAPTIONS = {
     "drift", "rd_histogram", "Rank drift of all neurons", reads={"form": "rd_form", "bins": "rd_bins", "log": "rd_log"}
 )
 def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = False) -> Panel:
-    """Share of neurons by how far their rank moves, as a curve or as a histogram."""
+    """Share of neurons by how far their rank shifts, as a curve or as a histogram."""
     require_choice("form", form, (SURVIVAL, HISTOGRAM))
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
@@ -64,7 +64,7 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
         "Grey: two disjoint halves of one text, "
         "what noise alone does. Dashed: halves of A against halves of B, equal in size to the grey ones. "
         "ρ is the Spearman correlation, median over layers.",
-        alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} re-sampled",
+        alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} resampled",
         table=lambda: rank_analysis.distribution_table(curves),
     )
 
@@ -105,9 +105,9 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
 
 
 def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
-    """Plot the share of neurons that move by d or more; the excess over the higher re-sampling floor is shaded."""
+    """Plot the share of neurons that shift by d or more; the excess over the higher resampling floor is shaded."""
     figure, _ = marks.survival(curves, _LINES, _legend_entry)
-    style(figure, _DRIFT_AXIS, "neurons that move by d or more (%)", 420)
+    style(figure, _DRIFT_AXIS, "neurons that shift by d or more (%)", 420)
     figure.update_xaxes(range=[0, _drift_end(curves)])
     return figure.update_yaxes(range=[0, 101])
 

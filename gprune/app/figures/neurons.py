@@ -423,7 +423,7 @@ def _read_group(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
 
 @panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_read_neuron)
 def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
-    """The rank of a neuron on every text, with what re-sampling does to it."""
+    """The rank of a neuron on every text, with what resampling does to it."""
     layers, neurons = run.load(stages.scores, "primary").ffn.shape
     layer, neuron = in_range("layer", layer, layers), in_range("neuron", neuron, neurons)
     texts = layer_ranks(run, layer)

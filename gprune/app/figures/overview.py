@@ -1,4 +1,4 @@
-"""Figures of the overview: how ranks move, how that compares with noise, what pruning costs, and the layers."""
+"""Figures of the overview: how ranks shift, how that compares with noise, what pruning costs, and the layers."""
 
 from typing import Any
 
@@ -63,22 +63,22 @@ def layers(run: Run, *, selected: Selection = NOTHING) -> Panel:
 
 @panel("movers", "ov_slope", "Neurons that move most")
 def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
-    """The neurons whose rank moves most, in the selected layer or else in the one that drifts most."""
+    """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
     neurons = story.movers_of(run, selected.layer, selected.neuron)
     count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
         marks.slopes(neurons, FIRST_SCREEN, selected.neuron),
-        f"{count} of {neurons.width:,} neurons; half of all move less than {neurons.median:.3f}.",
+        f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
-        title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} moves most",
-        alt=f"of the {count} neurons that move most in layer {neurons.layer}, {up} rank higher on B "
+        title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
+        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on B "
         f"and {count - up} higher on A",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}: left its rank when importance is "
         f"measured on A = {plain(run.study.text_name(run.study.primary))}, right on B = "
         f"{plain(run.study.text_name(run.study.auxiliary))}. They are "
-        "the largest moves of the layer and not typical of it; the next figure shows all neurons.",
+        "the largest shifts of the layer and not typical of it; the next figure shows all neurons.",
     )
 
 
@@ -93,18 +93,18 @@ def noise(run: Run) -> Panel:
     return Panel(
         _plot_survival(curves),
         f"Median drift by {plain(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
-        "re-sampled; shaded: above sampling noise.",
+        "resampled; shaded: above sampling noise.",
         title=_noise_title(times),
-        alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
+        alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
-        how="How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
+        how="How many neurons of all layers shift by d or more of their layer’s ranking. Grey: the same "
         "between two halves of one text, which is what noise alone does. The tab Rank drift has more.",
     )
 
 
 def _noise_title(times: float) -> str:
     if np.isnan(times):
-        return "Half of all neurons do not move"
+        return "Half of all neurons do not shift"
     if times < 1.5:
         return "Little above sampling noise"
     return f"Median rank shift {times:.1f} × sampling noise" if times < 1000 else "All above sampling noise"
@@ -143,7 +143,7 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
         drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
     figure, beyond = marks.survival(curves, lines)
-    style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # above a falling curve there is room for it
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})

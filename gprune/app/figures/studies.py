@@ -127,7 +127,7 @@ def plot_drift(histogram: pd.DataFrame) -> go.Figure:
     names = [name for name in histogram.columns if name not in ("drift from", "drift to")]
     for index, name in enumerate(names):
         title = in_figure(name.removesuffix(", % of neurons"))
-        color = GREY if "re-sampled" in name else METHOD_COLORS["gprune"]
+        color = GREY if "resampled" in name else METHOD_COLORS["gprune"]
         line = {"color": color, "dash": _STEP_DASHES[index % len(_STEP_DASHES)], "shape": "hvh", "width": 2}
         marks.curve(figure, middle, histogram[name], title, line, "d ≈ %{x:.2f}: %{y:.2f}%")
     style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)

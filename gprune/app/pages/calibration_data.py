@@ -131,7 +131,7 @@ def _choose_share() -> float:
         1.0,
         0.05,
         width=320,
-        help="A text is called large enough where sampling alone moves ranks by no more than this part of "
+        help="A text is called large enough where sampling alone shifts ranks by no more than this part of "
         "the drift to the nearest other text.",
     )
 

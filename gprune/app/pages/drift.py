@@ -20,21 +20,21 @@ from gprune.pipeline.stages.comparisons import COMPARISONS, FANG
 from gprune.study import Study
 from gprune.system.errors import GpruneError, SettingsError
 
-_FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Share that moves by d or more"}
+_FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Share that shifts by d or more"}
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
     for name, heading, width, description in (
-        ("drift d", "d", 50, "How far the rank moves from A to B"),
+        ("drift d", "d", 50, "How far the rank shifts from A to B"),
         ("rank on A", "on A", 52, "Rank on A; 1 = most important"),
         ("rank on B", "on B", 52, "Rank on B; 1 = most important"),
-        ("A re-sampled", "noise A", 64, "How far the rank moves between halves of A"),
-        ("B re-sampled", "noise B", 64, "How far the rank moves between halves of B"),
+        ("A resampled", "noise A", 64, "How far the rank shifts between halves of A"),
+        ("B resampled", "noise B", 64, "How far the rank shifts between halves of B"),
     )
 } | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
 
 
 @frame.declare_page(
-    "Rank drift", "Which neurons move when the calibration text changes, and is it above the re-sampling floor?"
+    "Rank drift", "Which neurons shift when the calibration text changes, and is it above the resampling floor?"
 )
 def show_ranks(run: Run) -> None:
     """Draw the page."""
@@ -51,7 +51,7 @@ def show_ranks(run: Run) -> None:
         card.show(
             figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.of_point
         )
-    with cards.card("rd_top", "The neurons that move most", run) as card:
+    with cards.card("rd_top", "The neurons that shift most", run) as card:
         _show_top_neurons(run, card)
 
 
@@ -73,7 +73,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     primary, auxiliary = (run.key(stages.scores, role) for role in stages.PAIR)
     read = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
     table = read(int(rows))
-    card.title(f"The {len(table)} neurons that move most")
+    card.title(f"The {len(table)} neurons that shift most")
     card.asked(rows=int(rows))
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
@@ -83,7 +83,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,
-        how="A neuron that also moves between halves of one text (last columns) is noisy rather than "
+        how="A neuron that also shifts between halves of one text (last columns) is noisy rather than "
         "sensitive to the text. The CSV holds the first 2,000, with their scores.",
     )
 

@@ -30,7 +30,7 @@ FEATURES = {
     "home": "headline with its interval, checks of a run, layer by layer",
     "card": "calibration card of a text: size, effect on the masks, distinctness; as HTML",
     "calibration": "statistics of all calibration texts, and their distances",
-    "drift": "rank drift with its resampling control, by layer; the neurons that move most",
+    "drift": "rank drift with its resampling control, by layer; the neurons that shift most",
     "agreement": "ARI of the modules per layer, its controls, a third text",
     "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
     "map": "map of the neurons of a layer by UMAP or PCA, with lasso",

@@ -151,7 +151,7 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
             f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first, as more draw slowly; "
             "the CSV holds all."
         )
-    st.caption("Select a row to inspect it; u is how far local ranks move between halves, less is better." + note)
+    st.caption("Select a row to inspect it; u is how far local ranks shift between halves; less is better." + note)
 
 
 def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.DataFrame | None) -> None:

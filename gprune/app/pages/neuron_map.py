@@ -161,7 +161,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
         switch=False,
         caption="Select a row, and its neuron is selected on every page. Ranks run from 0 to 1.",
         how="The selected neurons: inside of the lasso, or of the selected group. A rank of 1 is the most "
-        "important of its layer on that text; drift is how far the rank moves between A and B.",
+        "important of its layer on that text; drift is how far the rank shifts between A and B.",
     )
     if selected.neuron is not None:
         address.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")

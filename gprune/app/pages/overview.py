@@ -28,7 +28,7 @@ _FIGURE_PIXELS = 245
 def show(run: Run) -> None:
     """Draw the page."""
     _show_headline(run)
-    # in the order of the argument: ranks move, more than noise moves them, and that is what it costs
+    # in the order of the argument: ranks shift, more than noise shifts them, and that is what it costs
     with st.grid(3, min_column_width=_FIGURE_PIXELS):
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Drawn here in a moment")

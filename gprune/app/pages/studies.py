@@ -40,7 +40,7 @@ MAIN, GAP, GAIN = "main", "metric-gap", "gain-by-retention"
 _HISTOGRAM = "figure-1a"
 _OPENED = "cp_study_run"
 _CAPTIONS = {
-    "figure-1a": "Blue: the text changes; grey: the same text re-sampled, which is the noise.",
+    "figure-1a": "Blue: the text changes; grey: the same text resampled, which is the noise.",
     "figure-3a": "Where the two lines part, GPrune spends its budget differently.",
     "figure-3b": "The grey line is what independent choices of the same sizes would share.",
 }

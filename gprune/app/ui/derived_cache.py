@@ -62,7 +62,7 @@ def drift_layers(root: str, key: str) -> pd.DataFrame:
 
 @lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
-    """The neurons whose rank moves most."""
+    """The neurons whose rank shifts most."""
     first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
     return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
 

@@ -130,7 +130,7 @@ def survival(
     lines: Mapping[str, dict[str, Any]],
     name: Callable[[drift.Distribution], str] = lambda distribution: distribution.name,
 ) -> tuple[go.Figure, dict[str, Array]]:
-    """Plot the percent of neurons that move by d or more, with the excess over the higher resampling floor shaded.
+    """Plot the percent of neurons that shift by d or more, with the excess over the higher resampling floor shaded.
 
     `lines` is the look of each curve by name; curves without one are left out. Returns the figure, and
     (bins + 1,) percents by curve.
@@ -144,7 +144,7 @@ def survival(
     figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **quiet)
     for distribution in curves:
         if distribution.name in lines:
-            hover = f"%{{y:.1f}}% move by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
+            hover = f"%{{y:.1f}}% shift by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
             values, line = np.round(beyond[distribution.name], 3), lines[distribution.name]
             curve(figure, edges, values, name(distribution), line, hover)
     return figure, beyond
@@ -192,7 +192,7 @@ def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Sca
         marker={"color": color, "size": 7},
         name=name,
         showlegend=False,
-        hovertemplate="neuron %{customdata[2]:.0f}: rank %{y:.3f}, moves by %{customdata[3]:+.3f}<extra></extra>",
+        hovertemplate="neuron %{customdata[2]:.0f}: rank %{y:.3f}, shifts by %{customdata[3]:+.3f}<extra></extra>",
     )
 
 

@@ -63,7 +63,7 @@ SECTIONS = {
             {"card": "Calibration card", "calibration": "All texts"},
         ),
         _page(
-            "drift", "text_drift", "Drift", "swap_vert", "Which neurons move, and do modules survive?",
+            "drift", "text_drift", "Drift", "swap_vert", "Which neurons shift, and do modules survive?",
             {"drift": "Rank drift", "agreement": "Module agreement"},
         ),
         _page(

@@ -75,7 +75,7 @@ def _outcome(run: Run) -> Opponents | None:
 
 @lru_cache(32)
 def headline(run: Run) -> Headline:
-    """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
+    """The run in one sentence: what pruning cost, else how far ranks shift, else that nothing is there.
 
     Raises StoreError where a result is damaged.
     """
@@ -125,7 +125,7 @@ def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
 
 
 def movers_of(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
-    """Return the neurons that move most in a layer, by default the one that drifts most, and the neuron `among`."""
+    """Return the neurons that shift most in a layer, by default the one that drifts most, and the neuron `among`."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -141,7 +141,7 @@ def _movers(
 
 
 def drift_finding(run: Run) -> str:
-    """Say how far ranks move."""
+    """Say how far ranks shift."""
     return verdict.drift_finding(curves(run))
 
 

@@ -29,7 +29,7 @@ TABLES = {
     "calibration-samples": "effect of the calibration sample number (appendix)",
     "seeds": "seed repeatability (appendix)",
     "quantile-sweep": "the chosen quantiles of RASA (appendix, detailed settings)",
-    "figure-1a": "rank correlation under re-sampling and under a swap (Fig. 1a)",
+    "figure-1a": "rank correlation under resampling and under a swap (Fig. 1a)",
     "figure-1b": "agreement of the partitions under a swap (Fig. 1b)",
     "figure-3a": "retention of drift bins (Fig. 3a)",
     "figure-3b": "agreement of the kept neurons with FLAP's (Fig. 3b)",

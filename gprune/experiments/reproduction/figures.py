@@ -33,8 +33,8 @@ JACCARD_NOTE = (
 )
 _CURVES = {
     drift.CROSS: "the texts switched",
-    drift.FLOOR_PRIMARY: "A re-sampled",
-    drift.FLOOR_AUXILIARY: "B re-sampled",
+    drift.FLOOR_PRIMARY: "A resampled",
+    drift.FLOOR_AUXILIARY: "B resampled",
     drift.HALVES: "the texts switched, half of each",
 }
 
@@ -81,7 +81,7 @@ def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str],
 
 
 def figure_1a(series: Series) -> list[Row]:
-    """Rank correlation when the text changes, above the floor of re-sampling it."""
+    """Rank correlation when the text changes, above the floor of resampling it."""
     study = series.study()
     return [
         Row({"comparison": words}, study, reads="drift", item=curve, extra=curve == drift.HALVES)

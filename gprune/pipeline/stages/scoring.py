@@ -162,7 +162,7 @@ def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = P
 
 @once
 def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = "") -> Stage[RankDrift]:
-    """Rank drift between two texts (Eq. 1) with its re-sampling control."""
+    """Rank drift between two texts (Eq. 1) with its resampling control."""
     pair = (first, second)
     metric = "" if metric == graph.study.metric else metric
     words = f"rank drift of {METRICS[metric]}" if metric else "rank drift"

@@ -8,7 +8,7 @@ A baseline scores its units from two texts at once by `combine` (appendix, multi
 or ranks within the layer, are averaged unit by unit. Pooling averages nothing: it scores the statistics of
 both texts as one, and is no concern of this module.
 
-`neuron_scorer` is for what RASA and the re-sampling control ask for hundreds of times: attention, whose
+`neuron_scorer` is for what RASA and the resampling control ask for hundreds of times: attention, whose
 merging takes time, is left out, and nothing is merged but what the metric reads. A layer at a time, so that
 all it takes stays in a core's own cache. The numbers are those of `score` bit for bit.
 """

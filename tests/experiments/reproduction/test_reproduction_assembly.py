@@ -136,8 +136,8 @@ def test_figures_read_drift_agreement_and_bins(store):
     assert correlations == {
         "A | B": CORRELATIONS["correlation"],
         "half A | half B": CORRELATIONS["correlation_half"],
-        "A re-sampled": CORRELATIONS["correlation_primary"],
-        "B re-sampled": CORRELATIONS["correlation_auxiliary"],
+        "A resampled": CORRELATIONS["correlation_primary"],
+        "B resampled": CORRELATIONS["correlation_auxiliary"],
     }
     swap = assemble_table(store, "figure-1b").answers[0]
     # the sixth comparison of two layers: 0.5 and 0.7
