@@ -17,7 +17,7 @@ def test_the_sentence_beside_the_first_picture_is_that_of_the_study():
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     before, _, after = readme.partition("overview.png)")
     neighbours = after[:2000]
-    modules = outcome(study, "modules of neurons that behave alike are better than random modules")
+    modules = outcome(study, "behavior-consistent modules are better than random modules")
     assert "({} better, {} within noise, {} worse)".format(*modules) in neighbours and modules[0] <= modules[2]
     base = outcome(study, "GPrune is better than its base metric FLAP")
     assert f"in {base[0]} of {sum(base)} cases and loses in {base[2]}" in neighbours
@@ -26,6 +26,6 @@ def test_the_sentence_beside_the_first_picture_is_that_of_the_study():
     rows = [line.strip("| ").split(" | ") for line in effects.splitlines() if line.startswith("| ") and "% |" in line]
     shares = sorted(float(row[4].removesuffix("%")) for row in rows)
     assert f"RASA changes {shares[0]} to {shares[-1]}% of the neuron decisions" in neighbours
-    learned = outcome(study, "one learned threshold a layer is better than the same ratio in every layer")
+    learned = outcome(study, "one learned threshold per layer is better than the same ratio in every layer")
     assert learned[2] == 0 and "learned thresholds" in neighbours.lower()
     assert after and "docs/fair_study.md" in neighbours

@@ -80,7 +80,7 @@ class Claim:
 
     words: str
     source: str
-    """where the paper says it; empty for a check of ours"""
+    """where the paper says it; empty for an additional check"""
     first: str
     """the method that should be better"""
     others: tuple[str, ...]
@@ -94,40 +94,40 @@ _COMPENSATED = repaired(REPAIRS[COMPENSATION])
 CLAIMS = (
     Claim("GPrune is better than its base metric FLAP", _MAIN, "gprune", ("flap",)),
     Claim(
-        "the same against FLAP without bias compensation, which GPrune does not use either",
+        "GPrune is better than FLAP without bias compensation",
         *("", "gprune", ("flap_no_bias",)),
     ),
-    Claim("the same where both move the removed units' mean into the biases", "", _COMPENSATED, ("flap",)),
+    Claim("GPrune with bias compensation is better than FLAP", "", _COMPENSATED, ("flap",)),
     Claim("GPrune is better than the best baseline", _MAIN, "gprune", BASELINES),
-    Claim("the same on text that no method was calibrated on", _MAIN, "gprune", BASELINES, UNSEEN),
-    Claim("GPrune uses two texts better than joint scoring does", "multi-dataset table", "gprune", MULTI),
+    Claim("GPrune is better than the best baseline on unseen text", _MAIN, "gprune", BASELINES, UNSEEN),
+    Claim("GPrune uses two texts better than joint scoring", "multi-dataset table", "gprune", MULTI),
     Claim(
-        "modules of neurons that behave alike are better than random modules",
+        "behavior-consistent modules are better than random modules",
         *("ablation", "gprune_no_rasa", ("msl_random",)),
     ),
     Claim(
-        "and better than modules of the same sizes with their members shuffled",
+        "behavior-consistent modules are better than shuffled modules of the same sizes",
         *("", "gprune_no_rasa", ("msl_shuffled",)),
     ),
-    Claim("RASA makes the model better", "ablation", "gprune", ("gprune_no_rasa",)),
-    Claim("the modules bring something beyond one learned threshold a layer", "", "gprune", ("msl_layers",)),
+    Claim("RASA improves the model", "ablation", "gprune", ("gprune_no_rasa",)),
+    Claim("learned thresholds per module are better than one per layer", "", "gprune", ("msl_layers",)),
     Claim(
-        "one learned threshold a layer is better than the same ratio in every layer",
+        "one learned threshold per layer is better than the same ratio in every layer",
         *("", "msl_layers", ("flap_uniform",)),
     ),
     Claim(
-        "a gate for each unit is better than a threshold for each module, by the same steps",
+        "a gate per unit is better than a threshold per module, with the same steps",
         *("", "gates", ("gprune",)),
     ),
     Claim(
-        "the settings that won on the development model are better here too, by the same passes and steps",
+        "the settings chosen on the development model are better, with the same passes and steps",
         *("", RECOMMENDED, ("gprune",)),
     ),
-    Claim("GPrune under these settings is better than the best baseline", "", RECOMMENDED, BASELINES),
+    Claim("GPrune with these settings is better than the best baseline", "", RECOMMENDED, BASELINES),
     Claim("the recommended recipe is better than the best baseline", "", RECIPE, BASELINES),
-    Claim("and than GPrune", "", RECIPE, ("gprune",)),
-    Claim("GPrune with free widths is better than with equal ones", "", "gprune", (equal("gprune"),)),
-    Claim("so is FLAP", "", "flap", (equal("flap"),)),
+    Claim("the recommended recipe is better than GPrune", "", RECIPE, ("gprune",)),
+    Claim("GPrune with free widths is better than with equal widths", "", "gprune", (equal("gprune"),)),
+    Claim("FLAP with free widths is better than with equal widths", "", "flap", (equal("flap"),)),
     Claim("with equal widths GPrune is better than FLAP", "", equal("gprune"), (equal("flap"),)),
 )
 

@@ -96,8 +96,8 @@ def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(c
     document = documents.fair_study()
     assert document is not None
     visible = plainly(opened())
-    for claim in ("GPrune is better than the best baseline", "RASA makes the model better"):
+    for claim in ("GPrune is better than the best baseline", "RASA improves the model"):
         assert f"{claim}: {document.claims[claim]}" in visible
-    assert "better, " in document.claims["RASA makes the model better"]
-    assert "modules of neurons that behave alike are better than random modules: " in visible
+    assert "better, " in document.claims["RASA improves the model"]
+    assert "behavior-consistent modules are better than random modules: " in visible
     assert "**RASA:** changes " in visible and "of the rank drift’s variance, random ones " in visible

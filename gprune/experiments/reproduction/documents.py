@@ -147,7 +147,7 @@ def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[
     for claim in claims:
         verdict = judge_claim(claim, cases)
         numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
-        rows.append([claim.words, claim.source or "a check of ours", verdict.outcome, *numbers])
+        rows.append([claim.words, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",

@@ -176,8 +176,8 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     # 20 against 40 and 30 on three texts at two retentions
     assert "| holds | 6 better, 0 within noise, 0 worse | −50.0% |" in text
     assert claims["| GPrune is better than the best baseline"].endswith("worse | −33.3% |")
-    assert "does not hold | 0 better, 6 within noise" in claims["| RASA makes the model better"]
-    against = claims["| the modules bring something beyond one learned threshold a layer"]
+    assert "does not hold | 0 better, 6 within noise" in claims["| RASA improves the model"]
+    against = claims["| learned thresholds per module are better than one per layer"]
     assert "does not hold | 0 better, 0 within noise, 6 worse" in against
     assert "## demo at 50%" in text and "## demo at 30%" in text
     table = text.partition("## demo at 50%")[2].partition("##")[0]
