@@ -8,7 +8,7 @@ from gprune import records
 from gprune.analysis import verdict
 from gprune.app.figures import overview as figures
 from gprune.app.ui import card as cards
-from gprune.app.ui import derived_cache, documents, frame, selection, slides, story
+from gprune.app.ui import address, derived_cache, documents, frame, selection, slides, story
 from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
 from gprune.app.ui.text import join_numbers, plain, said
@@ -57,6 +57,8 @@ def _show_headline(run: Run) -> None:
         left.markdown(f"## {join_numbers(plain(headline.sentence))}")
         with right:
             slides.draw_button("ov_slides", type="primary")
+            if run.complete:
+                address.link("export", "Export model", ":material/download:")
         st.caption(join_numbers(plain(headline.detail)))
 
 

@@ -57,9 +57,9 @@ def _page(url: str, stem: str, name: str, icon: str, question: str, places: dict
 
 SECTIONS = {
     "Explore": (
-        _page("home", "overview", "Overview", "dashboard", "A run in half a minute", {"home": "Overview"}),
+        _page("home", "overview", "Overview", "dashboard", "The result of a run", {"home": "Overview"}),
         _page(
-            "texts", "calibration_texts", "Texts", "dataset", "What is calibrated on?",
+            "texts", "calibration_texts", "Texts", "dataset", "Which texts calibrate the run?",
             {"card": "Calibration card", "calibration": "All texts"},
         ),
         _page(
@@ -67,16 +67,16 @@ SECTIONS = {
             {"drift": "Rank drift", "agreement": "Module agreement"},
         ),
         _page(
-            "neurons", "neuron_inspection", "Neurons", "frame_inspect", "What is this neuron?",
+            "neurons", "neuron_inspection", "Neurons", "frame_inspect", "What does this neuron respond to?",
             {"inspector": "Inspector", "map": "Neuron map", "lens": "Text lens"},
         ),
         _page(
-            "masks", "mask_decisions", "Masks", "grid_on", "Who is kept?",
+            "masks", "mask_decisions", "Masks", "grid_on", "Which units are kept?",
             {"decisions": "Pruning decisions", "atlas": "Mask atlas"},
         ),
     ),
     "Decide": (
-        _page("tune", "tuning", "Tune", "tune", "What if the line were elsewhere?", {"rasa": NAMES["rasa"]}),
+        _page("tune", "tuning", "Tune", "tune", "What changes with other thresholds?", {"rasa": NAMES["rasa"]}),
         _page(
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
             {
@@ -87,13 +87,13 @@ SECTIONS = {
             },
         ),
         _page(
-            "runs", "runs_and_export", "Runs & export", "rocket_launch", "Start, follow and take along",
+            "runs", "runs_and_export", "Runs & export", "rocket_launch", "Start, follow and export runs",
             {"launch": NAMES["jobs"], "export": "Export", "report": NAMES["report"]},
         ),
     ),
     "Help": (
         _page(
-            "help", "reading_help", "Help", "help", "What do pages and words mean?",
+            "help", "reading_help", "Help", "help", "What do the pages and terms mean?",
             {"reading": "How to read", "words": "Glossary", "keys": "Keys", "features": "Where everything is"},
         ),
     ),

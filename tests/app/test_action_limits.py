@@ -1,0 +1,140 @@
+"""What a person wants most is few actions away: a click, a key, a typed text or a drag counts as one."""
+
+import re
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import tiny_study
+from browser import AT_REST, PLOT, expect, looking, served
+from waiting import wait_for
+
+from gprune import pipeline
+from gprune.jobs import queue
+from gprune.store import Store
+from gprune.study import from_dict
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+SCREEN = {"width": 1280, "height": 720}
+
+
+@dataclass
+class Person:
+    """Someone at a page who has a limited number of actions."""
+
+    page: Any
+    actions: int
+
+    def act(self) -> None:
+        self.actions -= 1
+        assert self.actions >= 0, "too many actions"
+
+    def click(self, element: Any) -> None:
+        self.act()
+        element.click()
+
+    def follow(self, name: str) -> None:
+        """Open a page by its link in the sidebar."""
+        self.click(self.page.get_by_test_id("stSidebar").get_by_role("link", name=name))
+        self.page.get_by_role("heading", level=1).filter(has_not_text="Overview").first.wait_for()
+        self.page.wait_for_function(AT_REST)
+
+    def choose(self, field: Any, text: str) -> None:
+        """Type a new option into a selection: three actions."""
+        self.click(field)
+        self.act()
+        self.page.keyboard.type(text)
+        self.act()
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_function(AT_REST)
+
+    def drag(self, element: Any, across: float) -> None:
+        self.act()
+        box = element.bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self.page.mouse.move(x, y)
+        self.page.mouse.down()
+        for step in range(1, 11):
+            self.page.mouse.move(x + across * step / 10, y)
+        self.page.mouse.up()
+
+
+@pytest.fixture(scope="module")
+def tiny(chromium, tmp_path_factory):
+    """A server over the finished run of a tiny model, and the texts beside that model."""
+    folder = tmp_path_factory.mktemp("tiny")
+    values = tiny_study.made(folder, device="cpu")
+    pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None)
+    with served(folder / "cache") as server:
+        yield server, folder
+
+
+@pytest.fixture
+def visit(chromium, tiny):
+    server, folder = tiny
+    with looking(chromium, server, folder / "cache") as visit:
+        yield visit
+
+
+def is_on_screen(element):
+    box = element.bounding_box()
+    return box["y"] >= 0 and box["y"] + box["height"] <= SCREEN["height"]
+
+
+def test_the_first_histogram_is_one_click_away(visit):
+    person = Person(visit.page(viewport=SCREEN), actions=1)
+    person.follow("Drift")
+    expect(person.page.locator(f".st-key-card_rd_histogram {PLOT}").first).to_be_visible()
+
+
+def test_a_comparison_is_one_click_away(visit):
+    person = Person(visit.page(viewport=SCREEN), actions=1)
+    person.follow("Compare")
+    expect(person.page.get_by_role("heading", name="Perplexity of every method")).to_be_visible()
+    assert is_on_screen(person.page.get_by_role("heading", name="Perplexity of every method"))
+
+
+def test_one_drag_changes_neurons_and_perplexity_in_view(visit):
+    page = visit.page("rasa", viewport=SCREEN)
+    page.locator(".threshold-lines[data-adapted]").wait_for()
+    adapted = page.get_by_test_id("stMetricValue").first
+    perplexity = page.locator(".st-key-tune_outcome").get_by_test_id("stMetricValue").last
+    expect(perplexity).to_have_text(re.compile(r"^[\d.]+$"))
+    before = adapted.inner_text(), perplexity.inner_text()
+    person = Person(page, actions=1)
+    person.drag(page.get_by_role("slider", name="drift line, quantile"), -300)
+    expect(adapted).not_to_have_text(before[0])
+    expect(perplexity).not_to_have_text(before[1])
+    chart = page.locator(".st-key-tune_outcome .js-plotly-plot").first
+    assert all(is_on_screen(element) for element in (adapted, chart, perplexity))
+    assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
+
+
+def test_a_run_with_two_texts_of_ones_own_takes_twelve_actions(visit, tiny):
+    folder = tiny[1]
+    person = Person(visit.page(viewport=SCREEN), actions=12)
+    person.follow("Runs & export")
+    page = person.page
+    person.choose(page.locator(".st-key-launch_model input"), str(folder / "model"))
+    person.choose(page.locator(".st-key-launch_primary input"), str(folder / "texts" / "inspect.txt"))
+    person.choose(page.locator(".st-key-launch_auxiliary input"), str(folder / "texts" / "json.txt"))
+    person.click(page.get_by_role("button", name="Start the run"))
+    jobs = folder / "cache"
+    wait_for(lambda: len(queue.jobs(jobs)) == 1, 60)
+    job = queue.jobs(jobs)[0]
+    queue.cancel(jobs, job.id)
+    study = queue.study_of(jobs, job.id)
+    texts = (str(folder / "texts" / name) for name in ("inspect.txt", "json.txt"))
+    assert [study.model, study.primary, study.auxiliary] == [str(folder / "model"), *texts]
+
+
+def test_the_model_is_downloaded_with_two_actions(visit, tmp_path):
+    person = Person(visit.page(viewport=SCREEN), actions=2)
+    person.click(person.page.get_by_role("link", name="Export model"))
+    button = person.page.get_by_role("button", name="Download the model")
+    button.wait_for()
+    with person.page.expect_download() as download:
+        person.click(button)
+    download.value.save_as(tmp_path / "model.zip")
+    assert "pruning.json" in zipfile.ZipFile(tmp_path / "model.zip").namelist()
