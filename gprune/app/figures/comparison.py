@@ -241,8 +241,10 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for method in dict.fromkeys(line.method for line in lines):
         words = {line.name: _run_words(line, runs) for line in lines if line.method == method}
         differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
-        for name, parts in words.items():
-            tail = ", ".join(part for part, tells in zip(parts, differ, strict=True) if tells)
+        for name, (title, *settings) in words.items():
+            # the title of a tuned run already says its rule
+            parts = [title, *("" if setting in title else setting for setting in settings)]
+            tail = ", ".join(part for part, differs in zip(parts, differ, strict=True) if differs and part)
             names[name] = f"{called(method)} · {tail}" if tail else called(method)
     labels = list(names.values())
     return {

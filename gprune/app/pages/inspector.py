@@ -63,8 +63,6 @@ def show(run: Run) -> None:
         # without the sizes of the model, or with damaged modules, there is no unit
         st.error(said(error), icon=":material/error:")
         return
-    if missing := available_part(run, selection.asked())[1]:
-        st.warning(f"This run has no {missing}.", icon=":material/search_off:")
     if not selected:
         shown_unit = " Showing the one with the highest drift." if unit else ""
         st.info(

@@ -7,8 +7,8 @@ import streamlit as st
 from gprune import records
 from gprune.analysis import verdict
 from gprune.app.figures import overview as figures
-from gprune.app.ui import card as cards
 from gprune.app.ui import address, derived_cache, documents, frame, selection, slides, story
+from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
 from gprune.app.ui.text import join_numbers, plain, said

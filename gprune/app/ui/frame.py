@@ -84,6 +84,8 @@ def run(
     else:
         page.run()
     address.finish(complaints)
+    if run is not None:
+        selection.warn_of_missing(run, complaints)
     settle_memory()
 
 

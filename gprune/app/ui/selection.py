@@ -81,7 +81,7 @@ def table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None
 
 
 def chip(run: Run) -> None:
-    """Draw what is selected, with what the run lacks of it, as a button that clears it."""
+    """Draw what is selected as a button that clears it."""
     wanted_unit = asked()
     if not wanted_unit:
         return
@@ -92,10 +92,14 @@ def chip(run: Run) -> None:
     )  # fmt: skip
     if address.current_page() != PLACE:
         address.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
-    if missing:
-        st.caption(f":orange[:material/warning:] This run has no {missing}.")
-    elif unit.module is None and unit.neuron is not None:
-        st.caption("Modules of this run are not there yet.")
+    if not missing and unit.module is None and unit.neuron is not None:
+        st.caption("Modules of this run are not computed yet.")
+
+
+def warn_of_missing(run: Run, slot: Any) -> None:
+    """Write into a slot which part of the selection the run lacks."""
+    if missing := available_part(run, asked())[1]:
+        slot.warning(f"This run has no {missing}.", icon=":material/search_off:")
 
 
 def search(run: Run) -> None:

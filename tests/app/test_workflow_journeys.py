@@ -138,3 +138,37 @@ def test_the_model_is_downloaded_with_two_actions(visit, tmp_path):
         person.click(button)
     download.value.save_as(tmp_path / "model.zip")
     assert "pruning.json" in zipfile.ZipFile(tmp_path / "model.zip").namelist()
+
+
+def test_a_tuned_run_reports_back_is_compared_and_back_leads_to_the_lines(visit, tiny):
+    page = visit.page("rasa?rasa_qd=0.3", viewport=SCREEN)
+    page.locator(".threshold-lines[data-adapted]").wait_for()
+    page.get_by_role("button", name="Prune with these thresholds").click()
+    banner = page.locator("[class*=st-key-ended_compare_] button")
+    banner.wait_for()
+    expect(page.get_by_text("Perplexity of GPrune against “").first).to_be_visible()
+    banner.click()
+    page.get_by_role("heading", name="Methods", exact=True).wait_for()
+    chosen = page.locator(".st-key-cp_runs_multiselect [data-tag]")
+    expect(chosen).to_have_count(2)
+    # what differs between the runs stands in the first line
+    expect(page.get_by_text(re.compile("Settings that differ: .*drift_quantile: 0.3 / 0.9")).first).to_be_visible()
+    page.reload()
+    page.get_by_role("heading", name="Methods", exact=True).wait_for()
+    expect(chosen).to_have_count(2)
+    page.go_back()
+    page.get_by_role("heading", name="RASA thresholds", exact=True).wait_for()
+    expect(page.get_by_role("slider", name="drift line, quantile")).to_have_attribute("aria-valuenow", "0.3")
+
+
+@pytest.mark.parametrize("where", ["?run=deleted", "drift?run=deleted", "drift?layer=99", "neurons?text=none"])
+def test_on_a_phone_a_dead_address_shows_one_sentence(visit, where):
+    page = visit.page(where, viewport={"width": 390, "height": 844})
+    alert = page.get_by_test_id("stAlert").first
+    alert.wait_for()
+    box = alert.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 844
+    assert alert.inner_text().strip()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    if "deleted" in where:
+        assert page.locator(PLOT).count() == 0
