@@ -36,6 +36,8 @@ class HoldoutStatus:
     """how it is related to A and to B, as declared"""
     overlap: TextOverlap | None
     """what was measured; None where nothing was yet"""
+    name: str = ""
+    """name that the study gives the text"""
 
     @property
     def related(self) -> dict[Kinship, str]:
@@ -84,11 +86,11 @@ class HoldoutStatus:
             other = self.related[PART]
             return f"other split of {other}", f"another split of the corpus of {other}, not unseen"
         if self.copied:
-            why = f"another name, but it stands in {self.copied}, so it is not unseen"
+            why = f"a different name, but its content occurs in {self.copied}, so it is not unseen"
             return f"overlaps {self.copied}", why
         if self.unseen:
-            return UNSEEN, "another corpus than A and B: unseen"
-        return "other corpus, overlap unknown", "another corpus than A and B by name"
+            return UNSEEN, "unseen, a different corpus than A and B"
+        return "other corpus, overlap unknown", "a different corpus than A and B by name"
 
     @property
     def _letters(self) -> list[str]:
@@ -100,18 +102,18 @@ class HoldoutStatus:
         """The overlap in words; empty where it was not measured."""
         if self.overlap is None:
             return ""
-        run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
+        run, shares = self.overlap.run, self.overlap.share
         if not shares.any():
-            return f"none of it is verbatim in {' or '.join(self._letters)} {run}"
+            return f"no {run}-token verbatim overlap with {' or '.join(self._letters)}"
         parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
-        parts[0] = parts[0].replace(" in ", " of it is verbatim in ")
-        return f"{', '.join(parts)} {run}"
+        parts[0] = parts[0].replace(" in ", f" of its {run}-token runs occur verbatim in ")
+        return ", ".join(parts)
 
     @property
     def sentence(self) -> str:
         """The relation, the reason for it, and the measured overlap."""
         measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
-        return f"{self.text}: {self._words[1]}{measured}"
+        return f"{self.name or self.text}: {self._words[1]}{measured}"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -147,7 +149,7 @@ def standings(
         for role, other in corpora.items():
             same = bool(content) and content == calibration.get(role)
             kin[LETTERS[role]] = SAME if same else kinship(measured, other)
-        statuses[text] = HoldoutStatus(text, kin, overlaps.get(text))
+        statuses[text] = HoldoutStatus(text, kin, overlaps.get(text), study.text_name(text))
     return statuses
 
 

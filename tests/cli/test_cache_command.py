@@ -244,7 +244,7 @@ def a_result(second=0):
         "perplexity": {"dense": {"c4": 40.0}, "flap": {"c4": 50.0}},
         "protocols": [{"line": line} for line in lines[: second + 1]],
         "protocol of": {"perplexity": {"dense": {"c4": 0}, "flap": {"c4": second}}},
-        "texts": {"c4": {"sentence": "c4: another corpus than A and B: unseen"}},
+        "texts": {"c4": {"sentence": "c4: unseen, a different corpus than A and B"}},
         "seconds": {},
         "reused": [],
     }
@@ -254,7 +254,7 @@ def test_one_protocol_is_one_line_without_a_mark(capsys):
     progress.print_summary(a_result())
     visible = capsys.readouterr().out
     assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in visible
-    assert "text: c4: another corpus than A and B: unseen\n" in visible
+    assert "text: c4: unseen, a different corpus than A and B\n" in visible
 
 
 def test_protocols_of_other_seeds_are_told_where_they_differ(capsys):
