@@ -18,14 +18,13 @@ def add(commands: Any) -> None:
     card = add_command(commands, "card", _card, _ABOUT)
     add_run(card)
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
-    card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html, FILE.json or FILE.csv")
+    card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html or FILE.json")
     card.add_argument(
         "--share",
         type=float,
         default=0.25,
         help="share of the drift between texts that resampling alone may cause (default: 0.25)",
     )
-    card.add_argument("--json", action="store_true", help="print every number as JSON")
     add_cache(card)
 
 
@@ -44,10 +43,7 @@ def _card(options: argparse.Namespace) -> int:
     if options.out is not None:
         writing.save(cards[letter], options.out, options.share)
         say(f"{options.out}: the card of {letter}", file=sys.stderr)
-    if options.json:
-        say(writing.as_json(cards[letter], options.share), end="")
-    else:
-        _print(cards[letter], options.share)
+    _print(cards[letter], options.share)
     return 0
 
 
