@@ -8,7 +8,6 @@ runs say where a result comes from, which method cannot run, and how a run has f
 import contextlib
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -71,16 +70,15 @@ class Answer:
     """the latest run that has its result, or that says why there is none; empty where no run does"""
     values: tuple[Value, ...] = ()
     """its numbers; none where `reason` says why"""
-    accuracies: tuple[Accuracy, ...] = ()
-    """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
-    protocols: tuple[Stamp, ...] = ()
-    """by what protocol each of them was measured; none where that is not known"""
+    accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
+    """with their protocols, of the tasks asked for that have data; where none is asked for, of those that happen to
+    be there"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
     drift: RankDrift | None = None
     """what a row of rank drift was read from"""
     clock: Throughput | None = None
-    """what a row with a clock was read from; the same object for all rows of a measurement"""
+    """what a row with a clock was read from"""
     retention: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
@@ -93,15 +91,10 @@ class Answer:
     """of the packages and the commit that made the result"""
 
     @property
-    def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
-        """Its accuracies with the protocol of each."""
-        return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
-
-    @property
     def stamps(self) -> dict[str, Stamp]:
         """The protocol of every figure of quality, by its column."""
         texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
-        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.tasks if stamp is not None}
+        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.accuracies}
 
     @property
     def filled(self) -> bool:
@@ -120,22 +113,18 @@ class Finished:
     def refresh(self) -> None:
         """Read the records again, and once more what the studies read from outside."""
         self._runs = Runs(self.store)
-        self._clocks: dict[str, Throughput] = {}
 
     def answer(self, row: Row) -> Answer | None:
         """Return the numbers of a row's study, or why it can have none; None where a run is still needed."""
-        refused = None
-        for results in self._runs.results(row.study):
-            try:
-                answer = self._read(row, results)
-            except StoreError:
-                continue
-            except MethodError as error:
-                answer = Answer(row, reason=str(error))
-            if answer is not None and answer.filled:
-                return answer
-            refused = refused or answer
-        return refused
+        results = self._runs.results(row.study)
+        if results is None:
+            return None
+        try:
+            return self._read(row, results)
+        except StoreError:
+            return None
+        except MethodError as error:
+            return Answer(row, reason=str(error))
 
     def failure(self, row: Row) -> str:
         """Return the error of the latest run of a row's study, if that run failed; else empty."""
@@ -149,16 +138,14 @@ class Finished:
             return self._refusal(row, results, stages)
         first = stages[0]
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
-        accuracies = self._accuracies(row, results, first)
         return Answer(
             row=row,
             run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
-            accuracies=tuple(item for item, _ in accuracies),
-            protocols=tuple(stamp for _, stamp in accuracies),
+            accuracies=tuple(self._accuracies(row, results, first)),
             missing_tasks=tuple((self._runs.missing_tasks(row.study) | refused).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
-            clock=self._clock(first, results) if row.reads in TIMED else None,
+            clock=results.record(first) if row.reads in TIMED else None,
             retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
@@ -188,11 +175,6 @@ class Finished:
         stages = [speed(Graph(study, inputs, failures=results.graph.failures)) for study in studies]
         return next(filter(results.holds, stages), stages[-1])
 
-    def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
-        if stage.key not in self._clocks:
-            self._clocks[stage.key] = results.record(stage)
-        return self._clocks[stage.key]
-
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row but accuracies; none where its method was not measured."""
         if row.reads in FIGURES:
@@ -201,7 +183,7 @@ class Finished:
         values = [_perplexity(results, row.method, text) for text in texts]
         if row.reads not in TIMED:
             return values
-        timed = throughput.speed_measures(self._clock(stages[0], results), row.method)
+        timed = throughput.speed_measures(results.record(stages[0]), row.method)
         return [*values, *(Value(name, "", value, error) for name, value, error in timed)] if timed else []
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
@@ -213,9 +195,9 @@ class Finished:
         for run in self._runs.makers(first):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
-            for other in self._runs.results(study) if study.evaluation.tasks else ():
-                if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return _measured_tasks(row, other)
+            other = self._runs.results(study) if study.evaluation.tasks else None
+            if other is not None:
+                return _measured_tasks(row, other)
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -289,7 +271,7 @@ class Runs:
         """Read the records of all runs."""
         self.store, self.every = store, tuple(_readable(store))
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
-        self._results: dict[Study, list[Results]] = {}
+        self._results: dict[Study, Results | None] = {}
         self._makers: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
@@ -302,21 +284,18 @@ class Runs:
             for entry in run.record.get("unavailable", {}).values():
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
-    def results(self, study: Study) -> list[Results]:
-        """Return the results of a study on every device that runs name; none where it cannot be read here."""
+    def results(self, study: Study) -> Results | None:
+        """Return the results of a study; None where it cannot be read here."""
         if study not in self._results:
-            inputs: list[Inputs] = []
-            for device in dict.fromkeys((study.device, *(run.study.device for run in self.every))):
-                reading = self._read(replace(study, device=device))
-                if reading is not None and reading[0] not in inputs:
-                    inputs.append(reading[0])
-            self._results[study] = []
+            self._results[study] = None
+            reading = self._read(study)
             # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
             with contextlib.suppress(SettingsError):
-                plugins = plugins_read(study)
-                failures = {key: reason.words for (key, _), reason in self._reasons.items() if key not in self._makers}
-                graphs = (Graph(study, replace(item, plugins=plugins), failures=failures) for item in inputs)
-                self._results[study] = [Results(self.store, graph) for graph in graphs]
+                if reading is not None:
+                    inputs = replace(reading[0], plugins=plugins_read(study))
+                    reasons = self._reasons.items()
+                    failures = {key: reason.words for (key, _), reason in reasons if key not in self._makers}
+                    self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
 
     def missing_tasks(self, study: Study) -> dict[str, str]:
