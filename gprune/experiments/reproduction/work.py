@@ -100,5 +100,5 @@ class TableWork:
         return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
-        self.finished.refresh()
+        self.finished = Finished(self.store)
         return any(self.finished.answer(row) is None for row in entry.rows)

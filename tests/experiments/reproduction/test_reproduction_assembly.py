@@ -233,5 +233,5 @@ def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
         base_study.with_settings({"baselines.taylor_text": "own.jsonl"}),
         replace(base_study, methods=("flap",)),
     ):
-        lookup.Runs(store)._read(study)
+        Finished(store)._read_inputs(study)
         assert roles(studies[-1]) == roles(study) and studies[-1].retention == 0.8
