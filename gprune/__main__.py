@@ -1,4 +1,3 @@
-# PYTHON_ARGCOMPLETE_OK
 """The command line: write a study, run it, take its arrays, look at what is there.
 
 python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY.json
@@ -38,8 +37,6 @@ from gprune.system import machine, safe_parsing
 from gprune.system.errors import Cancelled, GpruneError, Interrupted
 from gprune.system.version import __version__
 
-COMPLETING = "_ARGCOMPLETE"
-"""where a shell says that it wants words to complete with, and after how many words ours begin"""
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
 
 
@@ -49,8 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
     Gives the exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
     could not be measured, 130 stopped or interrupted, 1 a defect of ours.
     """
-    if COMPLETING in os.environ:
-        _complete(int(os.environ[COMPLETING]))
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)
     # threads that wait spin only briefly: by default they slow each other down many times over as soon as
@@ -78,13 +73,6 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception:
         say(traceback.format_exc(), end="", file=sys.stderr)
         return EXIT_UNEXPECTED
-
-
-def _complete(start: int) -> None:
-    """Tells a shell the words that may stand at its cursor, and ends the process."""
-    import argcomplete
-
-    argcomplete.autocomplete(_parser(os.environ.get("COMP_LINE", "").split()[start:]))
 
 
 def _parser(words: list[str]) -> argparse.ArgumentParser:

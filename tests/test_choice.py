@@ -285,7 +285,7 @@ def test_estimates_count_every_candidate(made):
     assert len([stage for stage in estimate.stages if stage.identity.kind == "candidate"]) == 15
 
 
-def test_page_and_command_show_every_candidate(made, capsys):
+def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, capsys):
     _, opened, result = made
     run = opened._loaded
     panel = panels.choice(run)
@@ -303,7 +303,7 @@ def test_page_and_command_show_every_candidate(made, capsys):
     assert sorted(marks) == pytest.approx(sorted(table[choices.NUMBER]))
     progress.print_summary(result)
     visible = capsys.readouterr().out
-    assert "What was tried for recommended" in visible and "(chosen)" in visible
+    assert f"of {len(result['choice']['recommended']['tried'])} candidates" in visible
     plain = replace(opened.study, methods=("dense",))
     assert plain.chooses and not Study("model", "A", "B").chooses
     with pytest.raises(MethodError, match="nothing is chosen by measurement"):

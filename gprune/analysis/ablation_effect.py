@@ -11,8 +11,7 @@ layer. All else stays, and the common shift meets the retention again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -97,14 +96,6 @@ class AblationEffect:
     """share of the neurons of each layer that is kept"""
     below_score_line: tuple[float, ...]
     """share of the modules of each layer whose score is at or below RASA's line"""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values; NaN stays."""
-        return {
-            "drift_explained": asdict(self.drift_explained),
-            "decisions_changed": dict(self.decisions_changed),
-            "layers": {"kept": list(self.kept), "below_score_line": list(self.below_score_line)},
-        }
 
 
 def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:

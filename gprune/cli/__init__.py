@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
@@ -77,12 +77,8 @@ def to_path(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _near(word: str, names: Iterable[str]) -> str:
-    return "" if word in ("-", "--") else did_you_mean(word, names)
-
-
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line of bounded length and suggest the nearest option or choice.
+    """A parser whose errors are one line of bounded length and suggest the nearest option.
 
     The parser of a sub-command reports unknown options itself, below its own usage.
     """
@@ -94,15 +90,9 @@ class Parser(argparse.ArgumentParser):
         options, left = super().parse_known_args(args, namespace)
         if left:
             names = self._option_string_actions
-            near = next((suggestion for word in left if (suggestion := _near(word.partition("=")[0], names))), "")
+            near = did_you_mean(left[0].partition("=")[0], names)
             self.error(f"unrecognized arguments: {' '.join(left)}{near}")
         return options, left
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        near = "" if action.choices is None else _near(str(value), [str(choice) for choice in action.choices])
-        if near and value not in action.choices:  # type: ignore[operator]
-            raise argparse.ArgumentError(action, f"invalid choice: {safe_parsing.quoted(value)}{near}")
-        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit with 2."""

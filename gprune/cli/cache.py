@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gprune.cli import COMMANDS, add_cache, say
+from gprune.cli.progress import show_progress
 from gprune.pipeline.runs import REMEDY
 from gprune.store import Store
 from gprune.system.units import amount
-
-if TYPE_CHECKING:
-    from gprune.pipeline.cache import CacheEntry
 
 EXIT_DAMAGED = 1
 
@@ -51,12 +49,10 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
-    if not rows:
-        return
-    say(f"\n{title}")
-    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-    for name, middle, last in rows:
-        say(f"  {name:<{first}}  {middle:>{second}}  {last:>12}")
+    if rows:
+        say(f"\n{title}")
+        for name, middle, last in rows:
+            say(f"  {name:<52}  {middle:>12}  {last:>20}")
 
 
 def _prune(options: argparse.Namespace) -> int:
@@ -70,23 +66,17 @@ def _prune(options: argparse.Namespace) -> int:
         say("nothing is removed: these runs may need any result; `cache prune RUN` removes a run", file=sys.stderr)
         return EXIT_DAMAGED
     entries, corrupt = cache.overview(store).unneeded, cache.quarantined(store)
-    sizes = {path: cache.size_of(path) for path in corrupt}
+    sizes = {str(path.relative_to(store.root)): cache.size_of(path) for path in corrupt}
     if options.yes:
         entries = cache.remove_unneeded(store, entries)
         for path in corrupt:
             remove(path)
-    rows = [(entry.name, entry.size) for entry in entries]
-    rows += [(str(path.relative_to(store.root)), size) for path, size in sizes.items()]
-    for name, size in rows:
+    sizes |= {entry.name: entry.size for entry in entries}
+    for name, size in sizes.items():
         say(f"{name:<56} {amount(size):>12}")
-    total = amount(sum(size for _, size in rows))
-    if options.yes:
-        say(f"{len(rows)} removed, {total} free", file=sys.stderr)
-    else:
-        say(
-            f"{len(rows)} to be removed, {total}: add --yes" if rows else "every result is needed by a run",
-            file=sys.stderr,
-        )
+    total = f"{len(sizes)} results, {amount(sum(sizes.values()))}"
+    outcome = f"{total} removed" if options.yes else f"{total} to be removed: add --yes"
+    say(outcome if sizes else "every result is needed by a run", file=sys.stderr)
     return 0
 
 
@@ -109,7 +99,8 @@ def _verify(options: argparse.Namespace) -> int:
 
     store = Store(options.cache)
     entries = [entry for entry in cache.cache_entries(store) if not entry.suffix]
-    faults = cache.verify(store, entries, _progress)
+    with show_progress("verify") as progress:
+        faults = cache.verify(store, entries, progress)
     for name, fault in faults.items():
         say(f"{name}: {fault}")
     say(f"{len(entries)} results, {amount(sum(entry.size for entry in entries))}: {len(faults)} damaged")
@@ -128,9 +119,3 @@ def _report_unreadable(store: Store) -> bool:
     if faults:
         say(f"a run that cannot be read: {REMEDY}", file=sys.stderr)
     return bool(faults)
-
-
-def _progress(entry: CacheEntry, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\r" if done < total else "\n"
-        say(f"{done} of {total} results, {entry.kind:<20}", end=end, file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 from gprune.cli import add_cache, add_command, add_run, load_run, say, to_path
-from gprune.study.settings import require
 
 _ABOUT = (
     "Answers from what a run has kept, without running the model again: whether a calibration text is large "
@@ -18,14 +17,7 @@ def add(commands: Any) -> None:
     card = add_command(commands, "card", _card, _ABOUT)
     add_run(card)
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
-    card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html, FILE.json or FILE.csv")
-    card.add_argument(
-        "--share",
-        type=float,
-        default=0.25,
-        help="share of the drift between texts that resampling alone may cause (default: 0.25)",
-    )
-    card.add_argument("--json", action="store_true", help="print every number as JSON")
+    card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html or FILE.json")
     add_cache(card)
 
 
@@ -35,28 +27,18 @@ def _card(options: argparse.Namespace) -> int:
     from gprune.system.errors import StoreError
     from gprune.system.safe_parsing import quoted
 
-    require(0 < options.share <= 1, "--share", options.share, "more than 0 and at most 1")
     results, record = load_run(options)
     letter, run = calibration_report.letter_of(results.graph.study, options.text), options.run
     cards = calibration_report.measure(results, run, record.get("texts"))
     if letter not in cards:
         raise StoreError(f"the run {quoted(run)} has not measured its text {letter} yet: run the study first")
     if options.out is not None:
-        writing.save(cards[letter], options.out, options.share)
+        writing.save(cards[letter], options.out)
         say(f"{options.out}: the card of {letter}", file=sys.stderr)
-    if options.json:
-        say(writing.as_json(cards[letter], options.share), end="")
-    else:
-        _print(cards[letter], options.share)
-    return 0
-
-
-def _print(card: Any, share: float) -> None:
-    from gprune.analysis.calibration_report import verdicts, writing
-
-    say(f"{card.letter}: {card.name}")
-    for verdict in verdicts(card, share):
+    say(f"{letter}: {cards[letter].name}")
+    for verdict in calibration_report.verdicts(cards[letter]):
         say(f"\n{verdict.question}\n  {verdict.answer}")
     say()
-    for name, value in writing.size(card):
+    for name, value in writing.size(cards[letter]):
         say(f"{name:<18}{value}")
+    return 0

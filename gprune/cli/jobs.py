@@ -8,22 +8,22 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gprune import jobs
 from gprune.cli import add_cache, add_command, say
+from gprune.jobs import Job, JobReporter, slurm
+from gprune.jobs.folder import printable
+from gprune.store import Store, require_folder
+from gprune.study import Study
 from gprune.study.settings import require
 from gprune.system.errors import JobError
-
-if TYPE_CHECKING:
-    from gprune.jobs import Job
-    from gprune.study import Study
+from gprune.system.units import duration
 
 FOLLOW_SECONDS = 0.5
 """Seconds between two looks at a log that is followed."""
-MAX_LISTED = 20
-"""Ended jobs that are listed without `--all`."""
 NO_STUDY = ("no model", "no text", "no text either")
 """Model and texts of the study of a job that runs another command than `run`."""
 _JOB = "id of a job, or as much of its beginning or end as no other job has; `last` for the newest"
@@ -34,7 +34,6 @@ def add(commands: Any) -> None:
     parser = add_command(commands, "jobs", _list)
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the jobs, the newest last")
-    listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {MAX_LISTED}")
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")
     logs = actions.add_parser("logs", help="print the log of a job")
     logs.add_argument("job_id", metavar="JOB", help=_JOB)
@@ -47,17 +46,6 @@ def add(commands: Any) -> None:
             action.add_argument("job_ids", metavar="JOB", nargs="+", help=_JOB)
         add_cache(action)
         action.set_defaults(command=command)
-
-
-def add_devices(parser: Any) -> None:
-    """Add the option that names the GPUs of the jobs that a command starts."""
-    parser.add_argument(
-        "--devices",
-        nargs="+",
-        default=[],
-        metavar="GPU",
-        help="as cuda:0 cuda:1: one study on each (default: GPRUNE_JOB_DEVICES)",
-    )
 
 
 def add_slurm(parser: Any) -> None:
@@ -77,8 +65,6 @@ def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until
     Raises JobError where Slurm refuses it.
     """
     from gprune.experiments.sweep import shared_stages
-    from gprune.jobs import slurm
-    from gprune.store import Store
 
     store = Store(options.cache)
     shared = shared_stages(studies, store, until)
@@ -91,9 +77,6 @@ def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until
 
 def submit_command(options: argparse.Namespace) -> int:
     """Submit a command as it was typed, without `--detach`, as a job in the same folder."""
-    from gprune import jobs
-    from gprune.study import Study
-
     arguments = [word for word in sys.argv[1:] if word != "--detach"]
     say(format_job(jobs.submit(_cache(options), Study(*NO_STUDY), " ".join(arguments), arguments, cwd=os.getcwd())))
     return 0
@@ -103,42 +86,30 @@ def job_reporter(job: Path | None) -> Any:
     """Return the reporter of the job that a command is, as a context manager; it gives None for no job."""
     if job is None:
         return contextlib.nullcontext()
-    from gprune.jobs import JobReporter
-
     return JobReporter(job)
 
 
 def _cache(options: argparse.Namespace) -> Path:
-    from gprune.store import Store, require_folder
-
     root = Store(getattr(options, "cache", None)).root
     require_folder(root)
     return root
 
 
 def _list(options: argparse.Namespace) -> int:
-    from gprune import jobs
-
     cache = _cache(options)
     jobs.reconcile(cache)
     listed = jobs.jobs(cache)
     if options.json:
         say(json.dumps([_to_json(job) for job in listed], indent=2, default=str))
         return 0
-    ended = [job for job in listed if not job.active]
-    omitted = [] if options.all else ended[MAX_LISTED:]
-    for job in reversed([job for job in listed if job not in omitted]):
+    for job in reversed(listed):
         say(format_job(job))
-    if omitted:
-        say(f"{len(omitted)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
     if not listed:
         say(f"no jobs in {cache}: start one with `run demo --detach`", file=sys.stderr)
     return 0
 
 
 def _logs(options: argparse.Namespace) -> int:
-    from gprune import jobs
-
     require(options.lines >= 0, "--lines", options.lines, "0 or more")
     cache = _cache(options)
     job = _find_job(cache, options.job_id)
@@ -149,8 +120,7 @@ def _logs(options: argparse.Namespace) -> int:
         say(line)
     if options.follow:
         sys.stdout.flush()
-        for text in _follow(log, start, lambda: _is_active(cache, job.id)):
-            say(text, end="", flush=True)
+        _follow(log, start, lambda: _is_active(cache, job.id))
     job = jobs.get(cache, job.id)
     if not job.active:
         say(format_job(job), file=sys.stderr)
@@ -158,16 +128,12 @@ def _logs(options: argparse.Namespace) -> int:
 
 
 def _is_active(cache: Path, job_id: str) -> bool:
-    from gprune import jobs
-
     # also ends a job whose process is gone
     jobs.reconcile(cache)
     return jobs.get(cache, job_id).active
 
 
 def _cancel(options: argparse.Namespace) -> int:
-    from gprune import jobs
-
     cache = _cache(options)
     for job in [_find_job(cache, job_id) for job_id in options.job_ids]:
         say(format_job(jobs.cancel(cache, job.id)))
@@ -175,8 +141,6 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from gprune import jobs
-
     cache = _cache(options)
     for job in [_find_job(cache, job_id) for job_id in options.job_ids]:
         if job.state == "done":
@@ -187,27 +151,19 @@ def _resume(options: argparse.Namespace) -> int:
 
 def _find_job(cache: Path, name: str) -> Job:
     """Return the job with this id or part of an id; JobError where none or several match."""
-    from gprune import jobs
-
     listed = jobs.jobs(cache)
-    if name == "last":
-        if not listed:
-            raise JobError(f"no jobs in {cache}, so none is the last: start one with `run demo --detach`")
-        return listed[0]
     matches = [job for job in listed if job.id.startswith(name) or job.id.endswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise JobError(f"{len(matches)} jobs begin or end with {name[:80]!r}: type more of the id")
-    # raises the error that says what is wrong with the id
-    return jobs.get(cache, name)
+    if name == "last":
+        matches = listed[:1]
+    if len(matches) != 1:
+        raise JobError(
+            f"{len(matches)} jobs match {name[:80]!r}: give an id of `jobs list`, or a unique part of its end"
+        )
+    return matches[0]
 
 
 def format_job(job: Job) -> str:
     """Return one job as one line."""
-    from gprune import jobs
-    from gprune.system.units import duration
-
     words = [f"{job.id}  {job.state:<11}"]
     if job.position is not None:
         words.append(f"place {job.position}")
@@ -227,23 +183,19 @@ def _to_json(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in names.split()} | {"folder": str(job.folder)}
 
 
-def _follow(log: Path, start: int, is_active: Callable[[], bool]) -> Iterator[str]:
-    """Yield what is added to a log, until the job has ended and everything was read."""
-    from gprune.jobs.folder import printable
-
-    rest = b""
-    while True:
+def _follow(log: Path, position: int, is_active: Callable[[], bool]) -> None:
+    """Print what is added to a log, until the job has ended and everything was read."""
+    rest, goes_on = "", True
+    while goes_on:
         # asked before reading: what a job writes before it ends is read afterwards
         goes_on = is_active()
-        with contextlib.suppress(OSError), open(log, "rb") as file:
-            file.seek(start)
-            rest += file.read()
-            start = file.tell()
-        *lines, rest = rest.split(b"\n")
-        if not goes_on and rest:
-            lines.append(rest)
-        for line in lines:
-            yield printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
-        if not goes_on:
-            return
-        time.sleep(FOLLOW_SECONDS)
+        # a job that waits has no log yet
+        if log.exists():
+            with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
+                file.seek(position)
+                rest += file.read()
+                position = file.tell()
+        *lines, rest = rest.split("\n")
+        for line in lines if goes_on or not rest else [*lines, rest]:
+            say(printable(line.rpartition("\r")[2]), flush=True)
+        time.sleep(FOLLOW_SECONDS if goes_on else 0)

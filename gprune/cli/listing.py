@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_command, say
@@ -21,7 +20,6 @@ def add(commands: Any) -> None:
     """Register the five commands."""
     models = add_command(commands, "models", _models)
     models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
-    models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
     add_command(commands, "texts", _texts)
     tasks = add_command(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
@@ -30,7 +28,6 @@ def add(commands: Any) -> None:
     plugins = add_command(commands, "plugins", _plugins)
     plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
     runs = add_command(commands, "runs", _runs)
-    runs.add_argument("--filter", default="", metavar="WORDS", help="those that have all these words in name or model")
     add_cache(runs)
 
 
@@ -47,9 +44,6 @@ def _describe_model(options: argparse.Namespace) -> int:
     from gprune.models import inspection
 
     model = inspection.inspect(options.model)
-    if options.json:
-        say(json.dumps(asdict(model) | {"folder": str(model.folder)}))
-        return 0
     family = f"{model.family} ({model.model_type})" if model.family else model.model_type
     rows = {
         "folder": model.folder,
@@ -124,16 +118,13 @@ def _plugins(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace) -> int:
     from gprune.pipeline import cache
-    from gprune.pipeline.runs import notes
 
     store = Store(options.cache)
     records = dict(run_records.read_all(store))
     for name, record in records.items():
-        about, _ = notes.read_notes(store.root / "runs" / name)
-        line = _describe_run(store, name, record)
-        searched = f"{line} {about.name} {record['study'].get('name')}".casefold()
-        if all(word in searched for word in options.filter.casefold().split()):
-            say(line)
+        study = record["study"]
+        facts = run_records.current_state(store.root, record), *map(study.get, ("model", "metric", "retention"))
+        say(f"{name:<52} {'  '.join(safe_parsing.sentence(fact) for fact in facts)}")
     faults = cache.unreadable_runs(store)
     for fault in faults.values():
         say(fault, file=sys.stderr)
@@ -142,9 +133,3 @@ def _runs(options: argparse.Namespace) -> int:
     elif not records:
         say(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0
-
-
-def _describe_run(store: Store, name: str, record: dict[str, Any]) -> str:
-    facts = run_records.current_state(store.root, record), *map(record["study"].get, ("model", "metric", "retention"))
-    words = [safe_parsing.sentence(fact) for fact in facts]
-    return f"{name:<52} {'  '.join(words)}"

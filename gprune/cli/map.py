@@ -3,11 +3,10 @@
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, add_command, add_job, add_run, load_run, say, to_path
+from gprune.cli import add_cache, add_command, add_job, add_run, load_run, say
 from gprune.cli.jobs import submit_command
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
-from gprune.system.files import require_place
 
 _ABOUT = (
     "Places similar neurons of a layer near each other: by their behaviour on the texts, from the results of "
@@ -27,9 +26,6 @@ def add(commands: Any) -> None:
         default="behaviour",
         help="measure of similarity (default: behaviour)",
     )
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", type=to_path, help="also write the coordinates of the neurons as CSV"
-    )
     add_job(parser, submit_command)
     add_cache(parser)
 
@@ -37,8 +33,6 @@ def add(commands: Any) -> None:
 def _map(options: argparse.Namespace) -> int:
     from gprune.pipeline import computing, stages
 
-    if options.out is not None:
-        require_place(options.out)
     with show_progress("map", options.job) as progress:
         results, _ = load_run(options)
         graph = results.graph
@@ -47,21 +41,8 @@ def _map(options: argparse.Namespace) -> int:
         texts = stages.mapped_texts(graph, results.holds)
         stage = stages.neuron_map(graph, options.layer, options.of, texts)
         layout = computing.compute_result(results, stage, lambda _stage, *event: progress(*event))
-    if options.out is not None:
-        _write(options, layout)
     say(
         f"{stage.title}: {len(layout.places):,} neurons, seed {graph.study.seed}; {layout.kept.mean():.0%} of "
         "the nearest neighbours stay so in the plane"
     )
     return 0
-
-
-def _write(options: argparse.Namespace, layout: Any) -> None:
-    import pandas as pd
-
-    from gprune.analysis.table import Table
-    from gprune.system.files import write_text
-
-    rows = {"layer": options.layer, "neuron": range(len(layout.places))}
-    rows |= {"x": layout.places[:, 0], "y": layout.places[:, 1], "neighbours kept": layout.kept}
-    write_text(options.out, Table(pd.DataFrame(rows)).csv())

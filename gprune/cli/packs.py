@@ -11,7 +11,7 @@ from typing import Any
 
 from gprune.cli import add_cache, add_command, add_run, say, to_path
 from gprune.cli.progress import show_progress, show_stages
-from gprune.store import Store, default_cache
+from gprune.store import Store
 from gprune.system.units import amount
 
 _PACK = (
@@ -80,8 +80,7 @@ def _unpack(options: argparse.Namespace) -> int:
         unpacked = packs.unpack(options.file, store, name=options.name, progress=progress)
     present = f", {unpacked.present} were in the cache already" if unpacked.present else ""
     say(f"{unpacked.run}: {unpacked.added} results unpacked{present}")
-    where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
-    say(f"Open it: python -m gprune app{where}")
+    say(f"Open it: python -m gprune app --cache {shlex.quote(str(store.root))}")
     return 0
 
 

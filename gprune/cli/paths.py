@@ -1,6 +1,6 @@
 """Make the paths of a command line absolute, because jobs run in folders of their own."""
 
-from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from gprune.models import shapes
@@ -28,7 +28,9 @@ def absolute_path(name: str) -> str:
 
 
 def text(value: Any) -> Any:
-    """Return the name of a text, or the absolute path of its file with its options; other values unchanged."""
+    """Return the name of a text, or the absolute path of its file with its options; of a list each; else the value."""
+    if isinstance(value, list | tuple):
+        return tuple(map(text, value))
     if not isinstance(value, str):
         return value
     name, value = split_text_name(value)
@@ -50,22 +52,15 @@ def task_folder(name: str) -> str:
     return str(safe_parsing.path(name, "the folder of tasks").resolve()) if name else ""
 
 
+_TEXTS = ("primary", "auxiliary", "substitute", "baselines.taylor_text", "choice.check_text")
+"""fields of a study that name texts; those of its evaluation are lists, and so are the tasks"""
+
+
 def study(original: Study) -> Study:
     """Return a study with absolute paths of its model, texts and tasks; for errors see `model`."""
-    evaluation = replace(
-        original.evaluation,
-        texts=tuple(map(text, original.evaluation.texts)),
-        tasks=tuple(map(text, original.evaluation.tasks)),
-        task_folder=task_folder(original.evaluation.task_folder),
-    )
-    return replace(
-        original,
-        model=model(original.model),
-        primary=text(original.primary),
-        auxiliary=text(original.auxiliary),
-        substitute=text(original.substitute),
-        text_names=tuple(f"{name}={text(value)}" for value, name in original.names_of_texts.items()),
-        baselines=replace(original.baselines, taylor_text=text(original.baselines.taylor_text)),
-        choice=replace(original.choice, check_text=text(original.choice.check_text)),
-        evaluation=evaluation,
-    )
+    names = (*_TEXTS, "evaluation.texts", "evaluation.tasks")
+    changes = {name: text(attrgetter(name)(original)) for name in names}
+    changes["model"] = model(original.model)
+    changes["evaluation.task_folder"] = task_folder(original.evaluation.task_folder)
+    changes["text_names"] = tuple(f"{name}={text(value)}" for value, name in original.names_of_texts.items())
+    return original.with_settings(changes)

@@ -6,13 +6,13 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gprune.cli import say
 from gprune.cli.jobs import job_reporter
@@ -20,7 +20,6 @@ from gprune.study import short
 from gprune.system import progress as events
 from gprune.system.progress import Notice, Reused
 from gprune.system.safe_parsing import sentence
-from gprune.system.units import duration
 
 if TYPE_CHECKING:
     from gprune.experiments.scheduler import ScheduledStudy, Status
@@ -41,7 +40,8 @@ class _Bars:
         # paths and messages may hold brackets, which are no markup
         self.console = Console(stderr=True, markup=False)
         columns = TextColumn(before, markup=False), BarColumn(width), TextColumn(after, markup=False)
-        self.bars = Progress(*columns, TimeElapsedColumn(), console=self.console, disable=not self.console.is_terminal)
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        self.bars = Progress(*columns, *times, console=self.console, disable=not self.console.is_terminal)
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -98,8 +98,7 @@ class StudiesProgress(_Bars):
 
     def update(self, status: Status) -> None:
         """Show how many studies are done, and what is at work."""
-        left = "" if status.remaining is None else f", about {duration(status.remaining, 1)} left"
-        words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
+        words = f"{status.label}: {status.stage}" if status.stage else ""
         self.bars.update(self.line, completed=status.done, total=status.total, description=words)
         if self.job is not None:
             self.job(self.stage, status.done, status.total, words)
@@ -161,27 +160,24 @@ def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
         title = "Tasks: accuracy in percent, acc / acc_norm, unless another metric is named"
         yield _table(title, tuple(map(short, tasks)), rows)
     if "speed" in result:
-        rows = [
-            (row["model"], row["phase"], row["mode"], f"{row['tokens_per_second']:.1f} ({row['spread']:.1f})")
-            + (f"{row['ratio']:.2f} ({row['ratio_spread']:.2f})",)
-            for row in result["speed"]["rows"]
-        ]
-        columns = "phase", "mode", "tokens/s (IQR)", "ratio (IQR)"
-        yield _table(f"Tokens a second: {result['speed']['setting']}", columns, rows, left=3)
-    for method, choice in result.get("choice", {}).items():
-        yield _candidates(method, choice)
+        yield [f"Speed: {result['speed']['setting']}", *speed_lines(result["speed"]["rows"]), ""]
 
 
-def _candidates(method: str, choice: dict[str, Any]) -> list[str]:
-    measures = list(choice["weights"])
-    rows = []
-    for row in choice["tried"]:
-        mark = " (chosen)" if row["chosen"] else " (reference)" if row["reference"] else ""
-        figures = ("-" if row[name] is None else f"{row[name]:.4g}" for name in ("number", *measures))
-        rows.append((row["masks"], row["is"] + mark, *figures))
-    retry = "" if choice["complete"] else " (incomplete: the next run tries the failed candidates again)"
-    title = f"What was tried for {method}, on {choice['sequences']} held-out sequences of each text{retry}"
-    return _table(title, ("repair", "number (lower is better)", *measures), rows, left=2, first="masks")
+def speed_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return measured speeds, as rows of a ``Throughput``, as lines of aligned text."""
+    from gprune.analysis.table import Table
+
+    columns = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
+    cells = [
+        (
+            *(row["model"], f"{row['parameters']:,}", row["phase"], row["mode"]),
+            *(f"{row['tokens_per_second']:,.1f}", f"{row['spread']:,.1f}"),
+            *(f"{row['ratio']:.2f}x", f"{row['ratio_spread']:.2f}"),
+            f"{row['peak_bytes'] / 2**20:,.1f} MiB {row['memory']}",
+        )
+        for row in rows
+    ]
+    return Table.of(columns, cells).text(left=(0, 2, 3))
 
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
@@ -191,6 +187,10 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         yield from (f"{name} not recovered: {reason}" for name, reason in result["recovery"]["unavailable"].items())
     for task, reason in result.get("unavailable_tasks", {}).items():
         yield f"{short(task)} not measured: {reason}"
+    for method, choice in result.get("choice", {}).items():
+        chosen = next(row for row in choice["tried"] if row["chosen"])
+        retry = "" if choice["complete"] else "; the next run tries the failed candidates again"
+        yield f"{method}: {chosen['is']}, masks of {chosen['masks']}, of {len(choice['tried'])} candidates{retry}"
     yield from _repairs(result)
     yield from (f"protocol: {protocol['line']}" for protocol in result.get("protocols", ()))
     yield from (f"text: {text['sentence']}" for text in result.get("texts", {}).values())
@@ -205,24 +205,16 @@ def _repairs(result: dict[str, Any]) -> Iterator[str]:
     yield from (f"repaired by {repair}: {', '.join(names)}" for repair, names in methods.items() if repair)
 
 
-def print_seeds_summary(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """Print mean and standard deviation over seeds of every method."""
-    seeds = [str(result["settings"]["seed"]) for result in results]
+def print_spread(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    """Print mean and standard deviation over seeds of every method, as `summarize_seeds` gives them."""
+    seeds = " ".join(str(result["settings"]["seed"]) for result in results)
     titles = {
         "perplexity": (_perplexity_title(results[0]), 1.0),
         "accuracy": ("Zero-shot accuracy in percent (higher is better)", 100.0),
     }
-    lines: list[str] = []
     for kind, (title, scale) in titles.items():
         if any(spread.get(kind, {}).values()):
-            lines += _over_seeds(spread[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
-    protocols = dict.fromkeys(protocol["line"] for result in results for protocol in result.get("protocols", ()))
-    lines += [*_repairs(results[0]), *(f"protocol: {line}" for line in protocols)]
-    for result, seed in zip(results, seeds, strict=True):
-        reasons = result.get("unavailable", {})
-        lines += [f"seed {seed}: {method} left out: {reason}" for method, reason in reasons.items()]
-        lines.append(f"seed {seed}: run {result['run']}, {_counted_stages(result)}")
-    say("\n".join(lines))
+            say("\n".join(_over_seeds(spread[kind], f"{title}, mean ± s.d. over seeds {seeds}", scale)))
 
 
 def _over_seeds(spread: dict[str, Any], title: str, scale: float) -> list[str]:
@@ -254,10 +246,8 @@ def _counted_stages(result: dict[str, Any]) -> str:
     return f"{len(result['seconds']) - reused} stages computed, {reused} reused"
 
 
-def _table(
-    title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: int = 1, first: str = "method"
-) -> list[str]:
-    """Return a table as lines, the first `left` columns aligned left, and an empty line."""
+def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return a table with a line a method as lines, and an empty line."""
     from gprune.analysis.table import Table
 
-    return [title, *Table.of((first, *columns), rows).text(left=range(left)), ""]
+    return [title, *Table.of(("method", *columns), rows).text(), ""]

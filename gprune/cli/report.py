@@ -30,14 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from gprune.app.report import (
-        describe_figure,
-        figure_names,
-        make_report,
-        page_of_figure,
-        require_place,
-        save_report,
-    )
+    from gprune.app import report as reports
     from gprune.pipeline import runs
     from gprune.pipeline.runs.opened import run_named
     from gprune.store import Store
@@ -45,16 +38,16 @@ def _report(options: argparse.Namespace) -> int:
     from gprune.system.units import amount
 
     if options.list:
-        for name in figure_names():
-            say(f"{name:<20}{page_of_figure(name)}: {describe_figure(name)}")
+        for name in reports.figure_names():
+            say(f"{name:<20}{reports.page_of_figure(name)}: {reports.describe_figure(name)}")
         return 0
     if not options.run or options.out is None:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
-    require_place(options.out)
+    reports.require_place(options.out)
     store = Store(options.cache)
     runs.required(store, options.run)
-    report = make_report(run_named(str(store.root.resolve()), options.run), options.cards)
-    save_report(report, options.out)
+    report = reports.make_report(run_named(str(store.root.resolve()), options.run), options.cards)
+    reports.save_report(report, options.out)
     for name, problem in report.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
     say(f"{options.out}: {counted(report.figures, 'figure')}, {amount(len(report.content))}", file=sys.stderr)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import fields
+from typing import Any, get_args
 
+from gprune.analysis.table import Table
 from gprune.cli import EXIT_UNFILLED, add_cache, add_command, add_job, add_settings, command_line, paths, say, to_path
-from gprune.cli.jobs import add_devices, job_reporter, submit_command
+from gprune.cli.jobs import job_reporter, submit_command
+from gprune.cli.progress import StudiesProgress
 from gprune.cli.study import add_field, add_profile
+from gprune.experiments.reproduction import documents, tables, work
+from gprune.experiments.reproduction import scale as scales
+from gprune.experiments.reproduction.assembly import REASON, Assembled
+from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR
+from gprune.experiments.reproduction.grid import Series
+from gprune.experiments.reproduction.tables import PaperTable
+from gprune.experiments.reproduction.work import TableWork
+from gprune.experiments.reproduction.writing import folder_name
+from gprune.jobs import JobReporter
+from gprune.store import Store
 from gprune.study import profiles, short
 from gprune.study.fields import OPTIONS, hint
 from gprune.study.methods import choices
 from gprune.system import safe_parsing
-from gprune.system.errors import SettingsError, StoreError
-from gprune.system.units import duration
-
-if TYPE_CHECKING:
-    from gprune.experiments.reproduction.assembly import Assembled
-    from gprune.experiments.reproduction.grid import Series
-    from gprune.experiments.reproduction.tables import PaperTable
-    from gprune.experiments.reproduction.work import TableWork
-    from gprune.jobs import JobReporter
-
-_SCALE = (
-    *("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows", "limit"),
-    *("retentions", "seeds", "methods", "tasks", "speed", "controls"),
-)
-"""options that are fields of the scale"""
+from gprune.system.errors import SettingsError
+from gprune.system.files import require_place, write_text
 
 
 def add(commands: Any) -> None:
@@ -43,14 +43,12 @@ def add(commands: Any) -> None:
     add_field(parser, "model", OPTIONS["model"], "; several are taken one after the other", nargs="+")
     parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
     parser.add_argument("--dry-run", action="store_true", help="print what would run, and stop")
-    parser.add_argument("--out", type=to_path, metavar="FOLDER", help="where to write (default: in the cache)")
     parser.add_argument(
         "--report",
         type=to_path,
         metavar="FILE",
         help="write the report of the table `study` or `repair` on all models",
     )
-    add_devices(parser)
     add_job(parser, submit_command)
     _add_scale(parser)
     add_cache(parser)
@@ -58,8 +56,9 @@ def add(commands: Any) -> None:
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
     scale = parser.add_argument_group("changes of the scale")
-    for option in ("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows"):
+    for option in ("primary", "auxiliary", "substitute", "samples", "epochs", "windows"):
         add_field(scale, option, OPTIONS[option])
+    add_field(scale, "evaluate", "evaluation.texts", dest="texts")
     add_field(scale, "limit", "evaluation.limit", ", and so does 0")
     add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
@@ -91,9 +90,6 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from gprune.experiments.reproduction import tables
-    from gprune.experiments.reproduction.grid import Series
-
     if options.list:
         for table in tables.TABLES.values():
             say(f"{table.name:<20} {table.title}")
@@ -115,17 +111,10 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> Any:
-    """Return the function that builds the report, None if none is asked for.
-
-    Raises SettingsError for one folder for several models, or a report without its one table.
-    """
-    if options.out and len(options.model) > 1:
-        raise SettingsError("--out takes the tables of one model: leave it out, and each has its own folder")
+    """Return the function that builds the report, None if none is asked for; for a report of no table SettingsError."""
     if not options.report:
         return None
-    from gprune.experiments.reproduction import documents
-    from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR
-
+    require_place(options.report)
     builders = {FAIR: documents.study_document, REPAIR: documents.repair_document}
     named = [builders[table.name] for table in chosen if table.name in builders]
     if len(named) != 1:
@@ -134,37 +123,25 @@ def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> An
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
-    from gprune.experiments.reproduction import scale
-
-    given = {name: getattr(options, name) for name in _SCALE}
-    changes: dict[str, Any] = {
-        name: tuple(map(paths.text, value)) if isinstance(value, list) else paths.text(value)
-        for name, value in given.items()
-    }
-    changes["texts"] = changes.pop("evaluate")
+    names = [field.name for field in fields(scales.Scale) if hasattr(options, field.name)]
+    changes = {name: paths.text(getattr(options, name)) for name in names}
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
     profile = profiles.profile(options.profile).settings
     changes["settings"] = (*profile, *map(paths.parse_setting, options.set))
     default_scale = chosen[0].scale if len(chosen) == 1 else ""
-    return scale.choose(model, options.scale or default_scale or None, changes)
+    return scales.choose(model, options.scale or default_scale or None, changes)
 
 
 def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
-    """Return the work for some tables, written below a folder of the cache unless --out is given."""
-    from gprune.experiments.reproduction.work import TableWork
-    from gprune.experiments.reproduction.writing import folder_name
-    from gprune.store import Store
-
+    """Return the work for some tables, written below a folder of the cache."""
     store = Store(options.cache)
-    folder = options.out or store.root / "reproductions" / folder_name(series.model, series.scale)
+    folder = store.root / "reproductions" / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
-    from gprune.experiments.reproduction import work
-
     table_work = work_of(options, chosen, series)
-    missing = {entry.shared: entry for entry in work.missing(chosen, series, table_work.finished)}
+    missing = {entry.shared: entry for entry in table_work.missing()}
     needed = work.needed(chosen, series)
     for entry in needed:
         left = missing.get(entry.shared)
@@ -176,41 +153,26 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
 
 
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
-    from gprune.cli.progress import StudiesProgress
-    from gprune.experiments.reproduction import work
-    from gprune.jobs import device_slots
-
     work.check_inputs(series)
     table_work = work_of(options, chosen, series)
-    missing, seconds = table_work.outlook()
-    time = "" if seconds is None else f", about {duration(seconds, 1)}, as in earlier runs"
-    left = f"{missing} studies to run{time}"
-    say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
-    device_slots.allow(options.devices)
+    missing = len(table_work.missing())
+    left = f"{missing} studies to run" if missing else "every study is there"
+    say(f"{short(series.model)}: {left}", file=sys.stderr)
     with StudiesProgress(reporter, "reproduce") as display:
-        tables = table_work.run(display.update, display.print_end)
-    for table in tables:
+        assembled = table_work.run(display.update, display.print_end)
+    for table in assembled:
         _print(table)
     say(f"tables: {table_work.folder}", file=sys.stderr)
-    return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
+    return 0 if all(table.filled == len(table.answers) for table in assembled) else EXIT_UNFILLED
 
 
 def _write_report(options: argparse.Namespace, build: Any, every: list[Series]) -> None:
-    from gprune.store import Store
-    from gprune.system.files import write_text
-
-    try:
-        write_text(options.report, build(Store(options.cache), every, command_line()))
-    except OSError as error:
-        raise StoreError(f"the report {options.report} cannot be written ({error})") from error
+    write_text(options.report, build(Store(options.cache), every, command_line()))
     say(f"report: {options.report}", file=sys.stderr)
 
 
 def _print(table: Assembled) -> None:
     """Print a table, and once each why rows have no numbers."""
-    from gprune.analysis.table import Table
-    from gprune.experiments.reproduction.assembly import REASON
-
     frame = table.display.drop(columns=REASON, errors="ignore").astype(str)
     say(f"{table.table.name}: {table.table.title}")
     for line in Table(frame).text():

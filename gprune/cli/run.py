@@ -72,86 +72,58 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.slurm:
-        return submit_to_slurm(options, list(map(paths.study, _read_studies(options))), options.until)
-    if options.dry_run:
-        return _show_course(options)
-    if options.seeds:
-        return _run_seeds(options)
+    from gprune.analysis.seeds import summarize_seeds
     from gprune.cli import progress
 
     with job_reporter(options.job) as reporter:
-        (study,) = _read_studies(options)
-        result = _result(study, options, reporter)
+        studies = _read_studies(options)
+        if options.slurm:
+            return submit_to_slurm(options, list(map(paths.study, studies)), options.until)
+        if options.dry_run:
+            return _show_course(options, studies)
+        results = [_result(study, options, reporter) for study in studies]
+        spread = summarize_seeds(results) if options.seeds else {}
         if options.json:
-            say(_json(result))
+            value = {"seeds": options.seeds, "spread": spread, "runs": results} if options.seeds else results[0]
+            # JSON has no infinity and no NaN
+            say(json.dumps(finite_values(value), ensure_ascii=False))
         else:
-            progress.print_summary(result)
-        code = _ended([result])
-    return code
+            for result in results:
+                progress.print_summary(result)
+            progress.print_spread(spread, results)
+        return _exit_code(results)
 
 
-def _show_course(options: argparse.Namespace) -> int:
-    """Print the stages of a run in order: name, key, there or missing, seconds it took last time."""
+def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
+    """Print the stages of the run of each study in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
     from gprune.cli.study import print_forecast, require_readable
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import estimate_missing
     from gprune.pipeline.stages.inputs import require_tasks
 
-    store, (study, *others) = Store(options.cache), _read_studies(options)
-    require_readable(study)
-    require_tasks(study)
-    if others:
-        return _show_seeds(options, [study, *others], store)
-    results = pipeline.opened(study, store)
-    stages = results.plan(options.until)
-    seconds = last_time(stages, results)
-    widest = max(len(stage.name) for stage in stages)
-    for stage in stages:
-        state, expected = "there" if results.holds(stage) else "missing", seconds[stage.name]
-        words = "" if expected is None else f"{expected:10.1f} s"
-        say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
-    missing = len({stage.key for stage in stages if not results.holds(stage)})
-    if missing:
-        print_forecast(estimate_missing(stages, results))
-    say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
+    store = Store(options.cache)
+    require_readable(studies[0])
+    require_tasks(studies[0])
+    for study in studies:
+        results = pipeline.opened(study, store)
+        stages = results.plan(options.until)
+        seconds = last_time(stages, results)
+        widest = max(len(stage.name) for stage in stages)
+        for stage in stages:
+            state, expected = "there" if results.holds(stage) else "missing", seconds[stage.name]
+            words = "" if expected is None else f"{expected:10.1f} s"
+            say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
+        missing = len({stage.key for stage in stages if not results.holds(stage)})
+        if missing:
+            print_forecast(estimate_missing(stages, results))
+        say(f"seed {study.seed}: {len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 
 
-def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store) -> int:
-    """Print how many stages the runs of several seeds have, and how many of them they share."""
-    from gprune import pipeline
-    from gprune.pipeline.eta import extent
-
-    extents = [extent(pipeline.opened(study, store), options.until) for study in studies]
-    for study, extent_of_study in zip(studies, extents, strict=True):
-        say(f"seed {study.seed}: {len(extent_of_study.keys)} stages, {len(extent_of_study.missing)} missing")
-    shared = frozenset.intersection(*(extent_of_study.keys for extent_of_study in extents))
-    missing = frozenset[str]().union(*(extent_of_study.missing for extent_of_study in extents))
-    say(f"{len(shared)} shared by all seeds, {len(missing)} to make", file=sys.stderr)
-    return 0
-
-
-def _run_seeds(options: argparse.Namespace) -> int:
-    """Run a study under every seed; what does not depend on the seed is computed once."""
-    from gprune.analysis.seeds import summarize_seeds
-    from gprune.cli import progress
-
-    results = [_result(study, options) for study in _read_studies(options)]
-    deviation = summarize_seeds(results)
-    if options.json:
-        say(_json({"seeds": options.seeds, "spread": deviation, "runs": results}))
-    else:
-        progress.print_seeds_summary(deviation, results)
-    return _ended(results)
-
-
-def _ended(results: list[dict[str, Any]]) -> int:
-    """The exit code of finished runs; where a task was not measured, the last line says which and why."""
-    missing: dict[str, str] = {}
-    for result in results:
-        missing |= result.get("unavailable_tasks", {})
+def _exit_code(results: list[dict[str, Any]]) -> int:
+    """Return the exit code of finished runs; where a task was not measured, the last line says which and why."""
+    missing = {task: reason for result in results for task, reason in result.get("unavailable_tasks", {}).items()}
     if not missing:
         return 0
     listing = safe_parsing.sentence(", ".join(map(short, missing)), _MOST_NAMED)
@@ -161,22 +133,10 @@ def _ended(results: list[dict[str, Any]]) -> int:
     return EXIT_UNFILLED
 
 
-def _result(study: Study, options: argparse.Namespace, reporter: Any = None) -> dict[str, Any]:
-    """Run one study with its progress shown; where GPrune has pruned, with the effects of its parts."""
+def _result(study: Study, options: argparse.Namespace, reporter: Any) -> dict[str, Any]:
+    """Run one study with its progress shown."""
     from gprune import pipeline
-    from gprune.analysis import ablation_effect
     from gprune.cli.progress import show_stages
 
-    store = Store(options.cache)
     with show_stages(reporter) as listener:
-        result = pipeline.run(study, store, listener, options.until, options.anyway)
-    if "gprune" in result.get("retention", {}):
-        opened = pipeline.opened(study, store)
-        if ablation_effect.ready(opened):
-            result = result | {"diagnostics": ablation_effect.diagnose(opened).to_dict()}
-    return result
-
-
-def _json(value: dict[str, Any]) -> str:
-    """Return a result as one line of JSON, in which infinity and NaN are null."""
-    return json.dumps(finite_values(value), ensure_ascii=False)
+        return pipeline.run(study, Store(options.cache), listener, options.until, options.anyway)

@@ -18,17 +18,13 @@ def listen(job: Path | None) -> None:
     """Stop this process at the first signal after its state is saved; `job` is its folder if it is a job."""
 
     def stop(number: int, _: object) -> None:
-        cancelled = job is not None and _is_cancelled(job)
+        # not before: a command that is no job loads nothing of them
+        from gprune.jobs.reporting import is_cancelled
+
+        cancelled = job is not None and is_cancelled(job)
         for signal_number in SIGNALS:
             signal.signal(signal_number, signal.SIG_IGN if cancelled else signal.SIG_DFL)
         interrupt(KeyboardInterrupt() if cancelled else Interrupted())
 
     for signal_number in SIGNALS:
         signal.signal(signal_number, stop)
-
-
-def _is_cancelled(job: Path) -> bool:
-    # not before: a command that is no job loads nothing of them
-    from gprune.jobs.reporting import is_cancelled
-
-    return is_cancelled(job)

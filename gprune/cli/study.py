@@ -19,20 +19,9 @@ if TYPE_CHECKING:
 
 _MORE = {
     "primary": "; see `texts`; a dataset folder too; options follow a #, as in c4.jsonl#fields=prefix+gold_completion",
+    "metric": f": {', '.join(metric_choices())}",
     "methods": f": {', '.join(choices())}",
 }
-_METAVARS = {
-    "metric": f"{{{','.join(metric_choices())}}}",
-    "methods": "METHOD",
-    "primary": "TEXT",
-    "auxiliary": "TEXT",
-    "substitute": "TEXT",
-    "choice.check_text": "TEXT",
-    "evaluation.texts": "TEXT",
-    "evaluation.tasks": "TASK",
-    "evaluation.task_folder": "FOLDER",
-}
-_KNOWN = {"metric": metric_choices, "methods": choices}
 
 
 def add(commands: Any) -> None:
@@ -43,11 +32,6 @@ def add(commands: Any) -> None:
         "--with-controls",
         action="store_true",
         help=f"also compare the controls, which show where a gain comes from: {', '.join(CONTROLS)}",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the memory and time that the study needs, and stop",
     )
     add_profile(parser)
     parser.set_defaults(primary="wikitext2", auxiliary="ptb")
@@ -77,7 +61,7 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
     """
     kind = hint(field)
     inner = (get_args(kind) or (kind,))[0]
-    keywords: dict[str, Any] = {"metavar": _METAVARS.get(field)}
+    keywords: dict[str, Any] = {}
     if inner in (int, float):
         keywords["type"] = inner
     elif get_origin(kind) is tuple:
@@ -85,11 +69,7 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
     elif get_origin(kind) is Literal:
         keywords["metavar"] = f"{{{','.join(get_args(kind))}}}"
     words = documentation()[field] + more
-    action = parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | how))
-    choices = _KNOWN[field]() if field in _KNOWN else get_args(kind) if get_origin(kind) is Literal else ()
-    if choices:
-        # for shells: what is not among them may be a word all the same
-        action.completer = lambda **_: choices
+    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | how))
 
 
 def add_profile(parser: Any) -> None:
@@ -112,12 +92,7 @@ def _study(options: argparse.Namespace) -> int:
 
     require_readable(study)
     require_task_names(study)
-    if not options.dry_run:
-        sys.stdout.write(study.to_json())
-        return 0
-    from gprune.pipeline.preflight import estimate_study
-
-    print_forecast(estimate_study(study))
+    sys.stdout.write(study.to_json())
     return 0
 
 
@@ -142,21 +117,15 @@ def print_forecast(forecast: Forecast | None) -> None:
     if forecast is None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return
+    from gprune.analysis.table import Table
     from gprune.pipeline.estimate import judge
 
-    for line in (*_table(forecast), *judge(forecast).lines):
-        say(line, file=sys.stderr)
-
-
-def _table(forecast: Forecast) -> list[str]:
-    """One line a stage: memory on the device and beside it, sequences at a time, and time."""
-    if not forecast.stages:
-        return []
-    width = max(len(stage.identity.name) for stage in forecast.stages)
-    lines = [f"{'estimate':<{width}}  {'device GiB':>10}  {'host GiB':>8}  {'at a time':>9}  {'time':>8}"]
+    rows = []
     for stage in forecast.stages:
         device, host = (on(stage.need, stage.need.batch) / 2**30 for on in (forecast.on_device, forecast.on_host))
-        batch = stage.need.batch if stage.need.setting else ""
+        batch = str(stage.need.batch) if stage.need.setting else ""
         time = "" if stage.seconds is None else duration(stage.seconds, 1)
-        lines.append(f"{stage.identity.name:<{width}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
-    return lines
+        rows.append((stage.identity.name, f"{device:.1f}", f"{host:.1f}", batch, time))
+    table = Table.of(("estimate", "device GiB", "host GiB", "at a time", "time"), rows).text() if rows else []
+    for line in (*table, *judge(forecast).lines):
+        say(line, file=sys.stderr)

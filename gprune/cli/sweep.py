@@ -8,17 +8,19 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gprune import jobs
 from gprune.cli import EXIT_UNFILLED, add_cache, add_command, add_job, paths, say, to_path
-from gprune.cli.jobs import add_devices, add_slurm, job_reporter, submit_command, submit_to_slurm
-from gprune.study.settings import require
+from gprune.cli.jobs import add_slurm, job_reporter, submit_command, submit_to_slurm
+from gprune.cli.progress import StudiesProgress
+from gprune.experiments import sweep as sweeps
+from gprune.experiments.sweep import StudyStatus, Sweep, Variation
+from gprune.jobs import JobReporter
+from gprune.pipeline import opened
+from gprune.pipeline.eta import extent
+from gprune.store import Store
 from gprune.system import safe_parsing
-
-if TYPE_CHECKING:
-    from gprune.experiments.sweep import StudyStatus, Sweep, Variation
-    from gprune.jobs import JobReporter
-    from gprune.store import Store
 
 
 def add(commands: Any) -> None:
@@ -28,73 +30,46 @@ def add(commands: Any) -> None:
         "sweep",
         _sweep,
         "Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
-        "the queue. Started again, also after a kill, it resumes.",
+        "the queue. Started again, also after a kill, it resumes; failed studies run again.",
     )
     parser.add_argument("sweep", type=to_path, metavar="FILE", help="a sweep file: docs/scale.md")
-    parser.add_argument("--dry-run", action="store_true", help="print what would run, and stop")
-    parser.add_argument("--status", action="store_true", help="print the state of every study, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="print the state of every study, and stop")
     parser.add_argument("--json", action="store_true", help="print the state of every study as JSON")
-    parser.add_argument("--retry-failed", action="store_true", help="run failed studies again")
-    add_devices(parser)
     add_slurm(parser)
     add_job(parser, submit_command)
     add_cache(parser)
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from gprune.experiments.sweep import from_file, require_distinct
-    from gprune.store import Store
-
-    require(not (options.dry_run and options.status), "--status", "--dry-run", "given without --dry-run")
-    sweep, store = from_file(options.sweep), Store(options.cache)
+    sweep, store = sweeps.from_file(options.sweep), Store(options.cache)
     # jobs run in a folder of their own, so paths are made whole here
     variations = [replace(variation, study=paths.study(variation.study)) for variation in sweep.variations()]
     # one file by two names is one text
-    require_distinct(variations)
+    sweeps.require_distinct(variations)
     if options.slurm:
         return _submit(options, sweep, variations, store)
     if options.dry_run:
-        return _dry_run(sweep, variations, store)
-    if options.status:
-        return _status(options, sweep, variations, store)
+        return _dry_run(options, sweep, variations, store)
     with job_reporter(options.job) as reporter:
         return _run(options, sweep, variations, store, reporter)
 
 
-def _dry_run(sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
-    from gprune.pipeline import opened
-    from gprune.pipeline.eta import extent
-
+def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
+    # ends jobs whose process is gone, as the app does
+    jobs.reconcile(store.root)
+    _print_states(options, sweep, sweeps.study_statuses(variations, store, sweep.until))
     extents = [extent(opened(variation.study, store), sweep.until) for variation in variations]
-    for variation, extent_of_study in zip(variations, extents, strict=True):
-        say(f"{len(extent_of_study.keys):>4} stages, {len(extent_of_study.missing):>4} missing  {variation.words}")
     distinct = frozenset[str]().union(*(extent_of_study.keys for extent_of_study in extents))
     missing = frozenset[str]().union(*(extent_of_study.missing for extent_of_study in extents))
     total = sum(len(extent_of_study.keys) for extent_of_study in extents)
-    say(
-        f"{_studies(len(variations))} with {total:,} stages, {len(distinct):,} of them distinct, "
-        f"{len(missing):,} missing",
-        file=sys.stderr,
-    )
-    return 0
-
-
-def _status(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
-    from gprune import jobs
-    from gprune.experiments.sweep import study_statuses
-
-    # ends jobs whose process is gone, as the app does
-    jobs.reconcile(store.root)
-    _tell(options, sweep, study_statuses(variations, store, sweep.until))
+    say(f"{total:,} stages, {len(distinct):,} of them distinct, {len(missing):,} missing", file=sys.stderr)
     return 0
 
 
 def _submit(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
     """Submit the studies that are not done to Slurm."""
-    from gprune.experiments import sweep as sweeps
-
     sweeps.prepare(variations, store)
-    studies = sweeps.unfinished(variations, store, sweep.until, again=options.retry_failed)
+    studies = sweeps.unfinished(variations, store, sweep.until)
     if not studies:
         say(f"{_studies(len(variations))}: all done", file=sys.stderr)
         return 0
@@ -108,34 +83,22 @@ def _run(
     store: Store,
     reporter: JobReporter | None,
 ) -> int:
-    from gprune.cli.progress import StudiesProgress
-    from gprune.experiments import sweep as sweeps
-    from gprune.experiments.sweep import DONE, FAILED
-    from gprune.jobs import device_slots
-
-    device_slots.allow(options.devices)
     sweeps.prepare(variations, store)
     say(f"{sweep.title}: {_studies(len(variations))}", file=sys.stderr)
     with StudiesProgress(reporter, "sweep") as display:
-        statuses = sweeps.run(
-            variations, store, sweep.until, again=options.retry_failed, watch=display.update, on_end=display.print_end
-        )
-    _tell(options, sweep, statuses)
-    if any(status.state == FAILED for status in statuses):
-        say("what has failed is run again by --retry-failed", file=sys.stderr)
-    return 0 if all(status.state == DONE for status in statuses) else EXIT_UNFILLED
+        statuses = sweeps.run(variations, store, sweep.until, watch=display.update, on_end=display.print_end)
+    _print_states(options, sweep, statuses)
+    return 0 if all(status.state == sweeps.DONE for status in statuses) else EXIT_UNFILLED
 
 
 def _studies(count: int) -> str:
     return f"{count:,} {'study' if count == 1 else 'studies'}"
 
 
-def _tell(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[StudyStatus]) -> None:
+def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[StudyStatus]) -> None:
     """Print the states of the studies."""
-    from gprune.experiments.sweep import STATES
-
     counts = Counter(status.state for status in statuses)
-    state_counts = {state: counts[state] for state in STATES if counts[state]}
+    state_counts = {state: counts[state] for state in sweeps.STATES if counts[state]}
     if options.json:
         values = {"title": sweep.title, "counts": state_counts, "studies": [_plain(status) for status in statuses]}
         say(json.dumps(values, indent=2, ensure_ascii=False, default=str))

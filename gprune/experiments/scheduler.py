@@ -38,11 +38,6 @@ class ScheduledStudy:
     """how far, one of gprune.pipeline.stages.UNTIL"""
 
     @property
-    def shared(self) -> Study:
-        """The study by which entries are told apart: all of it."""
-        return self.study
-
-    @property
     def timed(self) -> bool:
         """Return True if it measures speed, so that nothing may run beside it."""
         return measures_speed(self.study, self.until)
@@ -74,8 +69,6 @@ class Status:
     """the study that runs"""
     stage: str
     """its stage, with the share that is done"""
-    remaining: float | None
-    """seconds left at the mean time of a study so far; None before the first has ended"""
 
 
 Watcher = Callable[[Status], None]
@@ -95,37 +88,34 @@ class Schedule(Generic[E]):
         """Prepare a schedule; nothing is started yet.
 
         `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
-        failed, empty where it did not; `needed` is asked before an entry is started, since a job of an
-        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit.
+        failed, empty where it did not; `needed` says whether an entry still lacks results. It is asked before the
+        entry is started, since a job of an earlier command may just have ended, and at its end. `build` makes a
+        run's argument list, as for gprune.jobs.submit.
         """
         self.cache = cache
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
         self._waiting, self._open = deque[E](), list[Open[E]]()
-        self._seconds: list[float] = []
         self._reconciled = 0.0
 
-    def run(self, entries: Sequence[E]) -> dict[Study, str]:
+    def run(self, entries: Sequence[E]) -> None:
         """Run every entry once, in this order, those with a clock after all others.
 
-        Gives why entries failed, by what tells them apart; those that ended well are absent. Raises JobError
-        where the cache cannot be written, or the number of slots is not valid.
+        Raises JobError where the cache cannot be written, or the number of slots is not valid.
         """
         # a job whose process was killed is under way no more
         jobs.reconcile(self.cache)
         self._waiting.extend(sorted(entries, key=lambda entry: entry.timed))
-        failures = dict[Study, str]()
         try:
             while self._waiting or self._open:
                 while self._waiting and self._room(self._waiting[0]):
                     self._start(self._waiting.popleft())
-                self._look(failures)
+                self._look()
                 self._watch(self._status(len(entries)))
                 if self._waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
             self._cancel()
             raise
-        return failures
 
     def _room(self, entry: E) -> bool:
         if entry.timed:
@@ -150,7 +140,7 @@ class Schedule(Generic[E]):
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
         return next((Open(entry, job.id, own=False) for job in active if job.fingerprint == digest), None)
 
-    def _look(self, failures: dict[Study, str]) -> None:
+    def _look(self) -> None:
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
@@ -159,14 +149,13 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and (self._killed(item) or (not reason and self._needed(item.entry))):
+            incomplete = self._needed(item.entry)
+            if not item.own and (self._killed(item) or (incomplete and not reason)):
                 # killed before its command began: it only looked as if it were under way; or done, and its
                 # run has another name, as that of a sweep with another title
                 self._waiting.appendleft(item.entry)
                 continue
-            if reason:
-                failures[item.entry.shared] = reason
-            self._ended(item.entry, reason)
+            self._ended(item.entry, reason or (INCOMPLETE if incomplete else ""))
 
     def _killed(self, item: Open[E]) -> bool:
         with contextlib.suppress(JobError):
@@ -182,7 +171,6 @@ class Schedule(Generic[E]):
         if job.active:
             return None
         if job.state == "done":
-            self._seconds.append(job.elapsed or 0.0)
             return ""
         if job.state == "interrupted":
             return INTERRUPTED
@@ -198,9 +186,7 @@ class Schedule(Generic[E]):
                     words = progress.waits or f"{progress.done}/{progress.total}"
                     label, stage = item.entry.study.name, f"{progress.stage} {words}"
                     break
-        mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
-        remaining = mean * left / device_slots.max_jobs() if mean is not None else None
-        return Status(total - left, total, label, stage, remaining)
+        return Status(total - left, total, label, stage)
 
     def _cancel(self) -> None:
         """Ask the jobs of this schedule to stop, those that wait first."""

@@ -213,37 +213,31 @@ def run(
     store: Store,
     until: str,
     *,
-    again: bool = False,
     watch: Watcher = lambda _: None,
     on_end: Callable[[ScheduledStudy, str], None] = lambda _entry, _reason: None,
     build: jobs.CommandBuilder = jobs.worker_command,
 ) -> list[StudyStatus]:
-    """Run the studies that are missing, were interrupted or cancelled, or are under way already.
+    """Run the studies that are missing, have failed, were interrupted or cancelled, or are under way already.
 
-    They go as far as `until`, and those that have failed run `again` if asked. `watch` is told where the work
-    stands, `on_end` of every study that has ended, with the reason where it failed; `build` makes a run's
-    argument list, as for gprune.jobs.submit. Gives where the studies stand at the end. Raises
-    GpruneError where the cache cannot be written; the work under way is cancelled.
+    They go as far as `until`. `watch` is told where the work stands, `on_end` of every study that has ended, with
+    the reason where it failed; `build` makes a run's argument list, as for gprune.jobs.submit. Gives where the
+    studies stand at the end. Raises GpruneError where the cache cannot be written; the work under way is cancelled.
     """
 
     def needed(entry: ScheduledStudy) -> bool:
         return not finished(entry.study, store, entry.until)
 
-    def ended(entry: ScheduledStudy, reason: str) -> None:
-        on_end(entry, reason or (INCOMPLETE if needed(entry) else ""))
-
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
-    left = [ScheduledStudy(study, until) for study in unfinished(variations, store, until, again=again)]
-    Schedule(store.root, watch, ended, needed, build).run(left)
+    left = [ScheduledStudy(study, until) for study in unfinished(variations, store, until)]
+    Schedule(store.root, watch, on_end, needed, build).run(left)
     return study_statuses(variations, store, until)
 
 
-def unfinished(variations: Sequence[Variation], store: Store, until: str, *, again: bool = False) -> list[Study]:
-    """Return the studies of a sweep that are not done; those that failed only if `again`."""
-    stay = (DONE,) if again else (DONE, FAILED)
+def unfinished(variations: Sequence[Variation], store: Store, until: str) -> list[Study]:
+    """Return the studies of a sweep that are not done."""
     statuses = study_statuses(variations, store, until)
-    return [status.variation.study for status in statuses if status.state not in stay]
+    return [status.variation.study for status in statuses if status.state != DONE]
 
 
 def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:

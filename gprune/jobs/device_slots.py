@@ -6,7 +6,6 @@ the machine takes one job at a time, or as many as ``GPRUNE_JOB_SLOTS`` says.
 
 import os
 import re
-from collections.abc import Sequence
 
 from gprune.system import machine
 from gprune.system.errors import JobError
@@ -55,16 +54,6 @@ def require_valid() -> None:
 def max_jobs() -> int:
     """Return how many jobs may run at a time."""
     return len(devices()) or slots()
-
-
-def allow(names: Sequence[str]) -> None:
-    """Set the GPUs, as `cuda:0`, for this process and its jobs; no names change nothing.
-
-    Raises JobError where this machine lacks one of them.
-    """
-    if names:
-        os.environ[DEVICES_VARIABLE] = " ".join(names)
-        require_valid()
 
 
 def candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:

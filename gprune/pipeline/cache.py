@@ -151,11 +151,10 @@ def unreadable_runs(store: Store) -> dict[str, str]:
     return {run: fault for run, (_, fault) in _run_keys(store).items() if fault}
 
 
-def verify(store: Store, entries: list[CacheEntry], progress: Callable[[CacheEntry, int, int], None]) -> dict[str, str]:
+def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int, str], None]) -> dict[str, str]:
     """Compare results with their SHA-256, and move corrupt ones aside.
 
-    Returns what is wrong, by the name of an entry. `progress` receives an entry, the number checked, and the
-    number in all.
+    Returns what is wrong, by the name of an entry.
     """
     faults = dict[str, str]()
     for number, entry in enumerate(entries, start=1):
@@ -167,7 +166,7 @@ def verify(store: Store, entries: list[CacheEntry], progress: Callable[[CacheEnt
                 faults[entry.name] = store.set_aside(entry.kind, entry.key, record)
         except StoreError as error:
             faults[entry.name] = str(error)
-        progress(entry, number, len(entries))
+        progress(number, len(entries), entry.kind)
     return faults
 
 

@@ -234,16 +234,14 @@ def test_seeds_that_cannot_be_run_are_one_sentence(capsys, workshop, seeds, word
     assert code == 2 and words in said.err and said.err.count("\n") == 1
 
 
-def a_result(second=0):
-    lines = ["perplexity over 48 windows of 128 tokens; torch 2.13", "perplexity over 48 windows; torch 2.14"]
+def a_result():
     return {
         "settings": {"evaluation": {"texts": ["c4"], "preset": "128"}, "seed": 0},
         "run": "r",
         "retention": {"dense": 1.0, "flap": 0.5},
         "parameters": {"dense": 9, "flap": 5},
         "perplexity": {"dense": {"c4": 40.0}, "flap": {"c4": 50.0}},
-        "protocols": [{"line": line} for line in lines[: second + 1]],
-        "protocol of": {"perplexity": {"dense": {"c4": 0}, "flap": {"c4": second}}},
+        "protocols": [{"line": "perplexity over 48 windows of 128 tokens; torch 2.13"}],
         "texts": {"c4": {"sentence": "c4: unseen, a different corpus than A and B"}},
         "seconds": {},
         "reused": [],
@@ -255,11 +253,3 @@ def test_one_protocol_is_one_line_without_a_mark(capsys):
     visible = capsys.readouterr().out
     assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in visible
     assert "text: c4: unseen, a different corpus than A and B\n" in visible
-
-
-def test_protocols_of_other_seeds_are_told_where_they_differ(capsys):
-    results = {"perplexity": {"flap": {"c4": {"mean": 50.0, "deviation": 0.0, "seeds": 2}}}}
-    progress.print_seeds_summary(results, [a_result(), a_result(1)])
-    visible = capsys.readouterr().out
-    assert "protocol: perplexity over 48 windows; torch 2.14\n" in visible
-    assert visible.count("torch 2.13") == 1

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import tiny_study
 
 from gprune.__main__ import main
 from gprune.cli import COMMANDS, paths, speed
+from gprune.cli.progress import speed_lines
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
 from gprune.jobs.state import JobState, read_state, write_state
@@ -94,8 +96,6 @@ def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
         assert name in result
     assert list(result["perplexity"]) == ["dense", "gprune", "flap", "flap_no_bias", "wanda_sp"]
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
-    assert set(result["diagnostics"]["decisions_changed"]) == {"BCM", "RASA", "MSL"}
-    assert 0 <= result["diagnostics"]["drift_explained"]["random"] < 1
     assert main(run) == 0
     again = capsys.readouterr()
     assert "reused" in again.err and "0 stages computed" in again.out
@@ -254,20 +254,7 @@ def test_dense_and_pruned_are_measured_side_by_side(folders, capsys, tmp_path):
     assert all(min(row["seconds"]) > 0 for row in rows)
     assert lines[13].endswith("whose rows are of all the repetitions that it made.")
     assert values["setting"]["prompt"] == 6
-    assert set(values["machine"]) == {"threads", "torch", "transformers"}
-
-
-def test_the_rows_of_the_models_before_one_that_fails_are_printed_and_written(folders, capsys, tmp_path):
-    short, out = tmp_path / "short", tmp_path / "out.json"
-    model = tiny_decoder().model
-    model.config.max_position_embeddings = 8
-    model.save_pretrained(short)
-    with pytest.raises(SettingsError, match=r"^2 of 3 models are measured .* 6 \+ 3 = 9, but .*short reads at most 8"):
-        measured(folders / "dense", folders / "pruned", short, *QUICK, "--json", out)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:7]] == [str(folders / "dense")] * 3 + [str(folders / "pruned")] * 3
-    values = json.loads(out.read_text())
-    assert len(values["rows"]) == 6 and values["problem"].startswith("2 of 3 models are measured")
+    assert "1 thread" in values["machine"] and "torch" in values["machine"]
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "random:gpt9", "random:llama2-7b@2"])
@@ -282,7 +269,7 @@ def test_the_table_is_exact():
         Speed("A", 1234, "prefill", "eager", 1000.0, 10.0, 1.0, 0.0, 2**20, "allocated", (1.0,)),
         Speed("long", 7, "decode", "graph", 52.25, 0.5, 1.5, 0.25, 3 * 2**19, "allocated", (1.0,)),
     ]
-    assert speed.table(rows) == [
+    assert speed_lines(map(asdict, rows)) == [
         "model  parameters  phase    mode   tokens/s   IQR  ratio   IQR        peak memory",
         "A           1,234  prefill  eager   1,000.0  10.0  1.00x  0.00  1.0 MiB allocated",
         "long            7  decode   graph      52.2   0.5  1.50x  0.25  1.5 MiB allocated",
@@ -336,29 +323,6 @@ def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_pa
     assert read_state(tmp_path).state == "cancelled" and "tokens/s" not in capsys.readouterr().out
 
 
-def completed(line, tmp_path):
-    """The words that a shell is offered at the end of a line."""
-    out = tmp_path / "offered"
-    message = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}
-    command(cache=tmp_path, COMP_LINE=line, COMP_POINT=str(len(line)), **message)
-    return out.read_text().split()
-
-
-@pytest.mark.process
-def test_a_shell_is_told_what_fits(tmp_path):
-    assert completed("gprune re", tmp_path) == ["reproduce", "report"]
-    assert completed("gprune run demo --sam", tmp_path) == ["--samples"]
-    results = ["least_squares", "least_squares_bias", "least_squares+scales", "least_squares_bias+scales"]
-    assert completed("gprune run demo --repair le", tmp_path) == results
-
-
-def test_completion_is_loaded_for_a_shell_that_asks_and_never_else(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "argcomplete"]:
-        monkeypatch.delitem(sys.modules, name)
-    assert main(["models"]) == 0
-    assert "argcomplete" not in sys.modules
-
-
 @pytest.mark.parametrize(
     ("words", "usage", "told"),
     [
@@ -366,8 +330,8 @@ def test_completion_is_loaded_for_a_shell_that_asks_and_never_else(monkeypatch):
         (["study", "--model", "demo", "--retentoin=1"], "study", "--retentoin=1 (did you mean --retention?)"),
         (["cache", "list", "--cahce", "a"], "cache list", "--cahce a (did you mean --cache?)"),
         (["run", "demo", "more"], "run", "unrecognized arguments: more\n"),
-        (["run", "demo", "--until", "mask"], "run", "invalid choice: 'mask' (did you mean masks?)"),
-        (["rnu", "demo"], "[-h]", "invalid choice: 'rnu' (did you mean run?)"),
+        (["run", "demo", "--until", "mask"], "run", "invalid choice: 'mask' (choose from "),
+        (["rnu", "demo"], "[-h]", "invalid choice: 'rnu' (choose from "),
     ],
 )  # fmt: skip
 def test_what_is_mistyped_shows_the_usage_of_its_own_command_and_what_is_near(words, usage, told, capsys):
@@ -423,13 +387,12 @@ def test_a_text_that_is_set_is_the_file_of_this_folder(tmp_path, monkeypatch):
     assert paths.parse_setting("sparsity.epochs=2") == ("sparsity.epochs", 2)
 
 
-@pytest.mark.parametrize("command", [["speed", "demo", "--json"], ["map", "none", "--layer", "0", "-o"]])
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(command, tmp_path, capsys):
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, capsys):
     for location, words in (
         (tmp_path, "is a folder: give the name"),
         (tmp_path / "no" / "x", "create it first"),
     ):
-        assert main([*command, str(location), "--cache", str(tmp_path)]) == 2
+        assert main(["speed", "demo", "--json", str(location), "--cache", str(tmp_path)]) == 2
         assert words in capsys.readouterr().err
 
 

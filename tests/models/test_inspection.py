@@ -131,10 +131,7 @@ def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, capsys):
         assert line.startswith("error: ") and words in line
 
 
-def test_the_command_says_it_in_lines_and_as_json(capsys):
+def test_the_command_says_it_in_lines(capsys):
     assert main(["models", "demo"]) == 0
     said = capsys.readouterr().out
     assert "5,475,584" in said and "LLaMA (llama)" in said and "704" in said
-    assert main(["models", "demo", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert values["neurons"] == [704] * 6 and values["groups"] == [4] * 6 and values["parameters"] == 5_475_584

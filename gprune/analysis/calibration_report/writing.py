@@ -1,4 +1,4 @@
-"""A card as a file: a page that stands alone, JSON, or CSV.
+"""A card as a file: a page that stands alone, or JSON.
 
 What comes from outside (names of texts, runs and models) is escaped wherever it is written.
 """
@@ -7,7 +7,6 @@ import html
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -84,28 +83,17 @@ def size(card: TextCard) -> list[tuple[str, str]]:
     ]
 
 
-def numbers(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
-    """Every number of a card, one a line: what it is, of which text or how many sequences, its value."""
-    lines: list[tuple[str, str, float | None, float | None]] = []
-    for name, value in {**asdict(card.size), "tokens": card.size.tokens}.items():
-        lines.append((f"size: {name}", "", None, value))
-    for name in ("drift", "changed"):
-        samples = getattr(card.resampled, name)
-        for count, row in zip(card.resampled.sequences, samples, strict=True):
-            for kind, number in (("mean", row.mean()), ("lowest", row.min()), ("highest", row.max())):
-                lines.append((f"two samples: {name}, {kind}", "", float(count), float(number)))
-        law = getattr(card, name)
-        lines.append((f"two samples: {name}, expected", "", card.size.sequences, law.at(card.size.sequences)))
-        lines += [(f"law of {name}: {part}", "", None, value) for part, value in asdict(law).items()]
-    for other in card.others:
-        plain = {key: value for key, value in asdict(other).items() if key not in ("letter", "name")}
-        lines += [(f"beside another text: {key}", other.letter, None, value) for key, value in plain.items()]
-        lines.append((f"sequences for a share of {share:g}", other.letter, None, card.needed(share, other)))
-    lines.append(("share of the decisions that depend on the text", "", None, card.undecided))
-    return pd.DataFrame(lines, columns=["what", "other text", "sequences", "value"])
+def resampling_table(card: TextCard) -> pd.DataFrame:
+    """Two samples of the text against each other: one row a measure and size, over all draws."""
+    rows = [
+        (measure, int(count), draws.mean(), draws.min(), draws.max())
+        for measure, samples in (("drift", card.resampled.drift), ("changed", card.resampled.changed))
+        for count, draws in zip(card.resampled.sequences, samples, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["measure", "sequences", "mean", "lowest", "highest"])
 
 
-FORMS = (".html", ".json", ".csv")
+FORMS = (".html", ".json")
 HOW = (
     "Two samples of the text that share no sequence are compared at growing sizes, from what one pass of the "
     "model over the text has kept; the dotted line is d² = a / (n + b), fitted to them. A neuron is decided "
@@ -132,7 +120,7 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
     form = path.suffix.lower()
     if form not in FORMS:
         raise SettingsError(f"a card is written as one of {', '.join(FORMS)} (got {path.name!r})")
-    content = {".html": page, ".json": as_json, ".csv": as_csv}[form](card, share)
+    content = {".html": page, ".json": as_json}[form](card, share)
     try:
         # a name from elsewhere may hold half a surrogate pair
         write_bytes(path, content.encode("utf-8", "replace"))
@@ -147,11 +135,6 @@ def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     answers = [{"question": verdict.question, "answer": verdict.answer} for verdict in verdicts(card, share)]
     values = card.to_dict(share) | {"verdicts": answers, "version": __version__}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def as_csv(card: TextCard, share: float = DEFAULT_SHARE) -> str:
-    """Every number of a card, one a line."""
-    return Table(numbers(card, share)).csv()
 
 
 def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:

@@ -95,7 +95,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         figures.noise(card, share),
         "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
         title=title,
-        table=lambda: writing.numbers(card, share),
+        table=lambda: writing.resampling_table(card),
         how=f"{writing.HOW} Points: mean and range over all draws. {scores}",
     )
 

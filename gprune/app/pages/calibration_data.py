@@ -22,7 +22,6 @@ _ICONS = {True: ":green[:material/check_circle:]", False: ":orange[:material/war
 _FORMATS = {
     ".html": ("Page", "text/html", writing.page),
     ".json": ("JSON", "application/json", writing.as_json),
-    ".csv": ("CSV", "text/csv", writing.as_csv),
 }
 
 

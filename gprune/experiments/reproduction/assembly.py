@@ -68,8 +68,8 @@ class Assembled:
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
     rows: Rows = field(default_factory=dict)
-    attachments: dict[str, pd.DataFrame] = field(default_factory=dict)
-    """further tables, by the end of their file's name"""
+    histogram: pd.DataFrame | None = None
+    """of the rank drift, beside figure 1a"""
     fixed: Assembled | None = None
     """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
 
@@ -87,7 +87,7 @@ def assemble(
     tasks = _common_tasks(answers)
     marks = Marks(_stamps_by_column(answers))
     rows = {rule: tuple(_study_row(table, answer, tasks, rule, marks) for answer in answers) for rule in accuracy.RULES}
-    notes = _notes(table, series, answers, tasks, marks)
+    notes = _notes(table, answers, tasks, marks)
     if table.is_derived:
         long = derived_values(table.name, _frames(rows))
     else:
@@ -98,7 +98,8 @@ def assemble(
         for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
     if table.name != MAIN or not tasks:
-        return replace(first, attachments=_attachments(table, answers))
+        record = answers[0].drift if table.name == "figure-1a" else None
+        return first if record is None else replace(first, histogram=figures.histogram(record))
     first, second = (
         replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
         for form, rule in zip((first, second), accuracy.RULES, strict=True)
@@ -118,12 +119,12 @@ def _answer(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answ
 
 def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
     """Return the tasks that every row with accuracies has, in the order of the first such row."""
-    measured = [[item.task for item in answer.accuracies] for answer in answers if answer.accuracies]
+    measured = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
     return tuple(task for task in (measured[0] if measured else ()) if all(task in names for names in measured))
 
 
 def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
-    return [item for item in answer.accuracies if item.task in tasks]
+    return [item for item, _ in answer.accuracies if item.task in tasks]
 
 
 def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
@@ -190,11 +191,11 @@ def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str,
         "precision": answer.precision,
         **{name: attrgetter(name)(row.study) for name in _SETTINGS},
     }
-    values = (*answer.values, *(value for item, stamp in answer.tasks for value in _accuracy_values(item, stamp)))
+    values = (*answer.values, *(value for item, stamp in answer.accuracies for value in _accuracy_values(item, stamp)))
     return [start | _number_cells(value) | end for value in values or (Value("", "", NAN),)]
 
 
-def _accuracy_values(item: Accuracy, stamp: Stamp | None) -> list[Value]:
+def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
     """Return both accuracies of a task; the normalised one where the task has it."""
     about: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
     values = [Value("acc", item.task, item.acc, item.acc_error, **about)]
@@ -299,33 +300,17 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
     return table[["metric", *(name for name in table.columns if name != "metric")]]
 
 
-def _attachments(table: PaperTable, answers: Sequence[Answer]) -> dict[str, pd.DataFrame]:
-    frames = {}
-    if table.name == "figure-1a" and answers[0].drift is not None:
-        frames["histogram"] = figures.histogram(answers[0].drift)
-    clocks = {answer.clock: answer.run for answer in answers if answer.clock is not None}
-    if clocks:
-        parts = [throughput.every_row(record, run) for record, run in clocks.items()]
-        frames["runs"] = pd.concat(parts, ignore_index=True)
-    return frames
-
-
 # notes
 
 
-def _notes(
-    table: PaperTable, series: Series, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks
-) -> tuple[str, ...]:
+def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
     """Return what a reader must know of a table, one fact a line."""
     extra = sum(answer.row.extra for answer in answers)
     controls = f"rows that the paper does not have, as controls: {extra}" if 0 < extra < len(answers) else ""
-    precisions = {answer.precision for answer in answers if answer.filled} - {""}
-    mixed = f"rows were computed in different number types ({', '.join(sorted(precisions))})"
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
-        *(table.note, table.left_out(series), controls),
+        *(table.note, controls),
         *_accuracy_notes(answers, tasks),
-        mixed if len(precisions) > 1 else "",
         *_protocols(marks),
         *marks.footnotes,
         *(f"speed: {setting}" for setting in clocks),
@@ -345,7 +330,7 @@ def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str
     rows = [answer for answer in answers if answer.accuracies]
     if not rows:
         return notes
-    measured = dict.fromkeys(item.task for answer in rows for item in answer.accuracies)
+    measured = dict.fromkeys(item.task for answer in rows for item, _ in answer.accuracies)
     if left := [task for task in measured if task not in tasks]:
         notes.append(f"not in the means, since not every row has them: {', '.join(left)}")
     if tasks:

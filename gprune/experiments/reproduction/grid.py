@@ -6,17 +6,14 @@ GPrune on FLAP at 50% retention stands in seven of the paper's tables).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from gprune.experiments.reproduction.scale import Scale
 from gprune.experiments.scheduler import ScheduledStudy
-from gprune.models import identity as models
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
 from gprune.study.methods import METHODS, METRICS
 from gprune.system import limits, safe_parsing
-from gprune.system.errors import ModelError
 
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
@@ -118,16 +115,6 @@ class Series:
         self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in TASKS} if scale.tasks else {}
         self.tasks = self.base.with_settings(self._tasks).evaluation
         """how zero-shot tasks are measured, in the studies that measure any"""
-
-    @cached_property
-    def width(self) -> int | None:
-        """FFN width of the dense model; None where the model is not on this machine."""
-        try:
-            values = models.configuration(models.locate(self.model))
-        except ModelError:
-            return None
-        width = values.get("intermediate_size")
-        return width if isinstance(width, int) and width > 0 else None
 
     def study(
         self,

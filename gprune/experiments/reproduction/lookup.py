@@ -8,7 +8,6 @@ runs say where a result comes from, which method cannot run, and how a run has f
 import contextlib
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -71,16 +70,15 @@ class Answer:
     """the latest run that has its result, or that says why there is none; empty where no run does"""
     values: tuple[Value, ...] = ()
     """its numbers; none where `reason` says why"""
-    accuracies: tuple[Accuracy, ...] = ()
-    """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
-    protocols: tuple[Stamp, ...] = ()
-    """by what protocol each of them was measured; none where that is not known"""
+    accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
+    """with their protocols, of the tasks asked for that have data; where none is asked for, of those that happen to
+    be there"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
     drift: RankDrift | None = None
     """what a row of rank drift was read from"""
     clock: Throughput | None = None
-    """what a row with a clock was read from; the same object for all rows of a measurement"""
+    """what a row with a clock was read from"""
     retention: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
@@ -93,15 +91,10 @@ class Answer:
     """of the packages and the commit that made the result"""
 
     @property
-    def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
-        """Its accuracies with the protocol of each."""
-        return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
-
-    @property
     def stamps(self) -> dict[str, Stamp]:
         """The protocol of every figure of quality, by its column."""
         texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
-        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.tasks if stamp is not None}
+        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.accuracies}
 
     @property
     def filled(self) -> bool:
@@ -109,37 +102,70 @@ class Answer:
         return bool(self.values)
 
 
+_READ = (
+    *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
+    *("choice", "evaluation", "baselines", "retention"),
+)
+"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as its record says."""
+
+    name: str
+    study: Study
+    record: dict[str, Any]
+    """what run.json holds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason for a missing result."""
+
+    run: str
+    """the run that says so"""
+    words: str
+
+
 class Finished:
     """Finds the answers of rows in a cache, whichever runs made them."""
 
     def __init__(self, store: Store) -> None:
-        """Read the records of all runs."""
-        self.store = store
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read the records again, and once more what the studies read from outside."""
-        self._runs = Runs(self.store)
-        self._clocks: dict[str, Throughput] = {}
+        """Read the records of all runs, as they stand now."""
+        self.store, self._runs = store, tuple(_readable(store))
+        self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
+        self._results: dict[Study, Results | None] = {}
+        self._makers: dict[str, list[Run]] = {}
+        self._reasons: dict[tuple[str, int], Reason] = {}
+        self._latest: dict[Study, Run] = {}
+        for run in self._runs:
+            self._latest.setdefault(shared(run.study), run)
+            for entry in run.record["stages"].values():
+                self._makers.setdefault(entry.get("key", ""), []).append(run)
+            # what does not fit into memory may fit in smaller batches
+            batch = run.study.calibration.batch
+            for entry in run.record.get("unavailable", {}).values():
+                self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def answer(self, row: Row) -> Answer | None:
         """Return the numbers of a row's study, or why it can have none; None where a run is still needed."""
-        refused = None
-        for results in self._runs.results(row.study):
-            try:
-                answer = self._read(row, results)
-            except StoreError:
-                continue
-            except MethodError as error:
-                answer = Answer(row, reason=str(error))
-            if answer is not None and answer.filled:
-                return answer
-            refused = refused or answer
-        return refused
+        results = self._open(row.study)
+        if results is None:
+            return None
+        try:
+            return self._read(row, results)
+        except StoreError:
+            return None
+        except MethodError as error:
+            return Answer(row, reason=str(error))
 
     def failure(self, row: Row) -> str:
-        """Return the error of the latest run of a row's study, if that run failed; else empty."""
-        return self._runs.failure(row.study)
+        """Return the error of the latest run of a row's study, whatever its methods, if it failed; else empty."""
+        run = self._latest.get(shared(row.study))
+        if run is None or run.record.get("state") != "failed":
+            return ""
+        return str(run.record.get("error") or "the run failed without a reason")
 
     def _read(self, row: Row, results: Results) -> Answer | None:
         refused = self._refused(row, results)
@@ -149,16 +175,14 @@ class Finished:
             return self._refusal(row, results, stages)
         first = stages[0]
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
-        accuracies = self._accuracies(row, results, first)
         return Answer(
             row=row,
-            run=next((run.name for run in self._runs.makers(first)), ""),
+            run=next((run.name for run in self._makers.get(first.key, ())), ""),
             values=tuple(values),
-            accuracies=tuple(item for item, _ in accuracies),
-            protocols=tuple(stamp for _, stamp in accuracies),
-            missing_tasks=tuple((self._runs.missing_tasks(row.study) | refused).items()),
+            accuracies=tuple(self._accuracies(row, results, first)),
+            missing_tasks=tuple((self._missing_tasks(row.study) | refused).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
-            clock=self._clock(first, results) if row.reads in TIMED else None,
+            clock=results.record(first) if row.reads in TIMED else None,
             retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
@@ -167,7 +191,7 @@ class Finished:
 
     def _refused(self, row: Row, results: Results) -> dict[str, str]:
         """Return why a row's method could not be measured on tasks that have data, by task."""
-        reasons = {task: self._runs.refused(stage, results) for task, stage in _tasks(row, results).items()}
+        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
         return {task: reason.words for task, reason in reasons.items() if reason is not None}
 
     def _stages(self, row: Row, results: Results, refused: Container[str]) -> list[Stage[Any]]:
@@ -183,15 +207,10 @@ class Finished:
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
         """Return the measurement of all methods of a row's study side by side, alone or with more of them."""
         required, inputs = together(row.study.methods), results.graph.inputs
-        larger = (run.study.methods for run in self._runs.every if set(required) <= set(run.study.methods))
+        larger = (run.study.methods for run in self._runs if set(required) <= set(run.study.methods))
         studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, required))]
         stages = [speed(Graph(study, inputs, failures=results.graph.failures)) for study in studies]
         return next(filter(results.holds, stages), stages[-1])
-
-    def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
-        if stage.key not in self._clocks:
-            self._clocks[stage.key] = results.record(stage)
-        return self._clocks[stage.key]
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row but accuracies; none where its method was not measured."""
@@ -201,7 +220,7 @@ class Finished:
         values = [_perplexity(results, row.method, text) for text in texts]
         if row.reads not in TIMED:
             return values
-        timed = throughput.speed_measures(self._clock(stages[0], results), row.method)
+        timed = throughput.speed_measures(results.record(stages[0]), row.method)
         return [*values, *(Value(name, "", value, error) for name, value, error in timed)] if timed else []
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
@@ -210,12 +229,12 @@ class Finished:
             return []
         if row.study.evaluation.tasks:
             return _measured_tasks(row, results)
-        for run in self._runs.makers(first):
+        for run in self._makers.get(first.key, ()):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
-            for other in self._runs.results(study) if study.evaluation.tasks else ():
-                if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return _measured_tasks(row, other)
+            other = self._open(study) if study.evaluation.tasks else None
+            if other is not None:
+                return _measured_tasks(row, other)
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -223,8 +242,51 @@ class Finished:
         needed, method = list(stages), METHODS[row.method]
         if row.reads in TIMED and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
-        reason = self._runs.reason(needed, results)
+        reason = self._first_reason(needed, results)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
+
+    def _open(self, study: Study) -> Results | None:
+        """Return the results of a study; None where it cannot be read here."""
+        if study not in self._results:
+            self._results[study] = None
+            reading = self._read_inputs(study)
+            # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
+            with contextlib.suppress(SettingsError):
+                if reading is not None:
+                    inputs = replace(reading[0], plugins=plugins_read(study))
+                    reasons = self._reasons.items()
+                    failures = {key: reason.words for (key, _), reason in reasons if key not in self._makers}
+                    self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
+        return self._results[study]
+
+    def _missing_tasks(self, study: Study) -> dict[str, str]:
+        """Return why tasks of a study cannot be measured here, by task."""
+        reading = self._read_inputs(study)
+        return {} if reading is None else reading[1]
+
+    def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
+        """Return why one result cannot be had itself, where a run has noted it and no other has made it since."""
+        reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
+        return reason if reason is not None and not results.holds(stage) else None
+
+    def _first_reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
+        """Return why some results cannot be had: the reason of the first of them, or of their needs, that has one."""
+        needed = order(stages) if self._reasons else ()
+        return next(filter(None, (self._reason_of(stage, results) for stage in needed)), None)
+
+    def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
+        """Return the digests of a study's inputs, and why tasks have none; None where it cannot be read here."""
+        # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
+        methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
+        # other settings change no digest
+        reads = Study(study.model, **{name: getattr(study, name) for name in _READ})
+        reads = replace(reads, methods=methods) if methods else reads
+        if reads not in self._inputs:
+            missing: dict[str, str] = {}
+            self._inputs[reads] = None
+            with contextlib.suppress(GpruneError):
+                self._inputs[reads] = read_inputs(reads, missing, download=False, store=self.store), missing
+        return self._inputs[reads]
 
 
 def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
@@ -254,110 +316,6 @@ def _size(row: Row, results: Results) -> tuple[float, int]:
     except StoreError:
         return NAN, 0
     return float(summary["retention"][row.method]), int(summary["parameters"][row.method])
-
-
-_READ = (
-    *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
-    *("choice", "evaluation", "baselines", "retention"),
-)
-"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run as its record says."""
-
-    name: str
-    study: Study
-    record: dict[str, Any]
-    """what run.json holds"""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """The reason for a missing result."""
-
-    run: str
-    """the run that says so"""
-    words: str
-
-
-class Runs:
-    """The runs of a cache as they stand now, and the results of studies."""
-
-    def __init__(self, store: Store) -> None:
-        """Read the records of all runs."""
-        self.store, self.every = store, tuple(_readable(store))
-        self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
-        self._results: dict[Study, list[Results]] = {}
-        self._makers: dict[str, list[Run]] = {}
-        self._reasons: dict[tuple[str, int], Reason] = {}
-        self._latest: dict[Study, Run] = {}
-        for run in self.every:
-            self._latest.setdefault(shared(run.study), run)
-            for entry in run.record["stages"].values():
-                self._makers.setdefault(entry.get("key", ""), []).append(run)
-            # what does not fit into memory may fit in smaller batches
-            batch = run.study.calibration.batch
-            for entry in run.record.get("unavailable", {}).values():
-                self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
-
-    def results(self, study: Study) -> list[Results]:
-        """Return the results of a study on every device that runs name; none where it cannot be read here."""
-        if study not in self._results:
-            inputs: list[Inputs] = []
-            for device in dict.fromkeys((study.device, *(run.study.device for run in self.every))):
-                reading = self._read(replace(study, device=device))
-                if reading is not None and reading[0] not in inputs:
-                    inputs.append(reading[0])
-            self._results[study] = []
-            # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
-            with contextlib.suppress(SettingsError):
-                plugins = plugins_read(study)
-                failures = {key: reason.words for (key, _), reason in self._reasons.items() if key not in self._makers}
-                graphs = (Graph(study, replace(item, plugins=plugins), failures=failures) for item in inputs)
-                self._results[study] = [Results(self.store, graph) for graph in graphs]
-        return self._results[study]
-
-    def missing_tasks(self, study: Study) -> dict[str, str]:
-        """Return why tasks of a study cannot be measured here, by task."""
-        reading = self._read(study)
-        return {} if reading is None else reading[1]
-
-    def makers(self, stage: Stage[Any]) -> list[Run]:
-        """Return the runs that have a result, the latest first."""
-        return self._makers.get(stage.key, [])
-
-    def refused(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Return why one result cannot be had itself, where a run has noted it and no other has made it since."""
-        reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
-        return reason if reason is not None and not results.holds(stage) else None
-
-    def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Return why some results cannot be had: the reason of the first of them, or of their needs, that has one."""
-        needed = order(stages) if self._reasons else ()
-        return next(filter(None, (self.refused(stage, results) for stage in needed)), None)
-
-    def failure(self, study: Study) -> str:
-        """Return the error of a study's latest run, whatever its methods, if that run failed; else empty."""
-        run = self._latest.get(shared(study))
-        if run is None or run.record.get("state") != "failed":
-            return ""
-        return str(run.record.get("error") or "the run failed without a reason")
-
-    def _read(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Return the digests of a study's inputs, and why tasks have none; None where it cannot be read here."""
-        # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
-        methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
-        # other settings change no digest
-        reads = Study(study.model, **{name: getattr(study, name) for name in _READ})
-        reads = replace(reads, methods=methods) if methods else reads
-        if reads not in self._inputs:
-            missing: dict[str, str] = {}
-            self._inputs[reads] = None
-            with contextlib.suppress(GpruneError):
-                self._inputs[reads] = read_inputs(reads, missing, download=False, store=self.store), missing
-        return self._inputs[reads]
 
 
 def _readable(store: Store) -> Iterator[Run]:

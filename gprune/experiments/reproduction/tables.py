@@ -15,8 +15,7 @@ from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.study import short
 from gprune.study.methods import METHODS
-from gprune.system.errors import SettingsError
-from gprune.system.nearest import closest
+from gprune.study.settings import require_choice
 
 ALL = "all"
 QUANTILES = (0.80, 0.85, 0.90)
@@ -44,8 +43,6 @@ class PaperTable:
     """whether it is computed from the rows of the main table"""
     scale: str = ""
     """the scale of a table that stands apart: `all` leaves it out; empty for the paper's own"""
-    left_out: Callable[[Series], str] = lambda _: ""
-    """which rows a model cannot have, and why; empty where it can have all"""
 
 
 def main(series: Series) -> list[Row]:
@@ -223,7 +220,7 @@ TABLES: dict[str, PaperTable] = {
         _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
         _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
         _published("speed", throughput.speed, throughput.SPEED_NOTE),
-        PaperTable("alignment", _WIDTHS, throughput.alignment, throughput.ALIGNMENT_NOTE, left_out=throughput.left_out),
+        PaperTable("alignment", _WIDTHS, throughput.alignment, throughput.ALIGNMENT_NOTE),
         PaperTable("metric-gap", _GAP, compared, _DERIVED, is_derived=True),
         PaperTable("gain-by-retention", _GAIN, compared, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),
@@ -240,8 +237,5 @@ def choose_tables(names: Iterable[str]) -> list[PaperTable]:
     """
     chosen = list(names)
     for name in chosen:
-        if name != ALL and name not in TABLES:
-            near = closest(name, TABLES)
-            remedy = f"did you mean {near!r}?" if near else f"known: {', '.join(TABLES)}, {ALL}"
-            raise SettingsError(f"there is no table {name!r}; {remedy}")
+        require_choice("table", name, (*TABLES, ALL))
     return [table for name, table in TABLES.items() if name in chosen or (ALL in chosen and not table.scale)]

@@ -7,15 +7,11 @@ second of different runs are not comparable.
 
 from dataclasses import replace
 
-import pandas as pd
-
 from gprune.experiments.reproduction.figures import Measure
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.records import Throughput
 
 ALIGNMENTS = (1, 8, 16, 32, 64)
-SMALLEST_SHARE = 8
-"""an alignment is at most one part in this many of the FFN width; coarser ones leave little to decide"""
 SPEED_NOTE = (
     "ratios are to the dense model of the same run: a run has GPrune on one metric, so that three runs make "
     "the table, each with the dense model beside; the row `dense` is that of the first. Whole is all new "
@@ -44,9 +40,9 @@ def speed(series: Series) -> list[Row]:
 
 
 def alignment(series: Series) -> list[Row]:
-    """Return the dense model, then GPrune with every alignment that the model is wide enough for."""
+    """Return the dense model, then GPrune with every alignment."""
     rows = []
-    for multiple in _alignments(series):
+    for multiple in ALIGNMENTS:
         change = {"sparsity.alignment": multiple}
         study = series.study(methods=("dense", "gprune"), changes=change | {"evaluation.speed": series.scale.speed})
         before = series.study(changes=change)
@@ -54,18 +50,6 @@ def alignment(series: Series) -> list[Row]:
             row = series.row(name, {"alignment": multiple if name == "gprune" else ""}, extra=True)
             rows.append(replace(row, study=study, reads="alignment", before=before))
     return rows
-
-
-def left_out(series: Series) -> str:
-    """Return which alignments the model is too narrow for; empty where it is wide enough for all."""
-    names = [str(multiple) for multiple in ALIGNMENTS if multiple not in _alignments(series)]
-    limit = f"more than one part in {SMALLEST_SHARE} of the FFN width ({series.width} neurons)"
-    return f"alignment {', '.join(names)} left out: {limit}" if names else ""
-
-
-def _alignments(series: Series) -> list[int]:
-    width = series.width
-    return [multiple for multiple in ALIGNMENTS if multiple == 1 or width is None or multiple * SMALLEST_SHARE <= width]
 
 
 def speed_measures(record: Throughput, method: str) -> list[Measure]:
@@ -93,11 +77,3 @@ def speed_measures(record: Throughput, method: str) -> list[Measure]:
 def has_column(table: str, measure: str) -> bool:
     """Return True if the short form of a table has a column for a measure; beside perplexities ratios are enough."""
     return table != "alignment" or measure.endswith("ratio") or measure.startswith("ppl:")
-
-
-def every_row(record: Throughput, run: str) -> pd.DataFrame:
-    """Return all rows of a measurement, with its run, setting and machine; the repetitions in one cell."""
-    lines = [
-        {**row, "seconds": " ".join(f"{seconds:.6g}" for seconds in row.get("seconds", ()))} for row in record.rows
-    ]
-    return pd.DataFrame(lines).assign(run=run, setting=record.setting, machine=record.machine)

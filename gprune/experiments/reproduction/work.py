@@ -7,13 +7,11 @@ from pathlib import Path
 from gprune import jobs
 from gprune.experiments.reproduction import grid as grouping
 from gprune.experiments.reproduction.assembly import Assembled, assemble
-from gprune.experiments.reproduction.grid import Series, TableStudy, shared
+from gprune.experiments.reproduction.grid import Series, TableStudy
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
-from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
-from gprune.pipeline import opened
-from gprune.pipeline.eta import expected
+from gprune.experiments.scheduler import Schedule, Watcher
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import Study
@@ -41,10 +39,6 @@ def check_inputs(series: Series) -> None:
     not valid, or two texts hold the same content.
     """
     read_inputs(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
-
-
-def _studies(table: PaperTable, series: Series) -> set[Study]:
-    return {shared(row.study) for row in table.rows(series)}
 
 
 class TableWork:
@@ -84,22 +78,16 @@ class TableWork:
         def ended(entry: TableStudy, reason: str) -> None:
             if reason:
                 self.failures[entry.shared] = reason
-            if self._needed(entry) and not reason:
-                self.failures[entry.shared] = INCOMPLETE
-            self.write([table for table in self.tables if entry.shared in _studies(table, self.series)])
-            on_end(entry, self.failures.get(entry.shared, ""))
+            self.write([table for table in self.tables if any(row in entry.rows for row in table.rows(self.series))])
+            on_end(entry, reason)
 
         self.write(self.tables)
-        left = missing(self.tables, self.series, self.finished)
-        Schedule(self.store.root, watch, ended, self._needed, build).run(left)
+        Schedule(self.store.root, watch, ended, self._needed, build).run(self.missing())
         return self.write(self.tables)
 
-    def outlook(self) -> tuple[int, float | None]:
-        """Return the number of missing studies, and the seconds of all of them; None if no such run was timed."""
-        left = missing(self.tables, self.series, self.finished)
-        opened_studies = [(opened(entry.study, self.store), entry.until) for entry in left]
-        times = [expected(results.plan(until), results).total for results, until in opened_studies]
-        return len(left), None if None in times else sum(seconds or 0.0 for seconds in times)
+    def missing(self) -> list[TableStudy]:
+        """Return the studies that still have to run."""
+        return missing(self.tables, self.series, self.finished)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
         """Assemble tables of what is there now and write them."""
@@ -112,5 +100,5 @@ class TableWork:
         return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
-        self.finished.refresh()
+        self.finished = Finished(self.store)
         return any(self.finished.answer(row) is None for row in entry.rows)

@@ -1,6 +1,6 @@
 """Writes reproduced tables: CSV for machines, Markdown and LaTeX for people, and an index of them all.
 
-    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, TABLE-<attachment>.csv
+    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, figure-1a-histogram.csv
              main-fixed.md, main-fixed.tex, main-fixed-published.csv    (the other accuracy rule)
              index.json
 
@@ -18,15 +18,14 @@ from typing import Any
 
 import pandas as pd
 
-from gprune.analysis.studies import StudyRow
+from gprune.analysis.formatting import finite_values
 from gprune.analysis.table import Table
 from gprune.experiments.reproduction.assembly import Assembled
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.scale import Scale, choose
-from gprune.store import explain, is_full
+from gprune.store import explained
 from gprune.study import short
 from gprune.system import safe_parsing
-from gprune.system.errors import StoreError
 from gprune.system.files import make_folder, write_json, write_text
 from gprune.system.locks import Lock
 
@@ -55,7 +54,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
 
     `command` is the command line that makes the tables. Raises StoreError where the folder cannot be written.
     """
-    try:
+    with explained(folder):
         make_folder(folder)
         # another call may be adding its own tables to the same index
         lock = Lock(folder / f".{INDEX}.lock")
@@ -65,13 +64,6 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
             _write(folder, series, tables, command)
         finally:
             lock.release()
-    except OSError as error:
-        if is_full(error):
-            raise explain(error, folder) from error
-        raise StoreError(
-            f"the tables cannot be written in {str(folder)!r} ({error.strerror or error}): choose another "
-            "folder with --out"
-        ) from error
 
 
 def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: str) -> None:
@@ -83,7 +75,6 @@ def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: s
         "scale": series.scale.to_dict(),
         "command": command or index.get("command", ""),
         "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-        "study": series.base.to_dict(),
         "tables": index.get("tables", {}) | entries,
     }
     write_json(folder / INDEX, values)
@@ -102,7 +93,7 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
     """Write the files of one table and return its entry of the index."""
     name = table.table.name
-    frames = {name: table.long} | {f"{name}-{end}": frame for end, frame in table.attachments.items()}
+    frames = {name: table.long} | ({} if table.histogram is None else {f"{name}-histogram": table.histogram})
     texts: dict[str, str] = {}
     for form, stem in ((table, name), (table.fixed, f"{name}-fixed")):
         if form is None:
@@ -117,17 +108,11 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         "notes": list(table.notes),
         "files": sorted(texts),
         "filled": table.filled,
-        "rows": {rule: [_plain(row) for row in rows] for rule, rows in table.rows.items()},
+        "rows": {rule: [finite_values(asdict(row)) for row in rows] for rule, rows in table.rows.items()},
         "display": _cells(table.display),
         "published": _cells(table.published) | {"title": table.published_title},
         "versions": _versions(table),
     }
-
-
-def _plain(row: StudyRow) -> dict[str, Any]:
-    """Return a row as JSON values; NaN, which JSON does not know, as None."""
-    values = asdict(row)
-    return {name: None if isinstance(value, float) and value != value else value for name, value in values.items()}
 
 
 def _cells(frame: pd.DataFrame) -> dict[str, Any]:

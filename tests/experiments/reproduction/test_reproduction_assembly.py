@@ -11,7 +11,7 @@ from gprune.experiments.reproduction import lookup, tables, work
 from gprune.experiments.reproduction.assembly import REASON
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.pipeline import runs, stages
-from gprune.pipeline.stages import KINDS, inputs
+from gprune.pipeline.stages import KINDS
 from gprune.pipeline.stages.inputs import Inputs, roles
 from gprune.study import Study
 
@@ -151,7 +151,7 @@ def test_figures_read_drift_agreement_and_bins(store):
     np.testing.assert_allclose([values["Jaccard by chance"] for values in figures], 0.125 / 0.625)
     drifts = [values["mean drift"] for values in figures]
     assert drifts == sorted(drifts)
-    histogram = assemble_table(store, "figure-1a").attachments["histogram"]
+    histogram = assemble_table(store, "figure-1a").histogram
     np.testing.assert_allclose(histogram["A | B, % of neurons"].sum(), 100.0)
 
 
@@ -225,17 +225,6 @@ def test_derived_tables_take_measured_rows_only(store):
     }
 
 
-def test_number_types_that_differ_are_said(store, monkeypatch):
-    devices = {"auto": "float32", "cuda:1": "bfloat16"}
-    monkeypatch.setattr(inputs, "precision_of", lambda study: devices[study.device])
-    entries = work.needed([tables.TABLES["ablation"]], a_series())
-    for entry, device in zip(entries, ("auto", "cuda:1", "auto"), strict=True):
-        finish(store, replace(entry.study, device=device))
-    assert {answer.precision for answer in assemble_table(store, "ablation").answers} == {"float32", "bfloat16"}
-    notes = assemble_table(store, "ablation").notes
-    assert "rows were computed in different number types (bfloat16, float32)" in notes
-
-
 def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
     studies = []
     monkeypatch.setattr(lookup, "read_inputs", lambda study, *_, **__: studies.append(study) or Inputs.unknown(study))
@@ -244,5 +233,5 @@ def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
         base_study.with_settings({"baselines.taylor_text": "own.jsonl"}),
         replace(base_study, methods=("flap",)),
     ):
-        lookup.Runs(store)._read(study)
+        Finished(store)._read_inputs(study)
         assert roles(studies[-1]) == roles(study) and studies[-1].retention == 0.8

@@ -191,7 +191,6 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     ("more", "words"),
     [
         (["main", "--model", "demo", "--report", "x.md"], "made of one table: name one of study, repair"),
-        (["study", "--model", "demo", "other", "--out", "x"], "--out takes the tables of one model"),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, more, words):

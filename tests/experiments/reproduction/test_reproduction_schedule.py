@@ -12,7 +12,6 @@ from waiting import wait_for
 from gprune import jobs
 from gprune.experiments.reproduction import tables, work, writing
 from gprune.experiments.scheduler import Schedule, Status
-from gprune.jobs import device_slots
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.system import machine
@@ -74,8 +73,8 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
         if status.done == 0 and most == 3:
             (cache / "go").touch()
 
-    result = Schedule(cache, watch=watch, build=command).run(entries)
-    assert list(result.values()) == []
+    Schedule(cache, watch, build=command).run(entries)
+    assert {job.state for job in jobs.jobs(cache)} == {"done"}
     assert most == 3
     assert len(jobs.jobs(cache)) == 5
 
@@ -93,8 +92,8 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache):
             assert len(active) == 1
         started.extend(name for name in active if name not in started)
 
-    result = Schedule(cache, watch=watch, build=command).run(entries)
-    assert list(result.values()) == []
+    Schedule(cache, watch, build=command).run(entries)
+    assert {job.state for job in jobs.jobs(cache)} == {"done"}
     labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
     assert set(labels[-2:]) == timed and len(labels) == 5
 
@@ -110,16 +109,17 @@ def test_a_job_that_is_under_way_is_waited_for(cache):
         observed.append(status)
         (cache / "go").touch()
 
-    assert Schedule(cache, watch, needed=lambda _: not observed, build=command).run([entry]) == {}
+    reasons: list[str] = []
+    Schedule(cache, watch, lambda _, reason: reasons.append(reason), lambda _: not observed, command).run([entry])
+    assert reasons == [""]
     assert [result.id for result in jobs.jobs(cache)] == [job.id]
     assert "masks_gprune 1/2" in {status.stage for status in observed}
 
 
 @pytest.mark.long
 def test_devices_have_one_study_each(cache, monkeypatch):
-    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
-    device_slots.allow(("cuda:0", "cuda:1"))
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
     entries = some_entries()
     behave(cache, **{entry.study.name: "hold" for entry in entries})
     observed = []

@@ -224,17 +224,8 @@ def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
     assert {entry.study.evaluation.speed for entry in paper} == {"none", "auto"}
 
 
-def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path):
+def test_the_first_alignment_is_the_study_of_the_speed_table():
     visible = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
     assert visible == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
     speed = {shared(row.study) for row in rows("speed")}
     assert [shared(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
-    (tmp_path / "config.json").write_text('{"intermediate_size": 130}')
-    narrow = Series(str(tmp_path), scale.choose(str(tmp_path), "demo"))
-    assert [row.labels["alignment"] for row in rows("alignment", narrow)] == ["", 1, 8, 16]
-    assert tables.TABLES["alignment"].left_out(narrow) == (
-        "alignment 32, 64 left out: more than one part in 8 of the FFN width (130 neurons)"
-    )
-    assert tables.TABLES["alignment"].left_out(a_series()) == ""
-    # a model that is not here yet is taken to be wide enough
-    assert len(rows("alignment", Series("/absent/model", scale.choose("/absent/model")))) == 6
