@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
-from gprune.evaluation.interleaved_timing import parameters
-from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, preset, with_changes
+from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, parameters, preset, with_changes
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
