@@ -26,7 +26,6 @@ def add(commands: Any) -> None:
     tasks = add_command(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
-    tasks.add_argument("--json", action="store_true", help="write why each cannot be measured as one line of JSON")
     plugins = add_command(commands, "plugins", _plugins)
     plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
     runs = add_command(commands, "runs", _runs)
@@ -87,9 +86,6 @@ def _tasks(options: argparse.Namespace) -> int:
     settings = EvaluationSettings(task_folder=options.task_folder)
     names = tuple(options.tasks) or tasks.known()
     reasons = tasks.available(names, settings)
-    if options.json:
-        say(json.dumps(reasons))
-        return 0
     for name in names:
         words = reasons[name]
         if not words:

@@ -25,7 +25,7 @@ from gprune.app.ui.run_status import SPEEDS
 from gprune.app.ui.text import plain, said, short
 from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, look_up, needs_index, read_documents, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
 from gprune.models import families, identity
 from gprune.pipeline.estimate import ANYWAY, Forecast, judge
 from gprune.pipeline.preflight import estimate_study, further_seconds
@@ -571,7 +571,7 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             "machine does not start, and says why."
         )
     if unchecked:
-        st.caption(f"Looked up in lm-eval at the start: {plain(', '.join(unchecked))}.")
+        st.caption(f"Looked up in lm-eval by the run: {plain(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -743,11 +743,6 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
 
 def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submit a study of each seed."""
-    with st.spinner("Looking up the tasks …"):
-        problem = look_up(studies[0].evaluation)
-    if problem:
-        st.error(said(problem), icon=":material/error:")
-        return
     origin = st.session_state.get(_ORIGIN, "")
     jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
     if jobs:

@@ -5,4 +5,4 @@
 
 from gprune.evaluation.tasks.loading import fingerprint
 from gprune.evaluation.tasks.rows import STANDARD_TASKS
-from gprune.evaluation.tasks.source import TaskSource, available, known, look_up, needs_index, read_documents, resolve
+from gprune.evaluation.tasks.source import TaskSource, available, known, needs_index, read_documents, resolve

@@ -10,7 +10,7 @@ from typing import Any
 
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import registry
-from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, check_row, columns_of, read_rows
+from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, check_of, read_rows
 from gprune.evaluation.tasks.source import TaskSource, no_data, read_documents
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
@@ -65,7 +65,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
         return _digest_rows(source, status.st_mtime_ns, status.st_size)
     standard = STANDARD_TASKS[source.task]
     (task,) = load(source, None)["tasks"].values()
-    return _digest([check_row(dict(row), standard.columns) for row in task.dataset[standard.split]])
+    return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
 
 
 def _requests(task: Any) -> list[Any]:
@@ -165,7 +165,7 @@ def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
     shots = registry.definition(source.task).get("fewshot_config") or {}
     splits = {"test": rows}
     if source.examples is not None:
-        splits["train"] = read_rows(source.examples, source.task, columns_of(source.task))
+        splits["train"] = read_rows(source.examples, source.task, check_of(source.task))
     examples = "train" if "train" in splits else "test"
     overrides: dict[str, Any] = {
         "task": source.task,

@@ -1,4 +1,4 @@
-"""Registered tasks of lm-eval: their names, what each needs, and whether its data can be had.
+"""Registered tasks of lm-eval: their names, what each needs, and whether its data is here.
 
 lm-eval is imported on the first question about it, and the index of all its tasks takes seconds more. It imports
 neither torch nor transformers.
@@ -9,7 +9,6 @@ import os
 import random
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
@@ -22,8 +21,6 @@ from gprune.evaluation.tasks.rows import STANDARD_TASKS
 from gprune.system.errors import SettingsError
 from gprune.system.nearest import closest
 from gprune.system.progress import Progress
-
-_PROBE_SECONDS = 3.0
 
 
 def task_manager(name: str) -> Any:
@@ -42,7 +39,7 @@ def require_runnable(name: str, further: tuple[str, ...]) -> None:
         meant = (
             f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(further)}."
         )
-        raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl or .parquet")
+        raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl")
     unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
     if unsafe:
         which = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
@@ -60,15 +57,6 @@ def uncached_datasets(name: str) -> list[str]:
     settings = [settings for _, settings in _single_tasks(name) if not settings.get("custom_dataset")]
     datasets = dict.fromkeys(str(task.get("dataset_path") or "") for task in settings)
     return [dataset for dataset in datasets if "/" in dataset and _letters(dataset) not in cached]
-
-
-def missing_data(name: str) -> str:
-    """Return why the data of a registered task cannot be had here, or an empty text; nothing is downloaded."""
-    datasets = uncached_datasets(name)
-    # the minute keeps the answer of the hub for that long
-    if not datasets or _probe_hub(int(time.monotonic() / 60)):
-        return ""
-    return f"its dataset {datasets[0]} is not on this machine and the hub cannot be reached"
 
 
 def definition(name: str) -> dict[str, Any]:
@@ -161,15 +149,3 @@ def _full_manager() -> Any:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-@lru_cache(maxsize=1)
-def _probe_hub(_minute: int) -> bool:
-    from huggingface_hub import constants, get_session
-
-    try:
-        # any answer counts; offline mode raises as well
-        get_session().head(constants.ENDPOINT, timeout=_PROBE_SECONDS)
-    except Exception:  # the client's errors have other classes in each of its versions
-        return False
-    return True

@@ -1,7 +1,7 @@
 """Where the data of a task comes from: the demo, a file of own questions, a local file, or the hub.
 
 A registered task of lm-eval, the paper's seven among them, is read from ``evaluation.task_folder`` where that is
-set (``TASK.jsonl``, ``TASK/SPLIT.jsonl`` or ``.parquet``, in the form of the hub's rows), else from the hub.
+set (``TASK.jsonl`` or ``TASK/SPLIT.jsonl``, in the form of the hub's rows), else from the hub.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,13 +10,12 @@ from typing import Literal
 
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import registry
-from gprune.evaluation.tasks.rows import OWN_COLUMNS, STANDARD_TASKS, SUFFIXES, Row, columns_of, read_rows
+from gprune.evaluation.tasks.rows import STANDARD_TASKS, Row, check_of, check_question, read_rows
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
-from gprune.system.installation import ask_command
 
-_OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+_OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _SPLITS = ("test", "validation")
 
 
@@ -69,26 +68,17 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
 
 
 def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str, str]:
-    """Return by task why it cannot be measured here: an empty text, or one sentence. Rows are not checked."""
-    reasons: dict[str, str] = {}
+    """Return by task why it cannot be measured here: an empty text, or one sentence.
+
+    Rows are not checked, and the hub is not asked.
+    """
+    reasons = dict.fromkeys(tasks, "")
     for task in tasks:
         try:
-            reason = registry.missing_data(task) if resolve(task, settings).on_hub else ""
-            reasons[task] = reason and no_data(task, reason)
+            resolve(task, settings)
         except GpruneError as error:
             reasons[task] = str(error)
     return reasons
-
-
-def look_up(settings: EvaluationSettings) -> str:
-    """Return why tasks that need lm-eval's index cannot be measured, empty if they can; another process reads it."""
-    tasks = [task for task in settings.tasks if needs_index(task)]
-    folder = ("--task-folder", settings.task_folder) if settings.task_folder else ()
-    try:
-        reasons = ask_command("tasks", "--json", *folder, "--", *tasks) if tasks else {}
-    except GpruneError as error:
-        return str(error)
-    return "; ".join(filter(None, reasons.values()))
 
 
 def no_data(task: str, reason: str) -> str:
@@ -109,7 +99,7 @@ def read_documents(source: TaskSource) -> list[Row]:
         return [{**row, "choices": list(row["choices"])} for row in rows]
     if source.file is None:
         raise CorpusError(f"the task {source.task!r} has no local rows: they come from the hub")
-    return read_rows(source.file, source.task, OWN_COLUMNS if source.kind == "own" else columns_of(source.task))
+    return read_rows(source.file, source.task, check_question if source.kind == "own" else check_of(source.task))
 
 
 def _in_folder(task: str, name: str) -> TaskSource:
@@ -118,15 +108,15 @@ def _in_folder(task: str, name: str) -> TaskSource:
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {name!r})")
     split = STANDARD_TASKS[task].split if task in STANDARD_TASKS else _measured_split(task)
-    names = [f"{stem}{suffix}" for stem in (task, f"{task}/{split}") for suffix in SUFFIXES]
+    names = (f"{task}.jsonl", f"{task}/{split}.jsonl")
     file = next((folder / name for name in names if (folder / name).is_file()), None)
     if file is None:
         raise CorpusError(
             f"the task {task!r} has no data in {str(folder)!r}: put one of {', '.join(names)} there, or leave "
             "evaluation.task_folder empty to use the hub"
         )
-    examples = (folder / f"{task}/train{suffix}" for suffix in SUFFIXES)
-    return TaskSource(task, "registered", file, next(filter(Path.is_file, examples), None))
+    examples = folder / f"{task}/train.jsonl"
+    return TaskSource(task, "registered", file, examples if examples.is_file() else None)
 
 
 def _measured_split(task: str) -> str:
