@@ -274,10 +274,11 @@ def _ask_measurements(root: str) -> dict[str, Any]:
     with right:
         options = {"format_func": label, "select_all": False}
         chosen = _ask(st.multiselect, "methods", list(choices()), demo.methods, **options)
-    for fault in methods.installed().faults:
+    faults = methods.installed().faults
+    for fault in faults:
         st.caption(f":material/extension_off: {plain(fault.message)}")
-    if not methods.installed().is_listed:
-        # the next visit asks again
+    if not all(fault.name for fault in faults):
+        # the next visit lists them again
         methods.installed.cache_clear()
     measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
     pruned = with_controls(chosen) if with_ablations else tuple(chosen)
@@ -469,7 +470,8 @@ def _ask_profile(start: Study, key: str) -> tuple[Study, str]:
     st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
     st.caption(f":material/recommend: {plain(profiles.recipe())}")
     # each profile has widgets of its own, which begin with its values
-    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+    chosen = start.with_settings(dict(profiles.profile(name).settings))
+    return chosen, key if name == profiles.PROPOSED else f"{key}_{name}"
 
 
 def section_fields(section: str) -> dict[str, tuple[Any, Any]]:
