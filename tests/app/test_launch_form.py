@@ -248,8 +248,8 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
 
 def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatch):
     won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
-    known = {"paper": Profile("paper", (), "As stated.")}
-    known |= {"recommended": Profile("recommended", won, "It won.")}
+    known = {"paper": Profile((), "As stated.")}
+    known |= {"recommended": Profile(won, "It won.")}
     monkeypatch.setattr(profiles, "profile", known.__getitem__)
     app = form()
     assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"

@@ -19,8 +19,7 @@ from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
-from gprune.study.choice import with_word
-from gprune.study.settings import require
+from gprune.study.settings import require, with_word
 from gprune.system import machine
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress
