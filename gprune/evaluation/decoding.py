@@ -154,9 +154,13 @@ class StaticDecoding:
     def decode(self) -> None:
         """Write the other tokens; the first call compiles the step and captures the graph."""
         if self._uncompiled:
-            self._compile()
+            with self._first_step("compiled here", "leave out the mode compiled"):
+                self._step()
+            self._uncompiled = False
         if self._capture and self._graph is None:
-            self._graph = self._captured()
+            with self._first_step("captured as a CUDA graph", "use the mode eager"):
+                devices.aside(self._step)
+                self._graph = devices.captured(self._step)
         step = self._graph.replay if self._capture else self._step
         for _ in range(self._steps):
             step()
@@ -192,18 +196,6 @@ class StaticDecoding:
         self._token.copy_(_greedy(result.logits))
         self._position.add_(1)
         self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
-
-    def _compile(self) -> None:
-        """Take a step for the compiler's sake."""
-        with self._first_step("compiled here", "leave out the mode compiled"):
-            self._step()
-        self._uncompiled = False
-
-    def _captured(self) -> Any:
-        """A CUDA graph of one step."""
-        with self._first_step("captured as a CUDA graph", "use the mode eager"):
-            devices.aside(self._step)
-            return devices.captured(self._step)
 
     @contextmanager
     def _first_step(self, action: str, remedy: str) -> Iterator[None]:

@@ -56,12 +56,8 @@ class HoldoutStatus:
     @property
     def other(self) -> bool:
         """True if it is declared to be of another corpus, and no measured overlap contradicts that."""
-        return not (self.sampled or self.related or self.copied)
-
-    @property
-    def sampled(self) -> bool:
-        """True if the model wrote it: it then says nothing that the model does not know."""
-        return is_sampled(self.text)
+        # what the model wrote says nothing that the model does not know
+        return not (is_sampled(self.text) or self.related or self.copied)
 
     @property
     def unseen(self) -> bool:
@@ -76,7 +72,7 @@ class HoldoutStatus:
     @property
     def _words(self) -> tuple[str, str]:
         """The relation in a few words, and the reason for it."""
-        if self.sampled:
+        if is_sampled(self.text):
             return "written by the model", "written by the model itself, so it is not unseen"
         if SAME in self.related:
             return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
@@ -96,27 +92,18 @@ class HoldoutStatus:
         return [letter for letter in self.kin if letter != LETTERS["gradient"]]
 
     @property
-    def measured(self) -> str:
-        """The overlap in words; empty where it was not measured."""
-        if self.overlap is None:
-            return ""
-        run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
-        if not shares.any():
-            return f"none of it is verbatim in {' or '.join(self._letters)} {run}"
-        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
-        parts[0] = parts[0].replace(" in ", " of it is verbatim in ")
-        return f"{', '.join(parts)} {run}"
-
-    @property
     def sentence(self) -> str:
         """The relation, the reason for it, and the measured overlap."""
-        measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
-        return f"{self.text}: {self._words[1]}{measured}"
+        if self.overlap is None:
+            return f"{self.text}: {self._words[1]}; its overlap with A and B is not measured"
+        parts = zip(self._letters, self.overlap.share, strict=True)
+        shares = ", ".join(f"{_percent(share)} in {letter}" for letter, share in parts)
+        return f"{self.text}: {self._words[1]}; verbatim overlap: {shares} (runs of {self.overlap.run} tokens)"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         values: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
-        values |= {"declared": dict(self.kin)}
+        values["declared"] = dict(self.kin)
         if self.overlap is not None:
             shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
             values |= {"overlap": shares, "tokens of a run": self.overlap.run}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -22,45 +22,42 @@ from gprune.models import devices, oom_backoff
 from gprune.models.parts import language_config
 from gprune.records import Array
 from gprune.system.errors import SettingsError
+from gprune.system.forms import Form, Rule, at_least, checked
 from gprune.system.machine import processor, version
 from gprune.system.progress import Progress, silent
 
 PHASES = ("prefill", "decode", "whole")
 MODES = ("eager", "graph", "compiled")
 WARM_UPS = 1
-_DTYPES = ("float32", "bfloat16", "float16")
-_SEED = 0
+_MODES_RULE = Rule(
+    f"one or more of {', '.join(MODES)}, each once",
+    lambda modes: bool(modes) and len({*modes}) == len(modes) and {*modes} <= {*MODES},
+)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class SpeedSettings:
+class SpeedSettings(Form):
     """Settings of a speed measurement; the defaults are the paper's."""
 
-    batch: int = 8
+    batch: Annotated[int, at_least(1)] = 8
     """sequences side by side"""
-    prompt: int = 2048
+    prompt: Annotated[int, at_least(1)] = 2048
     """tokens of the prompt"""
-    new_tokens: int = 512
+    new_tokens: Annotated[int, at_least(2)] = 512
     """tokens to write; the first comes from the prompt's own pass"""
-    repeats: int = 10
+    repeats: Annotated[int, at_least(1)] = 10
     """timed repetitions of every model beside the first, after one warm-up of both"""
-    dtype: str = "float16"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float16"
     """number type of the weights"""
     device: str = "cuda"
     """cpu, cuda or cuda:1"""
-    modes: tuple[str, ...] = ("eager", "graph")
+    modes: Annotated[tuple[str, ...], _MODES_RULE] = ("eager", "graph")
     """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, then captured on a
     GPU; compiling takes up to a minute a model)"""
 
     def __post_init__(self) -> None:
-        """Check every field."""
-        for name, least in (("batch", 1), ("prompt", 1), ("new_tokens", 2), ("repeats", 1)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} must be {least} or more (got {getattr(self, name)})")
-        if self.dtype not in _DTYPES:
-            raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)} (got {self.dtype!r})")
-        if not self.modes or len({*self.modes}) < len(self.modes) or not {*self.modes} <= {*MODES}:
-            raise SettingsError(f"modes must be one or more of {', '.join(MODES)} (got {self.modes})")
+        """Refuse graphs on a CPU."""
         if "graph" in self.modes and not devices.is_gpu(self.device):
             raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
 
@@ -169,11 +166,14 @@ class Entrant:
         Raises SettingsError where the model reads fewer positions.
         """
         _require_fit(name, model, settings)
-        self.name, self.parameters = name, parameters(model)
+        # tied parameters count once
+        self.name, self.parameters = name, sum(parameter.numel() for parameter in model.parameters())
         self.bytes = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
         table: Any = model.get_input_embeddings()  # type: ignore[operator]
         with torch.inference_mode(), devices.current(torch.device(settings.device)):
-            prompt = _prompt(table.num_embeddings, settings)
+            size = (settings.batch, settings.prompt)
+            prompt = torch.randint(table.num_embeddings, size, generator=torch.Generator().manual_seed(0))
+            prompt = prompt.to(settings.device)
             self.decodings = {mode: _decoding(mode, model, prompt, settings) for mode in settings.modes}
 
 
@@ -226,11 +226,6 @@ def take_turns(
     return times
 
 
-def parameters(model: nn.Module) -> int:
-    """Parameters of a model; tied ones count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 @contextmanager
 def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterator[None]:
     """Say in one sentence, as a SettingsError, that memory ran out."""
@@ -279,13 +274,6 @@ def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettin
         capture = devices.is_gpu(settings.device)
         return StaticDecoding(model, prompt, settings.new_tokens, capture, compiled=mode == "compiled")
     return EagerDecoding(model, prompt, settings.new_tokens)
-
-
-def _prompt(vocabulary: int, settings: SpeedSettings) -> Tensor:
-    """(batch, prompt) random tokens."""
-    generator = torch.Generator().manual_seed(_SEED)
-    ids = torch.randint(vocabulary, (settings.batch, settings.prompt), generator=generator)
-    return ids.to(settings.device)
 
 
 def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:

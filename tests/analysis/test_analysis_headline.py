@@ -142,7 +142,7 @@ def test_without_a_measured_overlap_no_text_is_called_unseen():
     headline = told(cells, study, standings(study, measured=False))
     assert "on c (other corpus, overlap unknown) rises" in headline.sentence and "unseen" not in headline.sentence
     assert "its overlap with A and B is not measured" in headline.detail
-    assert said(*cells).detail.startswith("c: another corpus than A and B: unseen; none of it is verbatim")
+    assert said(*cells).detail.startswith("c: another corpus than A and B: unseen; verbatim overlap: none in A")
 
 
 def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
@@ -248,11 +248,11 @@ def test_of_a_text_of_which_little_was_drawn_less_may_be_shared():
 
 def test_the_sentence_says_why_and_what_was_measured():
     assert standing_of("c4", 0.0, 0.00004).sentence == (
-        "c4: another corpus than A and B: unseen; none of it is verbatim in A, < 0.01% in B (runs of 17 tokens)"
+        "c4: another corpus than A and B: unseen; verbatim overlap: none in A, < 0.01% in B (runs of 17 tokens)"
     )
     assert standing_of("wikitext2", 0.125, 0.0).sentence == (
         "wikitext2: another split of the corpus of A, not unseen; "
-        "12% of it is verbatim in A, none in B (runs of 17 tokens)"
+        "verbatim overlap: 12% in A, none in B (runs of 17 tokens)"
     )
     copy = standing_of("news.txt", 0.5, 0.0).sentence
     assert "another name, but it stands in A, so it is not unseen" in copy

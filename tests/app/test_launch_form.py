@@ -101,7 +101,7 @@ def test_another_run_brings_its_own_values(cache):
 
 def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
     monkeypatch.setattr(
-        "gprune.evaluation.tasks.registry.uncached_datasets", lambda *_: pytest.fail("lm-eval was asked")
+        "gprune.evaluation.tasks.loading.uncached_datasets", lambda *_: pytest.fail("lm-eval was asked")
     )
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
@@ -143,7 +143,7 @@ def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentenc
 def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     # the test driver types the label of a new option
     monkeypatch.setattr(launch, "describe_task", str)
-    monkeypatch.setattr("gprune.evaluation.tasks.registry.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
+    monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
     assert "Looked up in lm-eval by the run: boolqq" in words(app)

@@ -7,7 +7,7 @@ import pytest
 from evaluation.task_files import SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
-from gprune.evaluation.tasks import available, fingerprint, known, read_documents, resolve
+from gprune.evaluation.tasks import fingerprint, known, read_documents, resolve
 from gprune.evaluation.tasks.rows import STANDARD_TASKS, check_question
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, SettingsError
@@ -23,11 +23,10 @@ def read(task, settings):
     return read_documents(resolve(task, settings))
 
 
-@pytest.mark.parametrize("source", ["{}.jsonl", "{}/{}.jsonl"])
 @pytest.mark.parametrize("task", SPLITS)
-def test_every_place_and_form_gives_the_same_documents(task, source, tmp_path):
+def test_further_columns_change_nothing(task, tmp_path):
     rows = [row(task, number) for number in range(3)]
-    write_rows(tmp_path / source.format(task, SPLITS[task]), [{**line, "ind": 1} for line in rows])
+    write_rows(tmp_path / f"{task}.jsonl", [{**line, "ind": 1} for line in rows])
     plain = write_seven(tmp_path / "plain", rows=3)
     assert read(task, in_folder(tmp_path)) == read(task, in_folder(plain)) == rows
     actual, expected = (resolve(task, in_folder(folder)) for folder in (tmp_path, plain))
@@ -75,11 +74,10 @@ def test_answers_are_read_in_each_form_the_datasets_use(tmp_path):
     assert read("hellaswag", in_folder(tmp_path))[0]["label"] == "1"
 
 
-def test_missing_file_is_named_with_every_place_looked_at(tmp_path):
+def test_missing_file_is_named(tmp_path):
     with pytest.raises(CorpusError, match="the task 'arc_easy' has no data in ") as caught:
         resolve("arc_easy", in_folder(tmp_path))
-    places = "arc_easy.jsonl, arc_easy/test.jsonl"
-    assert str(tmp_path) in str(caught.value) and places in str(caught.value)
+    assert str(tmp_path) in str(caught.value) and "put arc_easy.jsonl there" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +134,10 @@ def test_empty_missing_and_damaged_files_are_named(tmp_path):
         read(str(damaged), EvaluationSettings())
 
 
-def test_hub_tasks_are_available_and_nothing_is_fetched_to_see_that(monkeypatch, tmp_path):
+def test_nothing_is_fetched_to_see_where_a_task_is(monkeypatch, tmp_path):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "datasets"))
-    assert set(available(tuple(SPLITS), EvaluationSettings()).values()) == {""}
     source = resolve("arc_challenge", EvaluationSettings())
     with pytest.raises(CorpusError, match="'arc_challenge' has no local rows"):
         read_documents(source)
@@ -153,13 +150,18 @@ def test_a_missing_folder_is_named(tmp_path):
         resolve("boolq", in_folder(tmp_path / "nowhere"))
 
 
-def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path):
+def test_the_list_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path, capsys):
     write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
     own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
     tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
-    reasons = available(tasks, in_folder(tmp_path))
+    assert main(["tasks", *tasks, "--task-folder", str(tmp_path)]) == 3
+    reasons = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert tuple(reasons) == tasks
-    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", own]
+    assert [task for task, reason in reasons.items() if "rows," in reason or reason == "built in"] == [
+        "piqa",
+        "demo_order",
+        own,
+    ]
     assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
     assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
     assert "there is no task 'nonsense'" in reasons["nonsense"]

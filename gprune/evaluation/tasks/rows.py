@@ -1,14 +1,15 @@
-"""Rows of tasks: the columns of the paper's seven tasks and of own questions, read from JSON lines.
+"""Rows of tasks and where they are: the columns of the paper's seven tasks and of own questions, read from JSON lines.
 
 Prompts and scoring are lm-eval's own definitions (section 4). ARC and OpenBookQA are measured on the split test, the
 others on validation, whose answers are public.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from gprune.data.demo import questions
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError
 from gprune.system.safe_parsing import quoted
@@ -23,24 +24,22 @@ OWN_QUESTIONS = "1.0"
 _LISTED = 120
 
 
-def read_rows(file: Path, task: str, check: Check | None) -> list[Row]:
-    """Read every row of a file of JSON lines, with what `check`, if any, makes of it.
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """A task and where its data is."""
 
-    Raises:
-        CorpusError: The file cannot be read or is empty, or a column is missing or wrong.
-    """
-    rows = []
-    for number, row in _read_lines(file):
-        where = f"the task {task!r}: line {number} of {str(file)!r}"
-        if not isinstance(row, dict):
-            raise CorpusError(f"{where} is no object: write one question a line")
-        try:
-            rows.append(row if check is None else check(row))
-        except ValueError as error:
-            raise CorpusError(f"{where} {error}") from error
-    if not rows:
-        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
-    return rows
+    task: str
+    """the task as typed"""
+    kind: Literal["demo", "own", "registered"]
+    file: Path | None = None
+    """local rows; None for the demo and for a dataset of the hub"""
+    examples: Path | None = None
+    """local rows that few-shot examples are drawn from; None draws them from the other rows of `file`"""
+
+    @property
+    def on_hub(self) -> bool:
+        """True if the rows come from a dataset of the hub."""
+        return self.kind == "registered" and self.file is None
 
 
 def check_question(row: Row) -> Row:
@@ -126,9 +125,32 @@ STANDARD_TASKS: Mapping[str, StandardTask] = {
 """the paper's seven tasks by lm-eval's name, in the order of its tables"""
 
 
-def check_of(task: str) -> Check | None:
-    """Return the check of the rows of one of the seven tasks, None for any other."""
-    return STANDARD_TASKS[task].check_row if task in STANDARD_TASKS else None
+def read_documents(source: TaskSource) -> list[Row]:
+    """Read and check the local rows of a task.
+
+    Raises:
+        CorpusError: The file cannot be read or is empty, or a column is missing or wrong.
+    """
+    task, file = source.task, source.file
+    if source.kind == "demo":
+        return [{**asdict(row), "choices": list(row.choices)} for row in questions.questions(task)]
+    if file is None:
+        raise CorpusError(f"the task {task!r} has no local rows: they come from the hub")
+    check: Check | None = check_question if source.kind == "own" else None
+    if task in STANDARD_TASKS:
+        check = STANDARD_TASKS[task].check_row
+    rows = []
+    for number, row in _read_lines(file):
+        where = f"the task {task!r}: line {number} of {str(file)!r}"
+        if not isinstance(row, dict):
+            raise CorpusError(f"{where} is no object: write one question a line")
+        try:
+            rows.append(row if check is None else check(row))
+        except ValueError as error:
+            raise CorpusError(f"{where} {error}") from error
+    if not rows:
+        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
+    return rows
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, Any]]:
