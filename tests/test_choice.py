@@ -28,8 +28,8 @@ from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
 from gprune.records import REPAIRS
 from gprune.store import Store
 from gprune.study import Study, from_dict
-from gprune.study.choice import MOST_CANDIDATES
 from gprune.study.methods import METHODS as KNOWN
+from gprune.study.settings import MOST_CANDIDATES
 from gprune.system.errors import MethodError, SettingsError
 
 pytestmark = pytest.mark.slow

@@ -34,8 +34,8 @@ from gprune.system.progress import Notice, silent
 LENGTH = 24
 
 
-def accuracy(*arguments, **options):
-    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
+def accuracy(model, tokenizer, tasks, *arguments):
+    return {task: answered(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 def decoder_of(**changes):

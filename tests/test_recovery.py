@@ -168,7 +168,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_pa
 
 def test_what_lacks_is_said_before_anything_is_computed(made, tmp_path, monkeypatch):
     study = made[0].study
-    monkeypatch.setattr("gprune.study.recovery.find_spec", lambda _: None)
+    monkeypatch.setattr("gprune.study.settings.find_spec", lambda _: None)
     store = Store(tmp_path / "cache")
     with pytest.raises(SettingsError, match="needs the package peft, which is not installed: run pip install"):
         pipeline.run(study, store, lambda *_: None)

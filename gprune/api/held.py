@@ -17,7 +17,6 @@ from gprune.records import Array, ModelShape, PrunedModel, PruningMasks, budget
 from gprune.study.settings import CalibrationSettings, require, require_choice, require_whole
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError, GpruneError, SettingsError
-from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -144,12 +143,12 @@ def _read_masks(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
     missing = [name for name in _COLUMNS if name not in getattr(masks, "columns", ())]
     if missing:
         raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (missing: {', '.join(missing)})")
-    if not masks.columns.is_unique:
-        raise SettingsError("masks have two columns with the same name: keep one of them")
-    for value in () if masks["kept"].dtype == bool else masks["kept"]:
-        # a missing value and the string False are both true
-        if not isinstance(value, bool | np.bool_):
-            raise SettingsError(f"the column kept of masks must hold True or False (got {quoted(value)})")
+    for column in ("layer", "index"):
+        if not pd.api.types.is_integer_dtype(masks[column]):
+            raise SettingsError(f"the column {column} of masks must hold whole numbers (got {masks[column].dtype})")
+    # a missing value and the string False are both true
+    if masks["kept"].dtype != bool:
+        raise SettingsError(f"the column kept of masks must hold True or False (got {masks['kept'].dtype})")
     ffn = _unit_mask(masks, frames.NEURON, (shape.layers, shape.neurons))
     heads = _unit_mask(masks, frames.GROUP, (shape.layers, shape.kv_heads))
     retention = budget.retention(shape, ffn, heads)
@@ -159,22 +158,13 @@ def _read_masks(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
 def _unit_mask(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     """Return a (layers, units) mask from the rows of one kind of unit."""
     rows = masks[masks["unit"] == unit]
-    layers, indices = _integers(rows["layer"]), _integers(rows["index"])
+    layers, indices = rows["layer"].to_numpy(), rows["index"].to_numpy()
     in_range = ((layers >= 0) & (layers < size[0]) & (indices >= 0) & (indices < size[1])).all()
-    units = size[0] * size[1]
-    if not (in_range and len(np.unique(layers * size[1] + indices)) == units == len(rows)):
+    if not (in_range and len(np.unique(layers * size[1] + indices)) == size[0] * size[1] == len(rows)):
         raise SettingsError(f"masks must list each of {size[0]} × {size[1]} {unit}s once (got {len(rows)} rows)")
     mask: Array = np.zeros(size, dtype=bool)
     mask[layers, indices] = rows["kept"].to_numpy(dtype=bool)
     return mask
-
-
-def _integers(values: pd.Series) -> Array:
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
-    if not np.array_equal(numbers, np.round(numbers)) or not (abs(numbers) < 2**53).all():
-        raise SettingsError(f"the column {values.name} of masks must hold whole numbers")
-    integers: Array = numbers.astype(np.int64)
-    return integers
 
 
 def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None) -> Path:

@@ -65,7 +65,7 @@ def run(
     require_choice("until", until, UNTIL)
     name = run_name(parsed)
     listener: contextlib.AbstractContextManager[Listener] = (
-        bar(store, name) if progress else contextlib.nullcontext(_silent)
+        bar(store, name) if progress else contextlib.nullcontext(lambda *_: None)
     )
     # libraries print while they work
     with listener as on_event, contextlib.redirect_stdout(sys.stderr):
@@ -151,10 +151,6 @@ def _as_text(path: Place, label: str) -> str:
     if not isinstance(text, str):
         raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quoted(path)})")
     return text
-
-
-def _silent(stage: str, done: int, total: int, message: str) -> None:
-    pass
 
 
 def _loaded_from(folder: Path, trusted: bool) -> Run:

@@ -12,7 +12,7 @@ from gprune.models.families import FAMILIES
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.system import safe_parsing
-from gprune.system.errors import CorpusError
+from gprune.system.errors import GpruneError
 from gprune.system.units import amount
 
 
@@ -24,7 +24,6 @@ def add(commands: Any) -> None:
     tasks = add_command(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
-    tasks.add_argument("--json", action="store_true", help="write why each cannot be measured as one line of JSON")
     plugins = add_command(commands, "plugins", _plugins)
     plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
     runs = add_command(commands, "runs", _runs)
@@ -79,24 +78,19 @@ def _tasks(options: argparse.Namespace) -> int:
     from gprune.study import EvaluationSettings
 
     settings = EvaluationSettings(task_folder=options.task_folder)
-    names = tuple(options.tasks) or tasks.known()
-    reasons = tasks.available(names, settings)
-    if options.json:
-        say(json.dumps(reasons))
-        return 0
-    for name in names:
-        words = reasons[name]
-        if not words:
+    exit_code = 0
+    for name in tuple(options.tasks) or tasks.known():
+        try:
             source = tasks.resolve(name, settings)
-            try:
-                words = f"{len(tasks.read_documents(source)):,} rows, {source.file}" if source.file else "from the hub"
-            except CorpusError as error:
-                words = reasons[name] = str(error)
-            words = "built in" if source.kind == "demo" else words
+            words = "built in" if source.kind == "demo" else "from the hub"
+            if source.file is not None:
+                words = f"{len(tasks.read_documents(source)):,} rows, {source.file}"
+        except GpruneError as error:
+            words, exit_code = str(error), EXIT_UNFILLED
         say(f"{name:<18} {safe_parsing.sentence(words)}")
     if not options.tasks:
         say("any other task of lm-eval is one too, as `tasks gsm8k mmlu`", file=sys.stderr)
-    return EXIT_UNFILLED if any(reasons.values()) else 0
+    return exit_code
 
 
 def _plugins(options: argparse.Namespace) -> int:

@@ -6,17 +6,19 @@ choice's length in characters (acc_norm). Both are kept; which of them counts is
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from gprune.evaluation.tasks import TaskSource, fingerprint, registry, resolve
-from gprune.evaluation.tasks.answers import chance, read_answers, read_questions
-from gprune.evaluation.tasks.loading import build_requests, load
+from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
+from gprune.evaluation.tasks.loading import build_requests, load, quiet, seeded, writes_to_caller
 from gprune.models import devices
 from gprune.records import Accuracy, Answers, Questions
+from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
 from gprune.system.progress import Progress, silent
@@ -34,27 +36,25 @@ class Answered:
 def answered(
     model: nn.Module,
     tokenizer: Any,
-    tasks: tuple[str, ...],
+    task: str,
     settings: EvaluationSettings,
     on_progress: Progress = silent,
-) -> dict[str, Answered]:
-    """Measure a causal language model, dense or cut, on tasks, and return the results in their order.
+) -> Answered:
+    """Measure a causal language model, dense or cut, on a task.
 
     Args:
         model: The model, on the device where it is measured.
         tokenizer: Its tokenizer.
-        tasks: Names of lm-eval's or the demo's tasks, or paths of files of own questions.
+        task: Name of a task of lm-eval or of the demo, or the path of a file of own questions.
         settings: ``limit``, ``few_shot``, ``task_folder`` and ``batch`` count; the last changes speed, not results,
             and is halved where memory runs out.
         on_progress: Called after every batch; what it raises ends the measurement.
 
     Raises:
-        SettingsError: A task is unknown or cannot be run here, or not even one sequence fits in memory.
-        CorpusError: A task has no data or a row of it cannot be used.
+        SettingsError: The task is unknown or cannot be run here, or not even one sequence fits in memory.
+        CorpusError: The task has no data or a row of it cannot be used.
         NumericsError: A log-likelihood is NaN.
     """
-    if not tasks:
-        return {}
     if tokenizer is None:
         raise CorpusError(
             "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
@@ -62,15 +62,12 @@ def answered(
         )
     from gprune.evaluation.tasks.language_model import InMemoryModel
 
-    sources = {task: resolve(task, settings) for task in tasks}
-    for source in sources.values():
-        # nothing is measured before everything is there
-        load(source, settings.few_shot)
-    training, report = model.training, registry.writes_to_caller(on_progress)
+    source = resolve(task, settings)
+    training, report = model.training, writes_to_caller(on_progress)
     try:
-        with registry.quiet():
+        with quiet():
             language_model = InMemoryModel(model, tokenizer, settings.batch, report)
-            return {task: _measure(language_model, source, settings) for task, source in sources.items()}
+            return _measure(language_model, source, settings)
     finally:
         model.train(training)
 
@@ -90,7 +87,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     loaded = load(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
-    with registry.seeded(), devices.kept_random(language_model.device):
+    with seeded(), devices.kept_random(language_model.device):
         # lm-eval's seed, for tasks that sample what they generate
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
@@ -142,3 +139,102 @@ def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]],
     if not values or not math.isclose(sum(values) / len(values), figures[metric], rel_tol=1e-9, abs_tol=1e-9):
         return math.nan
     return mean_stderr(values) if len(values) > 1 else math.inf
+
+
+def read_answers(name: str, tasks: dict[str, Any], scores: dict[str, list[float]]) -> Answers:
+    """Return what a model answers to the questions of a task.
+
+    Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
+    question by task, where each question is right or wrong; no question where it is neither.
+    """
+    scored = not has_options(tasks)
+    if scored:
+        values = [score for task_scores in scores.values() for score in task_scores][:MOST_QUESTIONS]
+        values = values if set(values) <= {0, 1} else []
+        counts = lengths = [1] * len(values)
+        right = [0] * len(values)
+    else:
+        questions = list(_stored_questions(tasks))
+        values = [option.resps[0][0] for _, options in questions for option in options]
+        counts = [len(options) for _, options in questions]
+        lengths = [len(choice) for task, options in questions for choice in task.doc_to_choice(options[0].doc)]
+        right = [_right_option(task, options[0].doc) or 0 for task, options in questions]
+    return Answers(
+        task=name,
+        documents=sum(len(_documents(task)) for task in tasks.values()),
+        likelihoods=np.array(values, dtype=np.float32),
+        lengths=np.array(lengths, dtype=np.int32),
+        counts=np.array(counts, dtype=np.int32),
+        right=np.array(right, dtype=np.int32),
+        scored=scored,
+    )
+
+
+def read_questions(name: str, tasks: dict[str, Any]) -> Questions:
+    """Return the questions of a task as a model reads them, with their options, or the text that is right."""
+    if has_options(tasks):
+        return Questions.of(name, [_with_options(requests) for _, requests in _stored_questions(tasks)])
+    groups = ((task, requests) for task in tasks.values() for requests in _documents(task))
+    pairs = [(str(requests[0].args[0]), [_target(task, requests[0].doc)]) for task, requests in groups]
+    return Questions.of(name, pairs[:MOST_QUESTIONS])
+
+
+def has_options(tasks: dict[str, Any]) -> bool:
+    """Return True if every question is answered by its likeliest option."""
+    return all(
+        task.OUTPUT_TYPE == "multiple_choice"
+        and task.get_config("process_results") is None
+        and not getattr(task, "multiple_target", 0)
+        and len(requests) == len(task.doc_to_choice(requests[0].doc))
+        and _right_option(task, requests[0].doc) is not None
+        for task in tasks.values()
+        for requests in _documents(task)
+    )
+
+
+def chance(tasks: dict[str, Any]) -> float:
+    """Return the accuracy of guessing, the mean of 1 / options; NaN where there are none."""
+    if not has_options(tasks):
+        return float("nan")
+    shares = [1 / len(requests) for task in tasks.values() for requests in _documents(task)]
+    return sum(shares) / len(shares)
+
+
+def _documents(task: Any) -> list[list[Any]]:
+    """Return the requests of each document, in order."""
+    documents: dict[int, list[Any]] = {}
+    for request in sorted(task.instances, key=lambda request: (request.doc_id, request.idx)):
+        documents.setdefault(request.doc_id, []).append(request)
+    return list(documents.values())
+
+
+def _stored_questions(tasks: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
+    questions = options = 0
+    for task in tasks.values():
+        for requests in _documents(task):
+            questions, options = questions + 1, options + len(requests)
+            if questions > MOST_QUESTIONS or options > MOST_OPTIONS:
+                return
+            yield task, requests
+
+
+def _right_option(task: Any, document: Any) -> int | None:
+    """Return the index of the right option, None where lm-eval counts none as right."""
+    choices = task.doc_to_choice(document)
+    gold = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
+    if isinstance(gold, str):
+        return choices.index(gold) if gold in choices else None
+    return int(gold) if isinstance(gold, int) and 0 <= gold < len(choices) else None
+
+
+def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
+    """Return what comes before the options, and the options; where each has its own context, all of both."""
+    pairs = [request.args for request in requests]
+    if len({before for before, _ in pairs}) > 1:
+        return "", ["".join(pair) for pair in pairs]
+    return pairs[0][0], [option for _, option in pairs]
+
+
+def _target(task: Any, document: Any) -> str:
+    target = task.doc_to_target(document)
+    return str(target[0] if isinstance(target, list) and target else target)

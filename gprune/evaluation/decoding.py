@@ -154,9 +154,13 @@ class StaticDecoding:
     def decode(self) -> None:
         """Write the other tokens; the first call compiles the step and captures the graph."""
         if self._uncompiled:
-            self._compile()
+            with self._first_step("compiled here", "leave out the mode compiled"):
+                self._step()
+            self._uncompiled = False
         if self._capture and self._graph is None:
-            self._graph = self._captured()
+            with self._first_step("captured as a CUDA graph", "use the mode eager"):
+                devices.aside(self._step)
+                self._graph = devices.captured(self._step)
         step = self._graph.replay if self._capture else self._step
         for _ in range(self._steps):
             step()
@@ -193,39 +197,17 @@ class StaticDecoding:
         self._position.add_(1)
         self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
 
-    def _compile(self) -> None:
-        """Take a step for the compiler's sake."""
-        with self._unmoved():
-            try:
-                self._step()
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:  # a compiler that is not there is told of in many ways
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise SettingsError(
-                    f"this model's decoding cannot be compiled here ({reason}): leave out the mode compiled"
-                ) from error
-        self._uncompiled = False
-
-    def _captured(self) -> Any:
-        """A CUDA graph of one step."""
-        with self._unmoved():
-            devices.aside(self._step)
-            try:
-                return devices.captured(self._step)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                reason = str(error).splitlines()[0]
-                raise SettingsError(
-                    f"this model's decoding cannot be captured as a CUDA graph ({reason}): use the mode eager"
-                ) from error
-
     @contextmanager
-    def _unmoved(self) -> Iterator[None]:
-        """Put token and position back to where they stood."""
+    def _first_step(self, action: str, remedy: str) -> Iterator[None]:
+        """Put token and position back after a step; SettingsError where it cannot be taken."""
         token, position = self._token.clone(), self._position.clone()
-        yield
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a compiler that is not there is reported in many ways
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise SettingsError(f"this model's decoding cannot be {action} ({reason}): {remedy}") from error
         self._token.copy_(token)
         self._position.copy_(position)
 

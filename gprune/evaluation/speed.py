@@ -8,23 +8,66 @@ last.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from gprune.evaluation.interleaved_timing import WARM_UPS, Entrant, Timed, join_repetitions, load_entrant, take_turns
-from gprune.evaluation.interleaved_timing import SpeedSettings as SpeedSettings
+from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
 from gprune.models import devices, oom_backoff
+from gprune.models.parts import language_config
 from gprune.records import Array
 from gprune.system.errors import SettingsError
+from gprune.system.forms import Form, Rule, at_least, checked
 from gprune.system.machine import processor, version
 from gprune.system.progress import Progress, silent
 
 PHASES = ("prefill", "decode", "whole")
+MODES = ("eager", "graph", "compiled")
+WARM_UPS = 1
+_MODES_RULE = Rule(
+    f"one or more of {', '.join(MODES)}, each once",
+    lambda modes: bool(modes) and len({*modes}) == len(modes) and {*modes} <= {*MODES},
+)
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class SpeedSettings(Form):
+    """Settings of a speed measurement; the defaults are the paper's."""
+
+    batch: Annotated[int, at_least(1)] = 8
+    """sequences side by side"""
+    prompt: Annotated[int, at_least(1)] = 2048
+    """tokens of the prompt"""
+    new_tokens: Annotated[int, at_least(2)] = 512
+    """tokens to write; the first comes from the prompt's own pass"""
+    repeats: Annotated[int, at_least(1)] = 10
+    """timed repetitions of every model beside the first, after one warm-up of both"""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float16"
+    """number type of the weights"""
+    device: str = "cuda"
+    """cpu, cuda or cuda:1"""
+    modes: Annotated[tuple[str, ...], _MODES_RULE] = ("eager", "graph")
+    """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, then captured on a
+    GPU; compiling takes up to a minute a model)"""
+
+    def __post_init__(self) -> None:
+        """Refuse graphs on a CPU."""
+        if "graph" in self.modes and not devices.is_gpu(self.device):
+            raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
+
+    def describe(self) -> str:
+        """The setting in one line."""
+        return (
+            f"{self.dtype} on {self.device}, batch {self.batch}, prompt {self.prompt}, "
+            f"{self.new_tokens} new tokens, {self.repeats} repetitions after {WARM_UPS} warm-up"
+        )
+
 
 PRESETS = {
     "gpu": SpeedSettings(),
@@ -82,6 +125,168 @@ class Speed:
     """of each repetition; the first model's beside the second, then those beside the third, and so on"""
 
 
+@dataclass(slots=True)
+class Timed:
+    """Times of the repetitions of one model in one mode; the model itself may be gone."""
+
+    name: str
+    mode: str
+    parameters: int
+    """of the whole model"""
+    prefill: list[float] = field(default_factory=list)
+    """seconds of each repetition"""
+    decode: list[float] = field(default_factory=list)
+    """seconds of each repetition"""
+    peak: int = 0
+    """largest memory of the model with cache and workspace, in bytes"""
+
+    def seconds(self, phase: str) -> list[float]:
+        """Seconds of each repetition."""
+        if phase == "whole":
+            return [first + rest for first, rest in zip(self.prefill, self.decode, strict=True)]
+        return self.prefill if phase == "prefill" else self.decode
+
+
+def join_repetitions(parts: list[Timed]) -> Timed:
+    """All repetitions of one model in one mode, one part after the other."""
+    timed = Timed(parts[0].name, parts[0].mode, parts[0].parameters)
+    for part in parts:
+        timed.prefill += part.prefill
+        timed.decode += part.decode
+        timed.peak = max(timed.peak, part.peak)
+    return timed
+
+
+class Entrant:
+    """A model in memory, ready to write in every mode."""
+
+    def __init__(self, name: str, model: nn.Module, settings: SpeedSettings) -> None:
+        """Prepare the decodings of a causal language model in evaluation mode.
+
+        Raises SettingsError where the model reads fewer positions.
+        """
+        _require_fit(name, model, settings)
+        # tied parameters count once
+        self.name, self.parameters = name, sum(parameter.numel() for parameter in model.parameters())
+        self.bytes = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+        table: Any = model.get_input_embeddings()  # type: ignore[operator]
+        with torch.inference_mode(), devices.current(torch.device(settings.device)):
+            size = (settings.batch, settings.prompt)
+            prompt = torch.randint(table.num_embeddings, size, generator=torch.Generator().manual_seed(0))
+            prompt = prompt.to(settings.device)
+            self.decodings = {mode: _decoding(mode, model, prompt, settings) for mode in settings.modes}
+
+
+@contextmanager
+def load_entrant(
+    name: str, load: Callable[[], nn.Module], settings: SpeedSettings, together: bool
+) -> Iterator[Entrant]:
+    """Yield a model in memory, in evaluation mode; afterwards it is as it was.
+
+    `together` says that it takes turns with another. Raises GpruneError as `Entrant`, or where the model cannot be
+    loaded or does not fit in memory.
+    """
+    with within_memory(name, settings, together):
+        model = load()
+    training = model.training
+    try:
+        with within_memory(name, settings, together):
+            entrant = Entrant(name, model.eval(), settings)
+        yield entrant
+    finally:
+        model.train(training)
+
+
+def take_turns(
+    entrants: list[Entrant],
+    settings: SpeedSettings,
+    clock: Callable[[], float],
+    on_run: Callable[[str], None],
+) -> list[list[Timed]]:
+    """Time each model in each mode: all once for warm-up, then in turn for every repetition.
+
+    `clock` gives seconds that only ever grow; `on_run` is told after every run, in words. Raises
+    SettingsError where a model does not fit in memory.
+    """
+    device = torch.device(settings.device)
+    # the compiler gives up, in silence, after eight models of one class
+    torch.compiler.reset()
+    times = [[Timed(entrant.name, mode, entrant.parameters) for mode in entrant.decodings] for entrant in entrants]
+    with torch.inference_mode(), devices.current(device):
+        for turn in range(WARM_UPS + settings.repeats):
+            words = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
+            for entrant, modes in zip(entrants, times, strict=True):
+                for timed in modes:
+                    with within_memory(entrant.name, settings, len(entrants) > 1):
+                        if turn < WARM_UPS:
+                            _warm_up(entrant.decodings[timed.mode])
+                        else:
+                            _run(entrant, timed, device, clock)
+                    on_run(f"{words}: {timed.name}, {timed.mode}")
+    return times
+
+
+@contextmanager
+def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterator[None]:
+    """Say in one sentence, as a SettingsError, that memory ran out."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not oom_backoff.out_of_memory(error):
+            raise
+        other = " beside the model that it takes turns with" if together else ""
+        raise SettingsError(
+            f"{name} does not fit in the memory of {settings.device}{other} with batch {settings.batch} and "
+            f"a prompt of {settings.prompt} tokens: use a smaller batch or a shorter prompt"
+        ) from error
+
+
+def _warm_up(decoding: Decoding) -> None:
+    decoding.prefill()
+    decoding.decode()
+    decoding.release()
+
+
+def _run(entrant: Entrant, timed: Timed, device: torch.device, clock: Callable[[], float]) -> None:
+    """One timed repetition and its memory."""
+    decoding, gpu = entrant.decodings[timed.mode], devices.is_gpu(device)
+    if gpu:
+        before = devices.allocated(device) - entrant.bytes - decoding.static_bytes()
+    timed.prefill.append(_timed(decoding.prefill, device, clock))
+    timed.decode.append(_timed(decoding.decode, device, clock))
+    # Another model is resident as well: only what this one has beyond it counts.
+    peak = devices.peak(device) - before if gpu else entrant.bytes + decoding.cache_bytes()
+    timed.peak = max(timed.peak, peak)
+    decoding.release()
+
+
+def _timed(work: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
+    """Seconds of a piece of work, from an idle device to an idle device."""
+    devices.synchronise(device)
+    start = clock()
+    work()
+    devices.synchronise(device)
+    return clock() - start
+
+
+def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
+    if mode != "eager":
+        capture = devices.is_gpu(settings.device)
+        return StaticDecoding(model, prompt, settings.new_tokens, capture, compiled=mode == "compiled")
+    return EagerDecoding(model, prompt, settings.new_tokens)
+
+
+def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
+    config = language_config(model)
+    positions = getattr(config, "max_position_embeddings", None)
+    length = settings.prompt + settings.new_tokens
+    if positions is not None and length > positions:
+        raise SettingsError(
+            f"prompt and new tokens are {settings.prompt} + {settings.new_tokens} = {length}, but {name} "
+            f"reads at most {positions}: use a shorter prompt or fewer new tokens"
+        )
+
+
 class Measurement:
     """Models measured two at a time; what is measured so far stays, whatever happens to the next one."""
 
@@ -102,7 +307,7 @@ class Measurement:
         """Measure all models; see `measure` for errors."""
         (name, load), *following = self._models.items()
         self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings) as first:
+        with load_entrant(name, load, self._settings, together=False) as first:
             for other, load_other in following:
                 self._measure_pair(first, other, load_other)
                 # only now, when nothing holds this model any more, is there room for the next
@@ -128,7 +333,7 @@ class Measurement:
     def _measure_pair(self, first: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
         """Measure one more model, which is gone from memory afterwards."""
         self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings, first) as other:
+        with load_entrant(name, load, self._settings, together=True) as other:
             self._take_turns([first, other])
 
     def _take_turns(self, entrants: list[Entrant]) -> None:

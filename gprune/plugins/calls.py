@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.plugins.interface import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
+from gprune.plugins.interface import Facts, LayerWeights, Measured, Method, Metric, Problem
 from gprune.plugins.registry import PluginInfo
 from gprune.records import (
     ActivationStatistics,
@@ -21,7 +21,7 @@ from gprune.records import (
     merge_moments,
 )
 from gprune.system.errors import Cancelled, PluginError
-from gprune.system.safe_parsing import quoted, sentence
+from gprune.system.safe_parsing import sentence
 
 _COLUMNS = {"ffn": "down", "attention": "out"}
 """part of the statistics: the projection whose inputs it measures"""
@@ -86,7 +86,7 @@ class MetricScorer:
         }
         samples = int(statistics.shard_samples[index].sum())
         facts = {} if self.facts is None else self.facts.of_layer(part, layer)
-        return Measured(self.shape, layer, samples, int(counts.sum()), **_read_only(arrays), facts=_read_only(facts))
+        return Measured(self.shape, layer, samples, int(counts.sum()), **arrays, facts=facts)
 
     def _layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
         """(layers, length) scores."""
@@ -103,69 +103,54 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
 
     Raises PluginError where it fails, or an answer is not valid.
     """
-    facts: list[Facts] = []
-    for layer in layers:
-        progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
-        with name_plugin(plugin, "weigh"):
-            facts.append(_require_facts(metric.weigh(layer) if metric.weigh else Facts(), layer.shape))
-    names = {(tuple(item.neurons), tuple(item.channels)) for item in facts}
-    if len(names) != 1:
-        raise PluginError(f"{plugin.description}: weigh gives facts of other names in some layers")
-    neurons, channels = names.pop()
-    shape = layers[0].shape
-    return WeightFacts(
-        plugin.name,
-        neurons,
-        _stack([[item.neurons[name] for name in neurons] for item in facts], shape.neurons),
-        channels,
-        _stack([[item.channels[name] for name in channels] for item in facts], shape.heads * shape.head_width),
-    )
+    shape, facts = layers[0].shape, list[Facts]()
+    with name_plugin(plugin, "weigh"):
+        for layer in layers:
+            progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
+            facts.append(metric.weigh(layer) if metric.weigh else Facts())
+        neurons = _stack([item.neurons for item in facts], "Facts.neurons", shape.neurons)
+        channels = _stack([item.channels for item in facts], "Facts.channels", shape.heads * shape.head_width)
+    return WeightFacts(plugin.name, tuple(facts[0].neurons), neurons, tuple(facts[0].channels), channels)
 
 
 def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
     """Return a method's decision. Raises PluginError where it fails, or the answer is not valid."""
+    shape = problem.shape
     with name_plugin(plugin, "decide"):
-        kept = _require_kept(method.decide(problem), problem.shape, problem.retention)
-    reached = budget.retention(problem.shape, kept.neurons, kept.groups)
+        kept = method.decide(problem)
+        _require_mask(kept.neurons, "Kept.neurons", (shape.layers, shape.neurons))
+        _require_mask(kept.groups, "Kept.groups", (shape.layers, shape.kv_heads))
+        reached = budget.retention(shape, kept.neurons, kept.groups)
+        allowed = max(TOLERANCE, shape.group_weights / shape.decoder_weights)
+        if abs(reached - problem.retention) > allowed:
+            raise PluginError(
+                f"what it keeps weighs {reached:.2%} of the decoder where {problem.retention:.2%} were asked for, and "
+                f"may miss that by {allowed:.2%}: methods are compared at one size"
+            )
     return PruningMasks(plugin.name, kept.neurons, kept.groups, reached, problem.retention)
 
 
-def layer_weights(shape: ModelShape, layer: int, matrices: dict[str, Array]) -> LayerWeights:
-    """Return the weights of a layer from matrices in memory."""
-    return LayerWeights(shape, layer, _read_only(matrices).__getitem__)
-
-
-def _stack(rows: list[list[Array]], length: int) -> Array:
+def _stack(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
     """(layers, facts, length), also without facts."""
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1, length)
-
-
-def _read_only(arrays: dict[str, Array]) -> dict[str, Array]:
-    """Views that raise an error where a plug-in writes into them."""
-    views = {name: np.asarray(values).view() for name, values in arrays.items()}
-    for view in views.values():
-        view.flags.writeable = False
-    return views
+    rows = [[_require_numbers(layer[key], f"{name}[{key!r}]", length) for key in facts[0]] for layer in facts]
+    return np.array(rows, dtype=np.float64).reshape(len(facts), -1, length)
 
 
 def _require_numbers(values: Any, name: str, length: int) -> Array:
-    if not isinstance(values, np.ndarray):
-        raise PluginError(f"{name} must be a numpy array (got {type(values).__name__})")
-    if values.dtype.kind not in "fiu":
-        raise PluginError(f"{name} must be numbers (got an array of {values.dtype})")
-    if values.shape != (length,):
-        raise PluginError(f"{name} must have shape ({length},) (got {values.shape})")
-    bad = np.flatnonzero(~np.isfinite(values))
+    numbers: Array = np.asarray(values, dtype=np.float64)
+    if numbers.shape != (length,):
+        raise PluginError(f"{name} must have shape ({length},) (got {numbers.shape})")
+    bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         raise PluginError(
-            f"{name} must be finite: {bad.size} of {length} are not, the first at {int(bad[0])} is {values[bad[0]]}"
+            f"{name} must be finite: {bad.size} of {length} are not, the first at {bad[0]} is {numbers[bad[0]]}"
         )
-    return values.astype(np.float64)
+    return numbers
 
 
 def _require_scores(values: Any, name: str, length: int) -> Array:
     scores = _require_numbers(values, name, length)
-    if scores.size and scores.min() < 0:
+    if scores.min() < 0:
         raise PluginError(
             f"{name} must be 0 or more, higher is more important: the lowest is {scores.min():.6g}; take the "
             "size, or add a constant"
@@ -173,38 +158,9 @@ def _require_scores(values: Any, name: str, length: int) -> Array:
     return scores
 
 
-def _require_facts(facts: Any, shape: ModelShape) -> Facts:
-    if not isinstance(facts, Facts):
-        raise PluginError(f"weigh must return gprune.plugins.Facts (got {quoted(facts, 60)})")
-    channels = shape.heads * shape.head_width
-    return Facts(_named(facts.neurons, "neurons", shape.neurons), _named(facts.channels, "channels", channels))
-
-
-def _named(arrays: Any, part: str, length: int) -> Mapping[str, Array]:
-    if not isinstance(arrays, Mapping) or not all(isinstance(name, str) for name in arrays):
-        raise PluginError(f"Facts.{part} must be arrays by name (got {quoted(arrays, 60)})")
-    return {name: _require_numbers(values, f"Facts.{part}[{name!r}]", length) for name, values in arrays.items()}
-
-
-def _require_kept(kept: Any, shape: ModelShape, retention: float) -> Kept:
-    if not isinstance(kept, Kept):
-        raise PluginError(f"decide must return gprune.plugins.Kept (got {quoted(kept, 60)})")
-    _require_mask(kept.neurons, "Kept.neurons", (shape.layers, shape.neurons))
-    _require_mask(kept.groups, "Kept.groups", (shape.layers, shape.kv_heads))
-    reached = budget.retention(shape, kept.neurons, kept.groups)
-    allowed = max(TOLERANCE, shape.group_weights / shape.decoder_weights)
-    if abs(reached - retention) > allowed:
-        raise PluginError(
-            f"what it keeps weighs {reached:.2%} of the decoder where {retention:.2%} were asked for, and "
-            f"may miss that by {allowed:.2%}: methods are compared at one size"
-        )
-    return kept
-
-
-def _require_mask(mask: Any, name: str, size: tuple[int, int]) -> None:
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != size:
-        got = f"{mask.dtype} of {mask.shape}" if isinstance(mask, np.ndarray) else type(mask).__name__
-        raise PluginError(f"{name} must be bool of shape {size}, True = kept (got {got})")
+def _require_mask(mask: Array, name: str, size: tuple[int, int]) -> None:
+    if mask.dtype != np.bool_ or mask.shape != size:
+        raise PluginError(f"{name} must be bool of shape {size}, True = kept (got {mask.dtype} of {mask.shape})")
     empty = np.flatnonzero(~mask.any(axis=1))
     if empty.size:
-        raise PluginError(f"{name} keeps nothing in layer {int(empty[0])}: at least one must stay in every layer")
+        raise PluginError(f"{name} keeps nothing in layer {empty[0]}: at least one must stay in every layer")

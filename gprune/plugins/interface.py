@@ -5,18 +5,22 @@ their moments over a text and from facts of the weights; a method decides which 
 from the model itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from gprune.records import Array, ModelShape, UnitScores
+if TYPE_CHECKING:
+    # a list of names needs no numpy
+    from gprune.records import Array, ModelShape, UnitScores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
     """The inputs of one projection of one layer over a text: of down_proj (neurons) or o_proj (channels).
 
-    All arrays are float64, read-only, and of one length: the FFN width for neurons, heads * head_width for
+    All arrays are float64 and of one length: the FFN width for neurons, heads * head_width for
     o_proj. The split of the text into batches and shards changes them by rounding only.
     """
 
@@ -46,9 +50,14 @@ class Measured:
         return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
 
 
+def _matrix(name: str) -> Any:
+    """Return a property that reads a matrix of `LayerWeights` on every access."""
+    return property(lambda weights: weights.read(name))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerWeights:
-    """The weights of one layer: float32 (out, in), read-only, each read on access."""
+    """The weights of one layer: float32 (out, in), each read on access."""
 
     shape: ModelShape
     layer: int
@@ -56,40 +65,20 @@ class LayerWeights:
     read: Callable[[str], Array]
     """returns a matrix by its name"""
 
-    @property
-    def gate(self) -> Array:
-        """(neurons, hidden)."""
-        return self.read("gate")
-
-    @property
-    def up(self) -> Array:
-        """(neurons, hidden)."""
-        return self.read("up")
-
-    @property
-    def down(self) -> Array:
-        """(hidden, neurons)."""
-        return self.read("down")
-
-    @property
-    def query(self) -> Array:
-        """(heads * head_width, hidden)."""
-        return self.read("query")
-
-    @property
-    def key(self) -> Array:
-        """(key/value groups * head_width, hidden)."""
-        return self.read("key")
-
-    @property
-    def value(self) -> Array:
-        """(key/value groups * head_width, hidden)."""
-        return self.read("value")
-
-    @property
-    def out(self) -> Array:
-        """(hidden, heads * head_width)."""
-        return self.read("out")
+    gate = _matrix("gate")
+    """(neurons, hidden)"""
+    up = _matrix("up")
+    """(neurons, hidden)"""
+    down = _matrix("down")
+    """(hidden, neurons)"""
+    query = _matrix("query")
+    """(heads * head_width, hidden)"""
+    key = _matrix("key")
+    """(key/value groups * head_width, hidden)"""
+    value = _matrix("value")
+    """(key/value groups * head_width, hidden)"""
+    out = _matrix("out")
+    """(hidden, heads * head_width)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

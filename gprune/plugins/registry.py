@@ -15,71 +15,49 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from gprune.system import installation
-from gprune.system.errors import PluginError, UnreadableError
+from gprune.system.errors import GpruneError, PluginError, UnreadableError
+from gprune.system.forms import LooseForm, Rule, checked
 from gprune.system.safe_parsing import json_object, quoted, sentence
 
 Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
-LONGEST = 60
-"""characters of a name or a label"""
 IN_APP = Event()
 """set in the app's process, which imports no plug-in"""
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[^\W_](?:[^\W_]|[ .,+/()'’-])*")
-_CHOICES = {
-    "kind": ("metric", "method"),
-    "allocation": ("flap", "uniform"),
-    "needs": ("scores", "model", "both"),
-    "texts": ("primary", "both"),
-}
 _FLAGS = ("weighs", "compensated")
+Name = Annotated[str, Rule("small letters, digits and single underscores", lambda name: bool(_NAME.fullmatch(name)))]
+Label = Annotated[str, Rule("letters, digits, spaces and .,+/()'-", lambda label: bool(_LABEL.fullmatch(label)))]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class PluginInfo:
-    """Describe a plug-in without its code. Raises PluginError where a field is not valid."""
+class PluginInfo(LooseForm):
+    """Describe a plug-in without its code. Raises GpruneError where a field is not valid."""
 
     kind: Kind
-    name: str
-    label: str
+    name: Name
+    label: Label
     distribution: str
     version: str
     digest: str = ""
     """what result keys hold of it: distribution, version and, of an editable install, a hash of its files"""
     weighs: bool = False
     """of a metric: it reads the weights"""
-    allocation: str = "flap"
+    allocation: Literal["flap", "uniform"] = "flap"
     """of a metric: see gprune.plugins.Metric"""
-    needs: str = "scores"
+    needs: Literal["scores", "model", "both"] = "scores"
     """of a method, as the following: see gprune.plugins.Method"""
     metric: str = ""
-    texts: str = "primary"
+    texts: Literal["primary", "both"] = "primary"
     compensated: bool = False
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        for name in (self.name, *([self.metric] if self.metric != "" else [])):
-            if not isinstance(name, str) or len(name) > LONGEST or not _NAME.fullmatch(name):
-                raise PluginError(
-                    f"the name {quoted(name)} cannot be used: choose small letters, digits and single underscores"
-                )
-        if not isinstance(self.label, str) or len(self.label) > LONGEST or not _LABEL.fullmatch(self.label):
-            raise PluginError(
-                f"its label must be at most {LONGEST} letters, digits, spaces and .,+/()'- (got {quoted(self.label)})"
-            )
-        for field_name, words in _CHOICES.items():
-            value = getattr(self, field_name)
-            if value not in words:
-                raise PluginError(f"its field {field_name} must be one of {', '.join(words)} (got {quoted(value)})")
-        if not isinstance(self.compensated, bool):
-            raise PluginError("its field compensated must be True or False")
 
     @property
     def id(self) -> str:
@@ -99,11 +77,7 @@ class PluginInfo:
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
         """Read the result of `to_record`. Raises PluginError where it describes no plug-in."""
-        record = {item.name: values[item.name] for item in fields(cls) if item.name in values}
-        try:
-            return cls(**record | {name: record.get(name) == "yes" for name in _FLAGS})
-        except TypeError as error:
-            raise PluginError("the record of a plug-in lacks a field") from error
+        return cls.parse({**values, **{name: values.get(name) == "yes" for name in _FLAGS}}, PluginError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +85,7 @@ class Fault:
     """A plug-in that cannot be used."""
 
     name: str
-    """empty for all of them"""
+    """empty where the child process of the app could not list them"""
     message: str
     """one sentence"""
 
@@ -124,8 +98,6 @@ class Installed:
     faults: tuple[Fault, ...] = ()
     code: Mapping[str, Any] = field(default_factory=dict)
     """a Metric or a Method each; empty in the app's process"""
-    is_listed: bool = True
-    """False if the child process of the app failed"""
 
     def to_json(self) -> str:
         """Return the plug-ins without their code on one line."""
@@ -142,7 +114,7 @@ def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection
 
 
 def describe(code: Any, name: str, distribution: str, version: str, digest: str = "") -> PluginInfo:
-    """Describe a Metric or a Method. Raises PluginError where a field is not valid."""
+    """Describe a Metric or a Method. Raises GpruneError where a field is not valid."""
     kind: Kind = "metric" if hasattr(code, "weigh") else "method"
     names = ("allocation",) if kind == "metric" else ("needs", "metric", "texts", "compensated")
     facts = {key: getattr(code, key) for key in names}
@@ -162,7 +134,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
             value = _import(point, kind)
             plugin = describe(value, point.name, distribution.name, distribution.version, digest)
             _require_free(plugin, plugins, metrics, methods)
-        except (PluginError, UnreadableError, OSError, ValueError) as error:
+        except (GpruneError, OSError) as error:
             subject = f"the {kind} {point.name} of {distribution.name}"
             faults.append(Fault(point.name, sentence(f"{subject} is left out: {error}")))
             continue
@@ -189,7 +161,7 @@ def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics
         raise PluginError("a built-in metric or method has this name: choose another")
     for rival in plugins.values():
         # a metric brings a method of its own name, which its own package may replace
-        if rival.name == plugin.name and (rival.kind == plugin.kind or rival.distribution != plugin.distribution):
+        if rival.name == plugin.name and rival.distribution != plugin.distribution:
             raise PluginError(f"{rival.distribution} brings a {rival.kind} of this name too: uninstall one of them")
     if plugin.metric and plugin.metric not in metrics and f"metric.{plugin.metric}" not in plugins:
         raise PluginError(f"it needs the metric {plugin.metric!r}, which is neither built in nor installed")
@@ -227,6 +199,6 @@ def _list_plugins() -> Installed:
     try:
         values = installation.ask_command("plugins", "--json")
     except UnreadableError as error:
-        return Installed(faults=(Fault("", f"every plug-in is left out: {error}"),), is_listed=False)
+        return Installed(faults=(Fault("", f"every plug-in is left out: {error}"),))
     plugins = [PluginInfo.from_record(record) for record in values["plugins"]]
     return Installed({plugin.id: plugin for plugin in plugins}, tuple(Fault(**fault) for fault in values["faults"]))

@@ -5,10 +5,10 @@ A field's meaning is the text that follows it in the source.
 
 import ast
 import inspect
-import sys
 import typing
 from functools import cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 from gprune.study import Study, field_names
 from gprune.system import safe_parsing
@@ -46,12 +46,11 @@ OPTIONS = {
 @cache
 def documentation() -> dict[str, str]:
     """Return the meaning of each field by dotted name; of a section by its own name."""
-    top = _field_texts(Study)
-    texts = dict(top)
+    texts, hints = dict(_field_texts(Study)), typing.get_type_hints(Study)
     for name in field_names():
         section, _, field = name.rpartition(".")
         if section:
-            texts[name] = _field_texts(_hints(Study)[section])[field]
+            texts[name] = _field_texts(hints[section])[field]
     return texts
 
 
@@ -59,30 +58,19 @@ def documentation() -> dict[str, str]:
 def hint(name: str) -> Any:
     """Type of a field, by its dotted name."""
     section, _, field = name.rpartition(".")
-    return _hints(_hints(Study)[section] if section else Study)[field]
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(typing.get_type_hints(Study)[section] if section else Study)[field]
 
 
 @cache
 def _field_texts(kind: type) -> dict[str, str]:
-    (node,) = (node for node in _classes(kind.__module__) if node.name == kind.__name__)
+    (node,) = ast.parse(inspect.getsource(kind)).body
     texts: dict[str, str] = {}
-    for field, after in zip(node.body, node.body[1:], strict=False):
+    for field, after in pairwise(cast(ast.ClassDef, node).body):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             texts[field.target.id] = str(after.value.value)
     return texts
-
-
-@cache
-def _classes(module: str) -> list[ast.ClassDef]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
 def assignment(word: str) -> tuple[str, Any]:

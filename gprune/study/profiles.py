@@ -9,12 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gprune.study import ChoiceSettings, Study
+from gprune.study import ChoiceSettings
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
 from gprune.system.units import listed
 
-FILE = Path(__file__).with_name("recommended.json")
 RECIPE = Path(__file__).with_name("recipe.json")
 NAMES = ("paper", "recommended")
 PROPOSED = NAMES[0]
@@ -30,8 +29,6 @@ PROPOSAL = (
 class Profile:
     """Settings under one word."""
 
-    name: str
-    """one of NAMES"""
     settings: tuple[tuple[str, Any], ...]
     """dotted fields of a study and their values"""
     why: str
@@ -42,13 +39,13 @@ class Profile:
 def profile(name: str) -> Profile:
     """A profile by its name, one of NAMES."""
     if name == NAMES[0]:
-        return Profile(name, (), "What the paper states; what it leaves open carries this project's defaults.")
-    values = safe_parsing.json_file(FILE, "the recommended profile")
+        return Profile((), "What the paper states; what it leaves open carries this project's defaults.")
+    values = safe_parsing.json_file(Path(__file__).with_name("recommended.json"), "the recommended profile")
     why = (
         f"The best of {values['configurations']} configurations searched on {values['model']}, which no result is "
         f"reported on: perplexity there {-values['gain']['perplexity']:.1%} lower than under the paper's settings."
     )
-    return Profile(name, tuple(values["settings"].items()), why)
+    return Profile(tuple(values["settings"].items()), why)
 
 
 @cache
@@ -78,8 +75,3 @@ def development_models() -> tuple[str, ...]:
 def _evidence() -> dict[str, Any]:
     """Return the figures of the search."""
     return dict(safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe"))
-
-
-def applied(study: Study, name: str) -> Study:
-    """A study with a profile's settings in place of its own."""
-    return study.with_settings(dict(profile(name).settings))

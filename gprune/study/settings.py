@@ -4,10 +4,11 @@ What the paper leaves open carries our default; every field says what it means.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
@@ -423,3 +424,120 @@ class EvaluationSettings(Form):
     def tokens(self) -> int | None:
         """Tokens of a text that are measured at most; None for all."""
         return self.windows * self.length if self.windows else None
+
+
+LINEAR_MAPS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""the linear maps of a layer"""
+_MAPS = Rule(
+    f"at least one of {', '.join(LINEAR_MAPS)}, each once",
+    lambda names: bool(names) and len(set(names)) == len(names) and set(names) <= set(LINEAR_MAPS),
+)
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class RecoverySettings(Form):
+    """Recovery: low-rank training (LoRA) of every pruned model after its repair; the same for every method.
+
+    It is no part of the paper, and changes weights by gradients: what is measured after it stands apart from every
+    figure of methods that changed none.
+    """
+
+    WHERE: ClassVar = "recovery."
+    kind: Literal["none", "lora"] = "none"
+    """lora trains a change of low rank of the linear maps of every pruned model and merges it into the
+    weights; what is measured then stands apart from what is measured without (needs the extra `recovery`)"""
+    texts: TextsUsed = "both_and_sampled"
+    """calibration texts that it is trained on; sampled is what the dense model writes, repair.sampled"""
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 100
+    """steps of training"""
+    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
+    """sequences of one step"""
+    learning_rate: Annotated[float, POSITIVE] = 0.003
+    """Adam step size of the factors, with cosine decay"""
+    rank: Annotated[Whole, at_least(1), at_most(limits.MOST_RANK)] = 8
+    """rank of the change of each map"""
+    alpha: Annotated[float, POSITIVE] = 16.0
+    """the product of both factors is multiplied by alpha / rank"""
+    targets: Annotated[Several[Text], _MAPS] = LINEAR_MAPS
+    """linear maps of each layer that are trained"""
+    distillation_weight: Annotated[float, NOT_NEGATIVE] = 1.0
+    """weight of the distillation from the dense model"""
+    distillation_temperature: Annotated[float, POSITIVE] = 1.0
+    """temperature of the distillation"""
+    cross_entropy_weight: Annotated[float, NOT_NEGATIVE] = 0.0
+    """weight of the cross-entropy of the next token; 0 trains on distillation alone"""
+
+    def __post_init__(self) -> None:
+        """Checks the fields against each other."""
+        both = self.distillation_weight + self.cross_entropy_weight
+        rule = "positive where recovery.cross_entropy_weight is 0, or nothing is trained"
+        require(both > 0, "recovery.distillation_weight", self.distillation_weight, rule)
+
+    def require_installed(self) -> None:
+        """Raises SettingsError where what it is trained with is not installed."""
+        if self.kind != "none" and find_spec("peft") is None:
+            raise SettingsError(
+                f"recovery.kind {self.kind} needs the package peft, which is not installed: run pip install "
+                "-r requirements-recovery.txt, or pip install 'gprune-studio[recovery]', or set "
+                "recovery.kind none"
+            )
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of its texts; none where nothing is recovered."""
+        return roles_of(self.texts) if self.kind != "none" else ()
+
+
+MOST_CANDIDATES = 16
+"""masks and repairs that the recommended recipe is chosen from at most"""
+UNREPAIRED, OWN = "none", "own"
+"""words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
+TRIED_SCALED = "least_squares_scales"
+"""word of the repair that learns scales after least squares"""
+_KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
+_TEXTS = get_args(TextsUsed)
+
+
+def _words(candidates: tuple[str, ...]) -> bool:
+    parts = [word.partition(":")[::2] for word in candidates]
+    return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class ChoiceSettings(Form):
+    """Settings of the choice by `repair.kind` auto and by the recommended method."""
+
+    WHERE: ClassVar = "choice."
+    check_text: Text = ""
+    """text by whose perplexity alone is chosen; empty: by held-out sequences of A and of B, and by how far
+    the model is from the dense one on fresh text that this one writes"""
+    sequences: Annotated[Whole, between(2, limits.MOST_COUNT)] = 128
+    """sequences of each of these texts, of calibration.length tokens: drawn in addition to the calibration
+    ones, and only where something is chosen"""
+    fresh: SampledText = "self:#seed=1"
+    """the fresh text; its seed is none of those that anything is fitted to"""
+    repairs: Annotated[
+        Several[Text],
+        Rule(
+            f"repairs as kind:texts, of the kinds {', '.join(_KINDS)} and the texts {', '.join(_TEXTS)}",
+            _words,
+        ),
+        Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
+    ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")
+    """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts); for the
+    recommended recipe one with scales, which takes steps of learning, for the first masks alone"""
+    masks: Annotated[
+        Several[Text],
+        Rule("methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)),
+    ] = ("gprune", "gates", "flap", "wanda_sp_uniform")
+    """methods whose masks the recommended recipe is chosen from; the first one's, not repaired, are its
+    reference"""
+
+
+def with_word(settings: RepairSettings, word: str) -> RepairSettings:
+    """The settings of a repair that is tried, as kind:texts; target, damping and sampled text as they are."""
+    kind, texts = cast(Any, word.split(":"))
+    kind = cast(Any, f"least_squares{SCALED}") if kind == TRIED_SCALED else kind
+    return replace(settings, kind=kind, texts=texts)

@@ -15,16 +15,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.choice import MOST_CANDIDATES, TRIED_SCALED, ChoiceSettings
 from gprune.study.methods import DEFAULT, METHODS, RECOMMENDED, require_known
-from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
+    MOST_CANDIDATES,
+    TRIED_SCALED,
     BaselineSettings,
     CalibrationSettings,
+    ChoiceSettings,
     ContextSettings,
     EvaluationSettings,
     GateSettings,
     ModularizationSettings,
+    RecoverySettings,
     ReliabilitySettings,
     RepairSettings,
     ScaleSettings,
@@ -279,14 +281,11 @@ class Study(Form):
         """
         values = self.to_dict()
         for dotted, value in changes.items():
-            *path, last = str(dotted).split(".")
-            target: Any = values
-            for part in path:
-                target = target.get(part) if isinstance(target, dict) else None
-            if not isinstance(target, dict) or last not in target:
+            section, _, name = str(dotted).rpartition(".")
+            if dotted not in (*field_names(), *values):
                 quoted = safe_parsing.quoted(dotted)
                 raise SettingsError(f"a study has no field {quoted}; {forms.suggestion(str(dotted), field_names())}")
-            target[last] = value
+            (values[section] if section else values)[name] = value
         return from_dict(values)
 
     @property

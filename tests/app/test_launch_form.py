@@ -100,7 +100,9 @@ def test_another_run_brings_its_own_values(cache):
 
 
 def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
-    monkeypatch.setattr("gprune.evaluation.tasks.registry._probe_hub", lambda *_: pytest.fail("the network was asked"))
+    monkeypatch.setattr(
+        "gprune.evaluation.tasks.loading.uncached_datasets", lambda *_: pytest.fail("lm-eval was asked")
+    )
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
     assert r"From the hub: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
@@ -138,19 +140,13 @@ def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentenc
     assert sentence in result and bool(result) == bool(sentence)
 
 
-def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, started, monkeypatch):
-    calls, reasons = [], {"boolqq": "there is no task 'boolqq': did you mean boolq?"}
+def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     # the test driver types the label of a new option
     monkeypatch.setattr(launch, "describe_task", str)
-    monkeypatch.setattr("gprune.evaluation.tasks.registry.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
-    monkeypatch.setattr("gprune.evaluation.tasks.source.ask_command", lambda *words: calls.append(words) or reasons)
+    monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
-    assert "Looked up in lm-eval at the start: boolqq" in words(app) and not calls
-    app.button(key="launch_start").click().run()
-    assert calls == [("tasks", "--json", "--", "boolqq")] and not started
-    assert "did you mean boolq?" in app.error[0].value
-    reasons["boolqq"] = ""
+    assert "Looked up in lm-eval by the run: boolqq" in words(app)
     app.button(key="launch_start").click().run()
     assert started[0][0].evaluation.tasks == ("boolq", "boolqq")
 
@@ -160,11 +156,10 @@ def test_the_form_checks_a_study_without_lm_eval_in_its_process():
     code = (
         "import sys; from gprune.app.pages import launch; from gprune.study.demo import demo_study; "
         "study = demo_study().with_settings({'evaluation.tasks': ['demo_order', 'boolq', 'humaneval']}); "
-        "print(launch.input_problem(study) or 'fine', '|', launch.look_up(study.evaluation)); "
-        "assert 'lm_eval' not in sys.modules"
+        "print(launch.input_problem(study) or 'fine'); assert 'lm_eval' not in sys.modules"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.startswith("fine | the task 'humaneval' executes code that the model writes")
+    assert process.stdout.strip() == "fine"
 
 
 def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monkeypatch):
@@ -253,8 +248,8 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
 
 def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatch):
     won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
-    known = {"paper": Profile("paper", (), "As stated.")}
-    known |= {"recommended": Profile("recommended", won, "It won.")}
+    known = {"paper": Profile((), "As stated.")}
+    known |= {"recommended": Profile(won, "It won.")}
     monkeypatch.setattr(profiles, "profile", known.__getitem__)
     app = form()
     assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"

@@ -3,9 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
-
 ROWS = 6
 SPLITS = {
     "boolq": "validation",
@@ -46,12 +43,9 @@ def row(task: str, number: int) -> dict:
 
 
 def write_rows(file: Path, rows: list[dict]) -> Path:
-    """A file of rows, JSON lines or parquet by its suffix."""
+    """A file of rows as JSON lines."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
-    else:
-        file.write_text("".join(json.dumps(line) + "\n" for line in rows), encoding="utf-8")
+    file.write_text("".join(json.dumps(line) + "\n" for line in rows), encoding="utf-8")
     return file
 
 

@@ -101,16 +101,3 @@ def test_memory_that_runs_out_while_a_model_is_loaded_is_one_sentence():
 
     with pytest.raises(SettingsError, match="^A does not fit in the memory of cpu with batch 2 and a prompt of 5"):
         measure({"A": load}, SETTINGS)
-
-
-def test_a_model_of_a_smaller_vocabulary_reads_the_prompt_of_the_first_folded():
-    read = {}
-
-    def watched(name, vocabulary):
-        model = dense(vocabulary=vocabulary)
-        model.get_input_embeddings().register_forward_pre_hook(lambda _, given: read.setdefault(name, given[0].clone()))
-        return model
-
-    measure(given(A=watched("A", 64), B=watched("B", 7)), SETTINGS)
-    assert read["A"].shape == (2, 5) and read["A"].max() >= 7
-    assert torch.equal(read["B"], read["A"] % 7)

@@ -43,7 +43,7 @@ def finished(workshop):
 
 def test_a_run_without_the_data_of_a_task_is_refused_before_it_computes(workshop, tmp_path):
     study = study_of(workshop, tasks=[workshop["questions"], "boolq"], task_folder=str(workshop["folder"]))
-    with pytest.raises(CorpusError, match="the task 'boolq' has no data in .* put one of boolq.jsonl"):
+    with pytest.raises(CorpusError, match="the task 'boolq' has no data in .* put boolq.jsonl there"):
         pipeline.run(study, Store(tmp_path / "cache"), silent, until="perplexity")
     assert not list(tmp_path.rglob("*.npy"))
 

@@ -65,7 +65,7 @@ WRONG = {
     "a label with markup": (
         replaced("bring/metric.py", '"weight size"', '"<b>size</b>"'),
         {},
-        "its label must be at most 60 letters",
+        "label must be letters, digits",
     ),
     "another object": (
         replaced("bring/metric.py", "size = Metric(", "size = dict("),
@@ -81,7 +81,7 @@ WRONG = {
     "no such module": (BOTH, {"size": "bring.other:size"}, "No module named 'bring.other'"),
     "no such name": (BOTH, {"size": "bring.metric:other"}, "has no attribute 'other'"),
     "a built-in name": (BOTH, {"flap": "bring.metric:size"}, "a built-in metric or method has this name"),
-    "no name": (BOTH, {"../size": "bring.metric:size"}, "cannot be used: choose small letters"),
+    "no name": (BOTH, {"../size": "bring.metric:size"}, "name must be small letters"),
 }
 
 

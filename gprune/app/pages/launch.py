@@ -25,7 +25,7 @@ from gprune.app.ui.run_status import SPEEDS
 from gprune.app.ui.text import plain, said, short
 from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, look_up, needs_index, read_documents, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
 from gprune.models import families, identity
 from gprune.pipeline.estimate import ANYWAY, Forecast, judge
 from gprune.pipeline.preflight import estimate_study, further_seconds
@@ -274,10 +274,11 @@ def _ask_measurements(root: str) -> dict[str, Any]:
     with right:
         options = {"format_func": label, "select_all": False}
         chosen = _ask(st.multiselect, "methods", list(choices()), demo.methods, **options)
-    for fault in methods.installed().faults:
+    faults = methods.installed().faults
+    for fault in faults:
         st.caption(f":material/extension_off: {plain(fault.message)}")
-    if not methods.installed().is_listed:
-        # the next visit asks again
+    if not all(fault.name for fault in faults):
+        # the next visit lists them again
         methods.installed.cache_clear()
     measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
     pruned = with_controls(chosen) if with_ablations else tuple(chosen)
@@ -469,7 +470,8 @@ def _ask_profile(start: Study, key: str) -> tuple[Study, str]:
     st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
     st.caption(f":material/recommend: {plain(profiles.recipe())}")
     # each profile has widgets of its own, which begin with its values
-    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+    chosen = start.with_settings(dict(profiles.profile(name).settings))
+    return chosen, key if name == profiles.PROPOSED else f"{key}_{name}"
 
 
 def section_fields(section: str) -> dict[str, tuple[Any, Any]]:
@@ -571,7 +573,7 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             "machine does not start, and says why."
         )
     if unchecked:
-        st.caption(f"Looked up in lm-eval at the start: {plain(', '.join(unchecked))}.")
+        st.caption(f"Looked up in lm-eval by the run: {plain(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -743,11 +745,6 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
 
 def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submit a study of each seed."""
-    with st.spinner("Looking up the tasks …"):
-        problem = look_up(studies[0].evaluation)
-    if problem:
-        st.error(said(problem), icon=":material/error:")
-        return
     origin = st.session_state.get(_ORIGIN, "")
     jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
     if jobs:

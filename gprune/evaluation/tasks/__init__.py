@@ -1,8 +1,7 @@
 """Tasks of lm-eval, questions of one's own, and the demo's: names, data and fingerprints, without torch.
 
-``language_model`` and ``answers`` are imported when a task is measured; lm-eval when it is needed.
+``language_model`` is imported when a task is measured; lm-eval when it is needed.
 """
 
-from gprune.evaluation.tasks.loading import fingerprint
-from gprune.evaluation.tasks.rows import STANDARD_TASKS
-from gprune.evaluation.tasks.source import TaskSource, available, known, look_up, needs_index, read_documents, resolve
+from gprune.evaluation.tasks.loading import fingerprint, known, needs_index, resolve
+from gprune.evaluation.tasks.rows import STANDARD_TASKS, TaskSource, read_documents

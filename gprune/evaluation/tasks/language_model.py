@@ -42,11 +42,7 @@ class InMemoryModel(HFLM):
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-likelihood of each text."""
-        measure, likelihoods = super().loglikelihood_rolling, list[float]()
-        for start in range(0, len(requests), self.batch_size):
-            some = requests[start : start + self.batch_size]
-            likelihoods += self._fitting(measure, some, start, len(requests))
-        return likelihoods
+        return self._fitting(super().loglikelihood_rolling, requests)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the continuation of each context."""
@@ -60,7 +56,7 @@ class InMemoryModel(HFLM):
                 )
         return self._fitting(super().generate_until, requests)
 
-    def _fitting(self, measure: Callable[..., list[T]], requests: list[Any], start: int = 0, total: int = 0) -> list[T]:
+    def _fitting(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
         """Measure requests with as many sequences at a time as memory allows."""
         length = max((len(self.tok_encode(text)) for text in [_longest(requests)] if text), default=0)
         sequences = Sequences(
@@ -70,7 +66,7 @@ class InMemoryModel(HFLM):
         def attempt(size: int) -> list[T]:
             self.batch_size_per_gpu = size
             # of the longest come first, so that memory runs out at the beginning if it does at all
-            self.set_cache_hook(_ResponseHook(self._report, size, start, total or len(requests)))
+            self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
             return measure(requests, disable_tqdm=True)
 
         return sequences.fitting(attempt, self.batch_size)
@@ -95,9 +91,9 @@ class InMemoryModel(HFLM):
 class _ResponseHook(CacheHook):
     """Receives every response as lm-eval has it: reports progress, refuses NaN."""
 
-    def __init__(self, on_progress: Progress, every: int, start: int, total: int) -> None:
+    def __init__(self, on_progress: Progress, every: int, total: int) -> None:
         super().__init__(None)
-        self._on_progress, self._every, self._done, self._total = on_progress, every, start, total
+        self._on_progress, self._every, self._done, self._total = on_progress, every, 0, total
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
         """Take the response `res` to the request `req`."""

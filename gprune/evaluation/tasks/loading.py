@@ -1,26 +1,220 @@
-"""lm-eval's tasks over the data that was chosen: loaded, with their few-shot examples, and their requests built."""
+"""Tasks: where their data comes from, what lm-eval knows of them, and their requests.
+
+A registered task of lm-eval, the paper's seven among them, is read from ``evaluation.task_folder`` where that is
+set (``TASK.jsonl``, in the form of the hub's rows), else from the hub. lm-eval is imported on
+the first question about it, and the index of all its tasks takes seconds more. It imports neither torch nor
+transformers.
+"""
 
 import hashlib
 import json
+import logging
+import os
+import random
+import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gprune.data.demo import questions
-from gprune.evaluation.tasks import registry
-from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, check_row, columns_of, read_rows
-from gprune.evaluation.tasks.source import TaskSource, no_data, read_documents
+from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, TaskSource, read_documents
 from gprune.study import EvaluationSettings
+from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
+from gprune.system.nearest import closest
+from gprune.system.progress import Progress
 from gprune.system.safe_parsing import sentence
 
 Loaded = dict[str, Any]
 """as ``TaskManager.load`` returns it: tasks, and groups, by name"""
-_EXAMPLES_SEED = 1234
-"""seed of few-shot examples, lm-eval's default"""
 _METRICS = ("acc", "acc_norm")
+_OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
+
+
+def known() -> tuple[str, ...]:
+    """Return the names of the demo's tasks and of the paper's seven; any other task of lm-eval is one too."""
+    return (*questions.NAMES, *STANDARD_TASKS)
+
+
+def needs_index(task: str) -> bool:
+    """Return True if only lm-eval's index, which takes seconds to read, can tell whether there is such a task."""
+    return task not in known() and not task.lower().endswith(_OWN_SUFFIXES)
+
+
+def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
+    """Find a task by its name, or by the path of a file of own questions; nothing is downloaded.
+
+    Raises:
+        SettingsError: There is no such task, it executes generated code, or the task folder is no folder.
+        CorpusError: Its file does not exist.
+    """
+    if task in questions.NAMES:
+        return TaskSource(task, "demo")
+    if needs_index(task):
+        require_runnable(task, known())
+    elif task not in STANDARD_TASKS:
+        with safe_parsing.refused_as(SettingsError):
+            file = safe_parsing.path(task, "a task")
+        if not file.is_file():
+            raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
+        return TaskSource(task, "own", file)
+    return _in_folder(task, settings.task_folder) if settings.task_folder else TaskSource(task, "registered")
+
+
+def _in_folder(task: str, name: str) -> TaskSource:
+    with safe_parsing.refused_as(SettingsError):
+        folder = safe_parsing.path(name, "evaluation.task_folder")
+    if not folder.is_dir():
+        raise SettingsError(f"evaluation.task_folder must be a folder (got {name!r})")
+    if task not in STANDARD_TASKS:
+        _require_single(task)
+    file = folder / f"{task}.jsonl"
+    if not file.is_file():
+        raise CorpusError(
+            f"the task {task!r} has no data in {str(folder)!r}: put {file.name} there, or leave "
+            "evaluation.task_folder empty to use the hub"
+        )
+    examples = folder / f"{task}/train.jsonl"
+    return TaskSource(task, "registered", file, examples if examples.is_file() else None)
+
+
+def _require_single(task: str) -> None:
+    """Refuse a group, which has no rows of its own, and a task that reads its own data set."""
+    if [name for name, _ in _single_tasks(task)] != [task]:
+        raise SettingsError(
+            f"{task!r} is a group of lm-eval, whose rows are those of its tasks: name these, or leave "
+            "evaluation.task_folder empty"
+        )
+    if "class" in task_definition(task):
+        raise SettingsError(f"the task {task!r} reads its own data set: leave evaluation.task_folder empty for it")
+
+
+def task_manager(name: str) -> Any:
+    """Return the ``TaskManager`` that knows a task; the paper's seven do not wait for the index of all tasks."""
+    return _paper_manager() if name in STANDARD_TASKS else _full_manager()
+
+
+def require_runnable(name: str, further: tuple[str, ...]) -> None:
+    """Raise SettingsError if lm-eval has no such task, or it executes generated code.
+
+    `further` are names that are not lm-eval's, for a suggestion.
+    """
+    index = task_manager(name).task_index
+    if name not in index:
+        near = closest(name, further) or closest(name, index)
+        meant = (
+            f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(further)}."
+        )
+        raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl")
+    unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
+    if unsafe:
+        which = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
+        raise SettingsError(
+            f"the task {name!r} executes code that the model writes{which}, which is not done here: "
+            "run it with lm-eval's own command on an exported folder, in a sandbox"
+        )
+
+
+def uncached_datasets(name: str) -> list[str]:
+    """Return the hub datasets of a registered task that the cache of the datasets library does not hold."""
+    from datasets import config
+
+    cached = {_letters(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
+    settings = [settings for _, settings in _single_tasks(name) if not settings.get("custom_dataset")]
+    datasets = dict.fromkeys(str(task.get("dataset_path") or "") for task in settings)
+    return [dataset for dataset in datasets if "/" in dataset and _letters(dataset) not in cached]
+
+
+def task_definition(name: str) -> dict[str, Any]:
+    """Return the settings of one registered task as its file has them, functions unresolved."""
+    return dict(task_manager(name).task_index[name].cfg or {})
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep warnings of lm-eval, and the bars of its loops and of datasets, off the terminal."""
+    import datasets
+
+    logger, had_bars = logging.getLogger("lm_eval"), not datasets.are_progress_bars_disabled()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as sink, redirect_stderr(sink):
+            yield
+    finally:
+        logger.setLevel(level)
+        if had_bars:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Start the random numbers of Python and numpy where lm-eval does: some tasks shuffle their options by them."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(0)
+    np.random.seed(1234)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+def writes_to_caller(on_progress: Progress) -> Progress:
+    """Return a listener that writes where stderr is now, whatever `quiet` does to it."""
+    stream = sys.stderr
+
+    def report(done: int, total: int, message: str) -> None:
+        with redirect_stderr(stream):
+            on_progress(done, total, message)
+
+    return report
+
+
+def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every task of a task, group or tag with its settings."""
+    index = task_manager(name).task_index
+    pending: list[Any] = [name]
+    while pending:
+        item = pending.pop(0)
+        overrides = item if isinstance(item, dict) else {}
+        entry = index.get(overrides.get("task") or overrides.get("group") if overrides else item)
+        config = {**((entry and entry.cfg) or {}), **overrides}
+        if isinstance(config.get("task"), list):
+            pending = [*config["task"], *pending]
+        elif entry is not None and entry.cfg is None and entry.tags:
+            pending = [*sorted(entry.tags), *pending]
+        else:
+            yield str(config.get("task", item)), config
+
+
+@lru_cache(maxsize=1)
+def _paper_manager() -> Any:
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    root = Path(lm_eval.__file__).parent / "tasks"
+    folders = dict.fromkeys(str(root / task.folder) for task in STANDARD_TASKS.values())
+    with quiet():
+        return TaskManager(include_path=list(folders), include_defaults=False)
+
+
+@lru_cache(maxsize=1)
+def _full_manager() -> Any:
+    from lm_eval.tasks import TaskManager
+
+    with quiet():
+        return TaskManager()
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def load(source: TaskSource, few_shot: int | None) -> Loaded:
@@ -32,7 +226,8 @@ def load(source: TaskSource, few_shot: int | None) -> Loaded:
     files = tuple((file, file.stat().st_mtime_ns) for file in (source.file, source.examples) if file)
     loaded = _load(source, few_shot, files)
     for task in loaded["tasks"].values():
-        task.set_fewshot_seed(_EXAMPLES_SEED)
+        # lm-eval's default
+        task.set_fewshot_seed(1234)
     return loaded
 
 
@@ -53,7 +248,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     alone unless `download`. Raises CorpusError where the data cannot be used.
     """
     settings = settings or EvaluationSettings()
-    if source.on_hub and not download and registry.uncached_datasets(source.task):
+    if source.on_hub and not download and uncached_datasets(source.task):
         return _digest({"task": source.task})
     if settings.few_shot or (source.kind == "registered" and source.task not in STANDARD_TASKS):
         tasks = build_requests(source, settings)["tasks"]
@@ -61,11 +256,10 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     if source.kind == "demo":
         return _digest({"demo": source.task, "version": questions.VERSIONS[source.task]})
     if source.file is not None:
-        status = source.file.stat()
-        return _digest_rows(source, status.st_mtime_ns, status.st_size)
+        return _digest(read_documents(source))
     standard = STANDARD_TASKS[source.task]
     (task,) = load(source, None)["tasks"].values()
-    return _digest([check_row(dict(row), standard.columns) for row in task.dataset[standard.split]])
+    return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
 
 
 def _requests(task: Any) -> list[Any]:
@@ -77,26 +271,21 @@ def _digest(content: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@lru_cache(maxsize=64)
-def _digest_rows(source: TaskSource, _modified: int, _size: int) -> str:
-    return _digest(read_documents(source))
-
-
 @contextmanager
 def readable_faults(task: str) -> Iterator[None]:
     """Turn what lm-eval raises about a task's data into a CorpusError."""
     try:
-        with registry.quiet(), registry.seeded():
+        with quiet(), seeded():
             yield
     except GpruneError:
         raise
     except ImportError as error:
-        package = error.name or "that the message names"
-        raise CorpusError(
-            f"the task {task!r} needs the package {package} ({sentence(error, 120)}): install it"
-        ) from error
+        raise CorpusError(f"the task {task!r} needs another package, install it: {sentence(error, 120)}") from error
     except (OSError, RuntimeError) as error:
-        raise CorpusError(no_data(task, sentence(error, 160))) from error
+        raise CorpusError(
+            f"the task {task!r} has no data: {sentence(error, 160)}. Run it once with a network, set "
+            f"evaluation.task_folder to a folder with {task}.jsonl, or leave the task out"
+        ) from error
     except Exception as error:
         raise CorpusError(
             f"the task {task!r} cannot be built from its rows ({type(error).__name__}: {sentence(error, 160)}): "
@@ -110,7 +299,7 @@ def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, in
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
-            manager = registry.task_manager(source.task)
+            manager = task_manager(source.task)
             loaded = manager.load(_with_rows(source, rows) if rows else source.task)
         else:
             from lm_eval.api.task import ConfigurableTask
@@ -140,7 +329,7 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def process_split(split: Any) -> Any:
         if id(split) not in processed:
-            with registry.seeded():
+            with seeded():
                 processed[id(split)] = split, process(split)
         return processed[id(split)][1]
 
@@ -150,11 +339,10 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _require_figure(name: str, loaded: Loaded) -> None:
     group = (loaded.get("groups") or {}).get(name)
     if name not in loaded["tasks"] and not (group is not None and group.has_aggregation):
-        members = sorted(loaded["tasks"])
-        more = f" and {len(members) - 8} more" if len(members) > 8 else ""
+        members = ", ".join(sorted(loaded["tasks"]))
         raise SettingsError(
             f"{name!r} is a collection of lm-eval's tasks without a figure of its own: name those that you want "
-            f"({', '.join(members[:8])}{more})"
+            f"({sentence(members, 120)})"
         )
     if any(getattr(task, "MULTIMODAL", False) for task in loaded["tasks"].values()):
         raise SettingsError(f"the task {name!r} shows images or plays sound: only tasks of text are measured")
@@ -162,10 +350,10 @@ def _require_figure(name: str, loaded: Loaded) -> None:
 
 def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
     """Return lm-eval's definition of a task over local rows; examples come from the rows of the split train."""
-    shots = registry.definition(source.task).get("fewshot_config") or {}
+    shots = task_definition(source.task).get("fewshot_config") or {}
     splits = {"test": rows}
     if source.examples is not None:
-        splits["train"] = read_rows(source.examples, source.task, columns_of(source.task))
+        splits["train"] = read_documents(TaskSource(source.task, "registered", source.examples))
     examples = "train" if "train" in splits else "test"
     overrides: dict[str, Any] = {
         "task": source.task,

@@ -11,8 +11,8 @@ from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
 from gprune.records.repairs import AUTO
 from gprune.study import Study
-from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS, fit_of, of_masks, repairs_of
+from gprune.study.settings import OWN, with_word
 from gprune.system import machine
 
 CHOICE_TOKENS = 256

@@ -26,7 +26,7 @@ from gprune.pruning.modules.functional_groups import functional_groups, group_pr
 from gprune.pruning.scoring import combine_scores, score, twflap, wanda_sp
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightNorms, budget
 from gprune.study import Study
-from gprune.study.pruning_method import Method
+from gprune.study.methods import Method
 from gprune.system.errors import CorpusError, MethodError
 
 Decision = tuple[PruningMasks, Array]

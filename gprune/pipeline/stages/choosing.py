@@ -18,8 +18,8 @@ from gprune.pruning import choosing
 from gprune.records import CandidateFigures, Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.records.repairs import REPAIRS
 from gprune.study import EvaluationSettings
-from gprune.study.choice import OWN, TRIED_SCALED, UNREPAIRED, with_word
 from gprune.study.methods import METHODS, of_masks, own_repairs
+from gprune.study.settings import OWN, TRIED_SCALED, UNREPAIRED, with_word
 from gprune.system.errors import MethodError, NumericsError
 from gprune.system.units import listed
 

@@ -168,7 +168,7 @@ def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str
 
     settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))
     try:
-        return answered(model, work.tokenizer, (task,), settings, work.progress)[task]
+        return answered(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:
         raise TaskError(str(error)) from error
 

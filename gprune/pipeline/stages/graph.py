@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 from gprune import records
 from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
 from gprune.study import Study, methods, run_name
-from gprune.study.pruning_method import Method
+from gprune.study.methods import Method
 from gprune.system.errors import StoreError
 
 R = TypeVar("R")

@@ -5,7 +5,6 @@ All that a content key needs to know of the world. None of it loads a model.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +18,7 @@ from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
-from gprune.study.choice import with_word
-from gprune.study.settings import require
+from gprune.study.settings import require, with_word
 from gprune.system import machine
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress
@@ -303,8 +301,7 @@ def require_tasks(study: Study) -> None:
 
     Nothing is downloaded and no row is read.
     """
-    if study.evaluation.tasks:
-        require_all(_unavailable(study))
+    require_all(_unavailable(study))
 
 
 def require_all(missing: dict[str, str]) -> None:
@@ -315,21 +312,20 @@ def require_all(missing: dict[str, str]) -> None:
 
 def require_task_names(study: Study) -> None:
     """Raise SettingsError if lm-eval has no such task, it executes generated code, or has no folder."""
-    if study.evaluation.tasks:
-        from gprune.evaluation import tasks
-
-        for task in study.evaluation.tasks:
-            with contextlib.suppress(CorpusError):
-                tasks.resolve(task, study.evaluation)
+    _unavailable(study)
 
 
 def _unavailable(study: Study) -> dict[str, str]:
     """Return by task why its data cannot be had here. Raises SettingsError if a task cannot be run."""
     from gprune.evaluation import tasks
 
-    require_task_names(study)
-    reasons = tasks.available(study.evaluation.tasks, study.evaluation)
-    return {task: reason for task, reason in reasons.items() if reason}
+    reasons = {}
+    for task in study.evaluation.tasks:
+        try:
+            tasks.resolve(task, study.evaluation)
+        except CorpusError as error:
+            reasons[task] = str(error)
+    return reasons
 
 
 def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
@@ -342,8 +338,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
     from gprune.evaluation import tasks
 
     settings, digests = study.evaluation, dict[str, str]()
-    missing |= _unavailable(study)
-    for task in (task for task in settings.tasks if task not in missing):
+    for task in settings.tasks:
         try:
             digests[task] = tasks.fingerprint(tasks.resolve(task, settings), settings, download=download)
         except CorpusError as error:

@@ -21,9 +21,8 @@ from gprune.pipeline.stages.results import Results, applied_repairs, find_choice
 from gprune.records import Repair, TextOverlap
 from gprune.records.repairs import AUTO, LEARNED, WORDS, labels
 from gprune.study import Study
-from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS
-from gprune.study.recovery import LINEAR_MAPS
+from gprune.study.settings import LINEAR_MAPS, OWN, with_word
 from gprune.system.errors import StoreError
 from gprune.system.units import listed
 

@@ -13,8 +13,7 @@ from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, content_of, rol
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWeights, Tokens
 from gprune.records.repairs import AUTO, FITTED, LEARNED
-from gprune.study.methods import METHODS, of_masks
-from gprune.study.pruning_method import Method
+from gprune.study.methods import METHODS, Method, of_masks
 from gprune.study.settings import SCALED
 from gprune.system.errors import SettingsError
 

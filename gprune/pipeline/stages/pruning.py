@@ -12,9 +12,8 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores
 from gprune.records import GateLearning, Learning, PrunedModel, PruningMasks, Repair, RepairedWeights, Tokens
 from gprune.records.repairs import COMPENSATION, FITTED, LEARNED, REPAIRS, labels
-from gprune.study.choice import OWN, TRIED_SCALED, with_word
-from gprune.study.methods import METHODS, fit_of, of_masks, own_repairs, repairs_of
-from gprune.study.pruning_method import Method
+from gprune.study.methods import METHODS, Method, fit_of, of_masks, own_repairs, repairs_of
+from gprune.study.settings import OWN, TRIED_SCALED, with_word
 from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.units import listed
 

@@ -18,8 +18,8 @@ PROSE = ("python-reference", "science-docs")
 ASKED = 60
 
 
-def accuracy(*arguments, **options):
-    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
+def accuracy(model, tokenizer, tasks, *arguments):
+    return {task: answered(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 @pytest.fixture(scope="module")

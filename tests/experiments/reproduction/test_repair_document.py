@@ -27,9 +27,9 @@ from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.scale import choose
 from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
-from gprune.study.choice import ChoiceSettings
 from gprune.study.methods import RECOMMENDED
 from gprune.study.profiles import development_models
+from gprune.study.settings import ChoiceSettings
 
 GAINS = {
     "none": 1.0,

@@ -22,6 +22,7 @@ from gprune.experiments.reproduction import tables, throughput, work, writing
 from gprune.experiments.reproduction.assembly import REASON, assemble
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.records import Throughput
+from gprune.system.errors import CorpusError
 
 NO_TASKS = {"tasks": ("none",)}
 MEANS = ["accuracy (max)", "accuracy (fixed)"]
@@ -137,13 +138,15 @@ def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store, fold
 
 def test_tasks_without_data_are_named_and_measured_once_they_have_some(store, folder, monkeypatch):
     reasons = {"boolq": "the task 'boolq' has no data: there is no network", "piqa": ""}
-    questions_asked: list[tuple[str, ...]] = []
+    questions_asked, resolve = list[str](), zero_shot.resolve
 
-    def available(names, _):
-        questions_asked.append(names)
-        return {name: reasons[name] for name in names}
+    def resolve_or_refuse(task, settings):
+        questions_asked.append(task)
+        if reasons[task]:
+            raise CorpusError(reasons[task])
+        return resolve(task, settings)
 
-    monkeypatch.setattr(zero_shot, "available", available)
+    monkeypatch.setattr(zero_shot, "resolve", resolve_or_refuse)
     series = a_series(tasks=("boolq", "piqa"), task_folder=str(folder))
     run_tables(store, "ablation", series=series)
     questions_asked.clear()
@@ -152,7 +155,7 @@ def test_tasks_without_data_are_named_and_measured_once_they_have_some(store, fo
     assert f"not measured: boolq: {reasons['boolq']}" in table.notes
     assert any("the mean over 1 task (piqa; at most 48 documents of each)" in note for note in table.notes)
     # once for all rows, which read the same
-    assert [names for names in questions_asked if names] == [("boolq", "piqa")]
+    assert questions_asked == ["boolq", "piqa"]
     reasons["boolq"] = ""
     assert len(work.missing([tables.TABLES["ablation"]], series, Finished(store))) == 3
 

@@ -131,7 +131,7 @@ PERPLEXITIES = {"gprune": 20.0, "flap": 40.0, "flap_pooled": 30.0, "msl_layers":
 
 @pytest.fixture
 def series(monkeypatch):
-    known = {"paper": Profile("paper", (), ""), "recommended": Profile("recommended", OTHER, "")}
+    known = {"paper": Profile((), ""), "recommended": Profile(OTHER, "")}
     monkeypatch.setattr(profiles, "profile", known.__getitem__)
     return Series("demo", choose("demo", "study", {"seeds": (0, 1), "retentions": (0.5, 0.3)}))
 

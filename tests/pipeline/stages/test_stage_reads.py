@@ -17,7 +17,7 @@ from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
 from gprune.study import ChoiceSettings, Study, from_dict, settings
 from gprune.study.methods import METHODS
-from gprune.study.recovery import RecoverySettings
+from gprune.study.settings import RecoverySettings
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from gprune.pruning.sparsity import tuning
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
 from gprune.study import RecoverySettings
-from gprune.study.recovery import LINEAR_MAPS
+from gprune.study.settings import LINEAR_MAPS
 from gprune.system.errors import ModelError, NumericsError, SettingsError
 from gprune.system.progress import silent
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_is_said():
 
 def test_a_missing_package_is_one_sentence(monkeypatch):
     RecoverySettings(kind="lora").require_installed()
-    monkeypatch.setattr("gprune.study.recovery.find_spec", lambda _: None)
+    monkeypatch.setattr("gprune.study.settings.find_spec", lambda _: None)
     with pytest.raises(SettingsError, match=r"needs the package peft, .* run pip install"):
         RecoverySettings(kind="lora").require_installed()
     RecoverySettings().require_installed()

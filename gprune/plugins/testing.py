@@ -1,0 +1,335 @@
+"""The contract of plug-ins, for the tests of their authors: one call each, one sentence for what is wrong.
+
+    from gprune.testing import check_method, check_metric
+
+    def test_my_metric():
+        check_metric(my_package.metric)
+
+The contract is checked on made-up texts and weights of small, odd shapes, in seconds and without a network. The
+inputs of down_proj and o_proj are drawn token by token, so that any channel can be moved, and any value set to the
+limits of float16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gprune.plugins import LayerWeights, Method, Metric, Problem
+from gprune.plugins.calls import MetricScorer, decide, weigh_layers
+from gprune.plugins.registry import PluginInfo, describe
+from gprune.records import ActivationStatistics, Array, ModelShape, PruningMasks, UnitScores, WeightNorms
+from gprune.system.errors import GpruneError
+
+RETENTIONS = (0.4, 0.6, 0.85)
+_MODELS = {"llama, float32": ("llama", "float32"), "qwen2, float16": ("qwen2", "float16")}
+_SIZES = {"layers": 2, "hidden": 16, "neurons": 61, "heads": 4, "kv_heads": 2, "head_width": 4}
+_TOLERANCE = 1e-9
+"""relative difference that another order of summation may make"""
+SAMPLES, LENGTH = 12, 5
+SHARDS = [list(range(first, first + 3)) for first in range(0, SAMPLES, 3)]
+SHAPES = {
+    "multi-head attention": ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),
+    "grouped-query attention and odd widths": ModelShape(3, 13, 6, 2, 3, 5),
+    "one key/value group and one layer": ModelShape(1, 7, 3, 1, 2, 4),
+}
+WIDER = {
+    "multi-head attention": ModelShape(layers=4, neurons=96, heads=8, kv_heads=8, head_width=2, hidden=16),
+    "grouped-query attention and odd widths": ModelShape(3, 61, 6, 3, 3, 7),
+    "one layer": ModelShape(1, 53, 4, 4, 2, 6),
+}
+"""shapes of which a retention can be met"""
+HALF = float(np.finfo(np.float16).max)
+
+
+class ContractError(AssertionError):
+    """A plug-in fails a check; the message says which, on what input, and what to do."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ContractError unless a condition holds."""
+    if not condition:
+        raise ContractError(message)
+
+
+@contextmanager
+def report_case(case: str) -> Iterator[None]:
+    """Turn an error about a plug-in into a ContractError that names the case."""
+    try:
+        yield
+    except GpruneError as error:
+        raise ContractError(f"{case}: {error}") from error
+
+
+def describe_checked(code: Metric | Method) -> PluginInfo:
+    """Describe a plug-in that is checked. Raises ContractError where its fields would be refused."""
+    with report_case(f"the declaration of the {type(code).__name__.lower()}"):
+        return describe(code, "checked", "this package", "0")
+
+
+def check_metric(metric: Metric) -> None:
+    """Check the scores of a metric as a run uses them.
+
+    Shapes, finite scores from 0, the same scores when asked again, neurons and key/value groups in another order,
+    grouped-query attention, odd widths, values as large and as small as float16 has, channels that are always zero,
+    one token.
+
+    Args:
+        metric: the object that the entry point names.
+
+    Raises:
+        ContractError: the metric fails a check; the message says which, and on what input.
+    """
+    describe_checked(metric)
+    for case, shape in SHAPES.items():
+        with report_case(case):
+            _check_scores(metric, shape, case)
+            _check_order(metric, shape, case)
+    for case, shape in list(SHAPES.items())[:2]:
+        with report_case(f"{case}, activations and weights as large and as small as float16 has"):
+            _scorer(metric, extreme_text(shape), sample_weights(shape, largest=HALF)).units()
+        with report_case(f"{case}, one token"):
+            text = sample_text(shape)
+            token = Text(text.ffn[:, :1, :1], text.attention[:, :1, :1])
+            _scorer(metric, token, sample_weights(shape), [[0]]).units()
+
+
+def check_method(method: Method, *, draws: bool = False) -> None:
+    """Check the decisions of a method as a run uses them.
+
+    Shapes and types, a unit of each kind in every layer, the retention, the same decision when asked again; on
+    scores that differ by many orders of magnitude and on equal scores; with neurons in another order. A method
+    that gets the model is checked on small random ones, in float16 too.
+
+    Args:
+        method: the object that the entry point names.
+        draws: True for a method that draws random numbers, so that the order of neurons changes its decision.
+
+    Raises:
+        ContractError: the method fails a check; the message says which, and on what input.
+    """
+    plugin = describe_checked(method)
+    if method.needs == "scores":
+        for case, shape in WIDER.items():
+            for retention in RETENTIONS:
+                _check_on_scores(plugin, method, shape, retention, f"{case}, retention {retention}", draws)
+        return
+    for case, (family, dtype) in _MODELS.items():
+        for retention in RETENTIONS[1:]:
+            _check_on_model(plugin, method, family, dtype, retention, f"{case}, retention {retention}")
+
+
+def _scorer(metric: Metric, text: Text, weights: Weights, split: Sequence[Sequence[int]] = SHARDS) -> MetricScorer:
+    plugin = describe_checked(metric)
+    facts = weigh_layers(plugin, metric, weights.layers(), lambda *_: None) if metric.weigh else None
+    return MetricScorer(plugin, metric, text.statistics(split), weights.norms(), weights.shape, facts)
+
+
+def _check_scores(metric: Metric, shape: ModelShape, case: str) -> None:
+    scorer = _scorer(metric, sample_text(shape), sample_weights(shape))
+    first = scorer.units()
+    scorer.units([0, 2])
+    for again in (scorer.units(), _scorer(metric, sample_text(shape), sample_weights(shape)).units()):
+        require(
+            np.array_equal(first.ffn, again.ffn) and np.array_equal(first.heads, again.heads),
+            f"{case}: asked twice for the same scores, the metric answers differently: it must draw from no "
+            "random numbers and keep nothing between calls",
+        )
+    for layer, row in enumerate(first.ffn):
+        require(
+            np.ptp(row) > 0,
+            f"{case}: all neurons of layer {layer} have one score, though they differ in activations and weights",
+        )
+
+
+def _check_order(metric: Metric, shape: ModelShape, case: str) -> None:
+    generator, text, weights = np.random.default_rng(3), sample_text(shape), sample_weights(shape)
+    neurons, groups = generator.permutation(shape.neurons), generator.permutation(shape.kv_heads)
+    before = _scorer(metric, text, weights).units()
+    channels = spread(groups, shape.group_channels)
+    after = _scorer(metric, text.permuted(neurons, channels), weights.permuted(neurons, groups)).units()
+    _require_close(
+        after.ffn,
+        before.ffn[:, neurons],
+        f"{case}: with its neurons in another order, a layer does not have the same scores in that order: a "
+        "score may not depend on a neuron's place",
+    )
+    _require_close(
+        after.heads,
+        before.heads[:, groups],
+        f"{case}: with its key/value groups in another order, a layer does not have the same scores in that "
+        f"order: {shape.group_channels} channels of o_proj, side by side, make a group (Measured.grouped)",
+    )
+
+
+def _require_close(actual: Array, expected: Array, message: str) -> None:
+    scale = np.abs(expected).max()
+    difference = float(np.abs(actual - expected).max())
+    require(
+        difference <= _TOLERANCE * scale,
+        f"{message} (they differ by up to {difference:.3g}, of scores up to {scale:.3g})",
+    )
+
+
+def _check_on_scores(
+    plugin: PluginInfo, method: Method, shape: ModelShape, retention: float, case: str, draws: bool
+) -> None:
+    def problem(*scores: UnitScores) -> Problem:
+        return Problem(shape, retention, 0, scores=scores[: 2 if method.texts == "both" else 1])
+
+    plain = problem(sample_scores(shape, 2), sample_scores(shape, 3))
+    first = _decide_twice(plugin, method, plain, case)
+    steep = sample_scores(shape, 4, power=12.0)
+    _decide(plugin, method, problem(steep, steep), f"{case}, scores of many orders of magnitude")
+    equal = sample_scores(shape, 2, power=0.0)
+    _decide(plugin, method, problem(equal, equal), f"{case}, equal scores")
+    if draws:
+        return
+    order = np.random.default_rng(6).permutation(shape.neurons)
+    permuted = problem(*(replace(scores, ffn=scores.ffn[:, order]) for scores in plain.scores))
+    require(
+        np.array_equal(_decide(plugin, method, permuted, case).ffn, first.ffn[:, order]),
+        f"{case}: with the neurons in another order the method keeps others: a decision may not depend on a "
+        "neuron's place, unless the method draws (check_method(..., draws=True))",
+    )
+
+
+def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str, retention: float, case: str) -> None:
+    import torch
+
+    from gprune.models.tiny import tiny_decoder
+
+    decoder = tiny_decoder(family, **_SIZES, dtype=getattr(torch, dtype))
+    generator = np.random.default_rng(7)
+    count = 2 if method.texts == "both" else 1
+    tokens = tuple(generator.integers(3, 64, (8, 12)).astype(np.int32) for _ in range(count))
+    scores = tuple(sample_scores(decoder.shape, seed) for seed in range(2, 2 + count))
+    problem = Problem(decoder.shape, retention, 0, scores if method.needs == "both" else (), decoder.model, tokens)
+    _decide_twice(plugin, method, problem, case)
+
+
+def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
+    first, second = (_decide(plugin, method, problem, case) for _ in range(2))
+    require(
+        np.array_equal(first.ffn, second.ffn) and np.array_equal(first.heads, second.heads),
+        f"{case}: asked twice, the method decides differently: draw from np.random.default_rng(problem.seed) "
+        "alone, and keep nothing between calls",
+    )
+    return first
+
+
+def _decide(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
+    with report_case(case):
+        return decide(plugin, method, problem)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """Every activation of a text."""
+
+    ffn: Array
+    """(layers, samples, length, neurons)"""
+    attention: Array
+    """(layers, samples, length, heads * head_width)"""
+
+    def statistics(self, shards: Sequence[Sequence[int]]) -> ActivationStatistics:
+        """Return the statistics of a calibration pass, with a shard for each group of sequences."""
+        values: dict[str, Array] = {}
+        for part, inputs in (("ffn", self.ffn), ("attention", self.attention)):
+            tokens = [inputs[:, list(shard)].reshape(len(inputs), -1, inputs.shape[-1]) for shard in shards]
+            values[f"{part}_mean"] = np.stack([x.mean(axis=1) for x in tokens])
+            values[f"{part}_moment"] = np.stack([x.var(axis=1) * x.shape[1] for x in tokens])
+            values[f"{part}_energy"] = np.stack([(x**2).sum(axis=1) for x in tokens])
+            values[f"{part}_released_fluctuation"] = np.zeros((len(inputs), inputs.shape[-1]))
+        samples = np.array([len(shard) for shard in shards])
+        return ActivationStatistics("a made-up text", "", samples, samples * self.ffn.shape[2], **values)
+
+    def permuted(self, neurons: Array, channels: Array) -> Text:
+        """Return the text with neurons and channels of o_proj in another order."""
+        return Text(self.ffn[..., neurons], self.attention[..., channels])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """The matrices of every layer, by name, (layers, out, in)."""
+
+    shape: ModelShape
+    matrices: dict[str, Array]
+
+    def layers(self) -> list[LayerWeights]:
+        """Return the weights as a metric's `weigh` gets them."""
+        layers = range(self.shape.layers)
+        by_layer = [{name: matrix[layer] for name, matrix in self.matrices.items()} for layer in layers]
+        return [LayerWeights(self.shape, layer, by_layer[layer].__getitem__) for layer in layers]
+
+    def norms(self) -> WeightNorms:
+        """Return the norms that every metric gets."""
+        down, out = (self.matrices[name].astype(np.float64) for name in ("down", "out"))
+        return WeightNorms((down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1))
+
+    def permuted(self, neurons: Array, groups: Array) -> Weights:
+        """Return the weights with neurons and key/value groups in another order."""
+        keys = spread(groups, self.shape.head_width)
+        queries = spread(groups, self.shape.group_channels)
+        rows = {"gate": neurons, "up": neurons, "query": queries, "key": keys, "value": keys}
+        matrices = {name: m[:, rows[name]] if name in rows else m for name, m in self.matrices.items()}
+        columns = {"down": matrices["down"][:, :, neurons], "out": matrices["out"][:, :, queries]}
+        return replace(self, matrices=matrices | columns)
+
+
+def spread(groups: Array, width: int) -> Array:
+    """Return the (groups * width,) channels of some groups, in the order of the groups."""
+    return (np.asarray(groups)[:, None] * width + np.arange(width)).ravel()
+
+
+def sample_text(shape: ModelShape, seed: int = 0) -> Text:
+    """Return a text whose channels differ in mean and spread, as they do in a model."""
+    generator, inputs = np.random.default_rng(seed), []
+    for width in (shape.neurons, shape.heads * shape.head_width):
+        spreads = generator.gamma(2.0, 1.0, (shape.layers, 1, 1, width))
+        inputs.append(generator.normal(0.4, 1.0, (shape.layers, SAMPLES, LENGTH, width)) * spreads)
+    return Text(*inputs)
+
+
+def extreme_text(shape: ModelShape) -> Text:
+    """Return a text with the largest and the smallest values of float16, and channels that are always zero."""
+    text = sample_text(shape, 5)
+    for values in (text.ffn, text.attention):
+        values[..., 0] = HALF * np.sign(values[..., 0])
+        values[..., 1] = 6e-8
+        values[..., 2] = 0.0
+    return text
+
+
+def sample_weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> Weights:
+    """Return random float32 weights; neuron 0 and channel 0 have the `largest` value, if any, and 2 has zeros."""
+    generator, hidden = np.random.default_rng(seed), shape.hidden
+    queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
+    sizes = {
+        "gate": (shape.neurons, hidden),
+        "up": (shape.neurons, hidden),
+        "down": (hidden, shape.neurons),
+        "query": (queries, hidden),
+        "key": (keys, hidden),
+        "value": (keys, hidden),
+        "out": (hidden, queries),
+    }
+    matrices = {name: generator.normal(0, 0.3, (shape.layers, *size)) for name, size in sizes.items()}
+    if largest:
+        for name, values in matrices.items():
+            rows = values.swapaxes(1, 2) if name in ("down", "out") else values
+            rows[:, min(2, rows.shape[1] - 1)] = 0.0
+            rows[:, 0] = largest
+    return Weights(shape, {name: values.astype(np.float32) for name, values in matrices.items()})
+
+
+def sample_scores(shape: ModelShape, seed: int = 2, power: float = 1.0) -> UnitScores:
+    """Return scores of every unit; no two are equal unless `power` is 0."""
+    generator = np.random.default_rng(seed)
+    sizes = ((shape.layers, shape.neurons), (shape.layers, shape.kv_heads))
+    ffn, groups = (generator.gamma(1.0, 1.0, size) ** power for size in sizes)
+    channels = np.repeat(groups, shape.group_channels, axis=1)
+    return UnitScores("made_up", "a made-up text", ffn, groups, channels)
