@@ -1,6 +1,6 @@
 """Build the pruned models of a run from the dense model and the run's masks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,16 @@ def export(
         model = work.pruned(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
         figures = _figures(results, method, recovered)
-        checkpoint.save(model, work.tokenizer, folder, pruned, **graph.origin, figures=figures, ids=work.passage())
+        checkpoint.save(
+            model,
+            work.tokenizer,
+            folder,
+            pruned,
+            **graph.origin,
+            figures=figures,
+            ids=work.passage(),
+            accept=_as_measured(results, method, recovered, work),
+        )
     on_progress(_STEPS, _STEPS, "exported")
     return folder.absolute()
 
@@ -108,6 +117,22 @@ def _pruned(
     needs = stages.resolve(made_from, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
     return results, stages.pruned_model(graph, method, **needs)
+
+
+def _as_measured(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:
+    # the result raises CheckpointError if the loss of the first window differs from the measured one
+    from gprune.evaluation.perplexity import require_measured
+
+    declare = stages.recovered_perplexity if recovered else stages.perplexity
+
+    def accept(model: Any) -> None:
+        for text in results.graph.study.evaluation.texts:
+            stage = declare(results.graph, method, text)
+            if results.holds(stage) and (window := work.first_window(text)).size:
+                measured = float(results.record(stage).losses[0])
+                return require_measured(model, window, measured, text, results.graph.inputs.precision)
+
+    return accept
 
 
 def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Figure, ...]:

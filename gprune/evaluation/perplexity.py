@@ -20,12 +20,14 @@ from gprune.models.oom_backoff import Sequences
 from gprune.models.parts import language_config
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings
-from gprune.system.errors import CorpusError, NumericsError, SettingsError
+from gprune.system.errors import CheckpointError, CorpusError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
 _SHORTER = "choose a preset of shorter windows, dtype bfloat16, or a device with more memory"
 # Logits in float32 that exist at a time: 64 MiB.
 _BLOCK_LOGITS = 2**24
+# Relative difference of a window's loss between two machines: of runs in 16 bits, and in float32.
+_ROUNDING = (3e-2, 1e-3)
 
 
 def perplexity(
@@ -74,6 +76,21 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
     require_embedded(used, text, vocabulary)
     return used
+
+
+def require_measured(model: nn.Module, window: Array, measured: float, text: str, precision: str) -> None:
+    """Compare a model's loss on the (length,) ids of a text's first window with what a run `measured`.
+
+    `precision` is the number type that the run computed in. Raises CheckpointError where the two differ by
+    more than rounding.
+    """
+    ids = torch.as_tensor(window[None].astype(np.int64), device=next(model.parameters()).device)
+    loss, rounding = float(token_losses(model, ids).double().mean()), _ROUNDING[precision == "float32"]
+    if not abs(loss - measured) <= rounding * max(1.0, measured):
+        raise CheckpointError(
+            f"the saved model's loss on the first window of {text!r} is {loss:.5f} and the run measured "
+            f"{measured:.5f}: it is not the model that was measured. Run the study again"
+        )
 
 
 def window_losses(

@@ -1,4 +1,4 @@
-"""An exported folder is compared on tokens of a text that its run measured."""
+"""An exported folder is held against the losses that its run measured."""
 
 import json
 
@@ -8,6 +8,8 @@ import torch
 import gprune
 from gprune.data import texts
 from gprune.models.export import checkpoint
+from gprune.pipeline.stages import RunContext
+from gprune.system.errors import CheckpointError
 
 
 def test_an_export_answers_as_measured_on_tokens_of_an_evaluation_text(at_home, tmp_path):
@@ -22,3 +24,20 @@ def test_an_export_answers_as_measured_on_tokens_of_an_evaluation_text(at_home, 
         last = model(input_ids=ids).logits[0, -1]
     chosen = torch.linspace(0, len(last) - 1, min(64, len(last))).long()
     assert last[chosen].tolist() == pytest.approx(plan["probe_logits"], rel=1e-4, abs=1e-6)
+
+
+def test_an_export_of_another_model_than_the_measured_one_is_refused(at_home, tmp_path, monkeypatch):
+    """A head that loading replaced was compared with the copy that had lost it already."""
+    run = gprune.open(gprune.runs()["run"][0])
+
+    def spoilt(work, model):
+        cut = pruned(work, model)
+        with torch.no_grad():
+            cut.lm_head.weight.copy_(torch.flip(cut.lm_head.weight, (0,)))
+        return cut
+
+    pruned = RunContext.pruned
+    monkeypatch.setattr(RunContext, "pruned", spoilt)
+    with pytest.raises(CheckpointError, match="it is not the model that was measured"):
+        run.export(tmp_path / "out", "flap")
+    assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ have the same width is an ordinary one (`ordinary`), which loads by plain ``from
 import contextlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ def save(
     figures: Sequence[model_card.Figure] = (),
     trained: bool = False,
     ids: Sequence[int] = (),
+    accept: Callable[[nn.Module], None] | None = None,
 ) -> Path:
     """Save a cut model, read it back and compare the two; the folder appears whole or not at all.
 
@@ -86,6 +87,7 @@ def save(
         figures: perplexities for the model card.
         trained: whether the weights were changed after the cut.
         ids: tokens at which logits are compared; spread over the vocabulary where left out.
+        accept: raises CheckpointError if the model read back is not the one that was measured.
 
     Raises CheckpointError where the folder is taken, the disk is full, the masks are not those of the model, or
     the saved model does not read back as it was.
@@ -111,6 +113,8 @@ def save(
         same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
         same_model.require_same_logits(model, loaded, tokens)
         same_model.require_same_tokens(tokenizer, partial)
+        if accept is not None:
+            accept(loaded)
     return folder
 
 
