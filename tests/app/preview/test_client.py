@@ -451,11 +451,11 @@ def test_waiting_and_running_jobs_count_and_those_that_are_gone_do_not(cache):
     assert second.state == "queued" and len(queue.at_work(cache)) == 2
     queue.cancel(cache, second.id)
     assert [job.id for job in queue.at_work(cache)] == [first.id]
-    here = {"pid": os.getpid(), "process_started": processes.process_start(os.getpid())}
+    this_process = {"pid": os.getpid(), "process_started": processes.process_start(os.getpid())}
     for state, counts in (
-        (JobState("running", started=1.0, **here), True),
-        (JobState("cancelling", started=1.0, **here), True),
-        (JobState("running", started=1.0, pid=here["pid"], process_started=1.0), False),
+        (JobState("running", started=1.0, **this_process), True),
+        (JobState("cancelling", started=1.0, **this_process), True),
+        (JobState("running", started=1.0, pid=this_process["pid"], process_started=1.0), False),
         (JobState("done", started=1.0, ended=2.0), False),
     ):
         write_state(cache / "jobs" / first.id, state)
