@@ -16,7 +16,7 @@ from gprune.study.methods import DEFAULT
 WITH_FANG = (*DEFAULT, "fang")
 
 
-def trace_names(chart):
+def drawn(chart):
     return [trace["name"].rsplit(": ", 1)[0] for trace in chart["data"]]
 
 
@@ -54,7 +54,7 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     app = show("module_agreement", cache, study=a_study(methods=WITH_FANG))
     expected = [f"{pair} against {other}" for pair, other in (("A-B", "A-C"), ("A-B", "B-C"), ("A-C", "B-C"))]
     expected += ["control: A-B, another seed", "FANG: A against B"]
-    assert trace_names(charts(app)[0]) == expected
+    assert drawn(charts(app)[0]) == expected
     # the title has the number of the legend, and not the mean over every pair of texts
     (legend,) = [trace["name"] for trace in charts(app)[0]["data"] if trace["name"].startswith("FANG")]
     mean = legend.removeprefix("FANG: A against B: ").partition(" ")[0]
@@ -66,14 +66,14 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     ari = charts(app)[0]
     app.button_group(key="ma_measure_segmented").set_value("overlap").run()
     overlap = charts(app)[0]
-    assert trace_names(ari) == trace_names(overlap) == labels and ari["data"][0]["y"] != overlap["data"][0]["y"]
+    assert drawn(ari) == drawn(overlap) == labels and ari["data"][0]["y"] != overlap["data"][0]["y"]
     app.multiselect[0].set_value([]).run()
-    assert len(trace_names(charts(app)[0])) == 9
+    assert len(drawn(charts(app)[0])) == 9
 
 
 def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
     write_run(cache, study=a_study(metric="twflap"))
-    assert "swap: A-B against B-A" in trace_names(charts(open_page("module_agreement"))[0])
+    assert "swap: A-B against B-A" in drawn(charts(open_page("module_agreement"))[0])
 
 
 def test_without_fang_a_button_computes_it(cache, monkeypatch):

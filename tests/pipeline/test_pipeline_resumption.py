@@ -90,7 +90,7 @@ def study(home):
 
 
 @pytest.fixture
-def partial_store(home, study, tmp_path, monkeypatch):
+def begun(home, study, tmp_path, monkeypatch):
     """A cache that has all but what is learned; states are saved after every epoch of four steps."""
     store = Store(Path(shutil.copytree(home / "undisturbed", tmp_path / "cache")))
     for kind in ("learning", "masks", "runs"):
@@ -116,25 +116,25 @@ def assert_undisturbed(store, home, study):
 
 
 @pytest.mark.process
-def test_killed_it_goes_on_from_the_last_state(home, study, partial_store):
+def test_killed_it_goes_on_from_the_last_state(home, study, begun):
     left = 4
-    script = [sys.executable, "-c", KILLED, str(home / "study.json"), str(partial_store.root)]
+    script = [sys.executable, "-c", KILLED, str(home / "study.json"), str(begun.root)]
     environment = {**os.environ, "PYTHONPATH": str(run_starters.PROJECT)}
     killed = subprocess.run(script, env=environment, timeout=limit(60), capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert runs.current_state(partial_store.root, of(partial_store, study)) == "interrupted"
-    state = file_of(partial_store, study).read()
+    assert runs.current_state(begun.root, of(begun, study)) == "interrupted"
+    state = file_of(begun, study).read()
     assert state.step == left
     log = Log()
-    pipeline.run(study, partial_store, log, "masks")
-    assert_undisturbed(partial_store, home, study)
+    pipeline.run(study, begun, log, "masks")
+    assert_undisturbed(begun, home, study)
     assert log.steps == list(range(left + 1, STEPS + 1))
     assert log.says(f"goes on at step {left + 1} of {STEPS}")
-    entry, full = (of(store, study)["stages"]["learning"] for store in (partial_store, Store(home / "undisturbed")))
+    entry, full = (of(store, study)["stages"]["learning"] for store in (begun, Store(home / "undisturbed")))
     assert entry["passes"]["backward"] == full["passes"]["backward"]
-    resumed = entry["resumed"]
-    assert resumed["step"] == left and 0 < resumed["passes"]["backward"] < entry["passes"]["backward"]
-    assert resumed["seconds"] < entry["seconds"]
+    here = entry["resumed"]
+    assert here["step"] == left and 0 < here["passes"]["backward"] < entry["passes"]["backward"]
+    assert here["seconds"] < entry["seconds"]
     assert log.says(" in all; ") and any("goes on" in notice for notice in entry["notices"])
 
 
@@ -142,20 +142,16 @@ def test_killed_it_goes_on_from_the_last_state(home, study, partial_store):
     ("error", "state"),
     [(Cancelled("stop"), "cancelled"), (KeyboardInterrupt(), "cancelled"), (Interrupted(), "interrupted")],
 )
-def test_stopped_it_loses_no_step_and_says_how(home, study, partial_store, error, state):
+def test_stopped_it_loses_no_step_and_says_how(home, study, begun, error, state):
     for step in (4, 7):
         log = Log(step, error)
         with pytest.raises(type(error)):
-            pipeline.run(study, partial_store, log, "masks")
-        result = of(partial_store, study)
-        assert (result["state"], result["owner"], runs.current_state(partial_store.root, result)) == (
-            state,
-            None,
-            state,
-        )
-        assert log.says(f"stopped after step {step}") and file_of(partial_store, study).read().step == step
-    pipeline.run(study, partial_store, log := Log(), "masks")
-    assert_undisturbed(partial_store, home, study)
+            pipeline.run(study, begun, log, "masks")
+        result = of(begun, study)
+        assert (result["state"], result["owner"], runs.current_state(begun.root, result)) == (state, None, state)
+        assert log.says(f"stopped after step {step}") and file_of(begun, study).read().step == step
+    pipeline.run(study, begun, log := Log(), "masks")
+    assert_undisturbed(begun, home, study)
     assert log.steps[0] == 8
     assert [say.split(",")[0] for say in log.says("goes on")] == [
         f"goes on at step {step} of {STEPS}" for step in (5, 8)
@@ -179,46 +175,46 @@ def full_after(monkeypatch, count):
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_full_disk_costs_one_notice(home, study, partial_store, monkeypatch, count):
+def test_a_full_disk_costs_one_notice(home, study, begun, monkeypatch, count):
     refused, log = full_after(monkeypatch, count), Log()
-    pipeline.run(study, partial_store, log, "masks")
+    pipeline.run(study, begun, log, "masks")
     assert len(refused) == 2 - count
-    assert_undisturbed(partial_store, home, study)
+    assert_undisturbed(begun, home, study)
     (notice,) = log.says("was not saved")
     assert "is full: free some space" in notice and f"would go on at step {4 * count + 1} of {STEPS}" in notice
-    assert of(partial_store, study)["stages"]["learning"]["notices"] == [notice]
+    assert of(begun, study)["stages"]["learning"]["notices"] == [notice]
 
 
-def test_a_damaged_state_is_reported_and_not_used(home, study, partial_store):
+def test_a_damaged_state_is_reported_and_not_used(home, study, begun):
     with pytest.raises(Cancelled):
-        pipeline.run(study, partial_store, Log(5), "masks")
-    location = file_of(partial_store, study).path
+        pipeline.run(study, begun, Log(5), "masks")
+    location = file_of(begun, study).path
     location.write_bytes(location.read_bytes()[:-1] + b"?")
-    pipeline.run(study, partial_store, log := Log(), "masks")
-    assert_undisturbed(partial_store, home, study)
+    pipeline.run(study, begun, log := Log(), "masks")
+    assert_undisturbed(begun, home, study)
     assert log.steps[0] == 1 and log.says("it starts at step 1")
-    assert "resumed" not in of(partial_store, study)["stages"]["learning"]
+    assert "resumed" not in of(begun, study)["stages"]["learning"]
 
 
-def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, partial_store):
+def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, begun):
     with pytest.raises(Cancelled):
-        pipeline.run(study, partial_store, Log(5), "masks")
-    file = file_of(partial_store, study)
+        pipeline.run(study, begun, Log(5), "masks")
+    file = file_of(begun, study)
     size, run = file.path.stat().st_size, run_name(study)
-    result = cache.overview(partial_store)
+    result = cache.overview(begun)
     assert result.others["unfinished"] == size and "learning" not in result.kinds
-    assert result.total == sum(path.stat().st_size for path in partial_store.root.rglob("*") if path.is_file())
-    with_state = cache.overview(partial_store).runs[run].own
-    assert cache.overview(partial_store).unneeded == [] == cache.remove_unneeded(partial_store)
+    assert result.total == sum(path.stat().st_size for path in begun.root.rglob("*") if path.is_file())
+    with_state = cache.overview(begun).runs[run].own
+    assert cache.overview(begun).unneeded == [] == cache.remove_unneeded(begun)
     # without the run nobody goes on with it
     state = file.read()
-    assert cache.remove_run(partial_store, run) == with_state and not file.path.exists()
+    assert cache.remove_run(begun, run) == with_state and not file.path.exists()
     file.write(state)
-    (entry,) = cache.remove_unneeded(partial_store)
+    (entry,) = cache.remove_unneeded(begun)
     assert entry.name == f"learning/{file.key}.state" and not file.path.exists()
 
 
-def test_an_interval_that_is_no_number_is_one_sentence(study, partial_store, monkeypatch):
+def test_an_interval_that_is_no_number_is_one_sentence(study, begun, monkeypatch):
     monkeypatch.setenv(VARIABLE, "often")
     with pytest.raises(ValueError, match=f"{VARIABLE} must be a number of seconds .got 'often'"):
-        pipeline.run(study, partial_store, Log(), "masks")
+        pipeline.run(study, begun, Log(), "masks")
