@@ -187,11 +187,11 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path):
     write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
-    task_file = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
-    tasks = ("piqa", "boolq", "demo_order", task_file, str(tmp_path / "none.jsonl"), "nonsense")
+    own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
+    tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
     reasons = available(tasks, in_folder(tmp_path))
     assert tuple(reasons) == tasks
-    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", task_file]
+    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", own]
     assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
     assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
     assert "there is no task 'nonsense'" in reasons["nonsense"]
