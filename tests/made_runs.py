@@ -109,7 +109,7 @@ def leave(
         error: why it failed.
         unavailable: why methods cannot run, by method.
     """
-    results, made = record.results, dict[Stage[Any], Any]()
+    results, contents = record.results, dict[Stage[Any], Any]()
     graph = results.graph
     present_names = {item.name for item in execution_plan(graph, present)} if isinstance(present, str) else set(present)
     assert present_names <= {item.name for item in execution_plan(graph)}, present_names
@@ -122,68 +122,68 @@ def leave(
         if reason := graph.failure(stage):
             record.leave_out(stage, reason)
         elif stage.kind in makers:
-            needs = stages.resolve(stage.needs, made.get)
+            needs = stages.resolve(stage.needs, contents.get)
             task = Task(stage, results.graph, shape, modules, needs)
-            made[stage] = _once((stage.key, stage.name, *equal), lambda task=task: makers[task.stage.kind](task))
-            if stage.name in present_names and made[stage] is not None:
+            contents[stage] = _once((stage.key, stage.name, *equal), lambda task=task: makers[task.stage.kind](task))
+            if stage.name in present_names and contents[stage] is not None:
                 used = {"seconds": 0.5 + number}
-                _put(record, stage, made[stage], {**used, **provenance.versions()})
+                _put(record, stage, contents[stage], {**used, **provenance.versions()})
                 record.stages[stage.name] = {"key": stage.key, **used, "reused": number % 2 == 0}
     record.save(state, {"run": record.name} if state == "done" else None, error)
     return record.name
 
 
-_known: dict[tuple[Any, ...], Any] = {}
+_contents: dict[tuple[Any, ...], Any] = {}
 
 
 def _once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What is made for a key, once a process: most tests ask for the same few runs."""
-    if key not in _known:
-        _known[key] = make()
-    return _known[key]
+    if key not in _contents:
+        _contents[key] = make()
+    return _contents[key]
 
 
 @functools.cache
-def _written() -> Store:
+def _template_store() -> Store:
     """Where results lie that have been written once, to be copied."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Store(Path(folder))
 
 
-def _put(record: RunRecord, stage: Stage[Any], made: Any, details: dict[str, Any]) -> None:
+def _put(record: RunRecord, stage: Stage[Any], content: Any, details: dict[str, Any]) -> None:
     """Puts a result where there is none; what is made of a folder's stage is a function that fills it."""
     store, location = record.results.store, record.results.store.folder(stage.kind, stage.key)
     if KINDS[stage.kind].record is None:
-        store.put_folder(stage.kind, stage.key, lambda folder: made(folder) or details)
+        store.put_folder(stage.kind, stage.key, lambda folder: content(folder) or details)
     elif location.exists():
         if not record.results.holds(stage):
-            store.put(stage.kind, stage.key, made, details)
+            store.put(stage.kind, stage.key, content, details)
     else:
-        _copy(_template(stage, made, details), location)
+        _copy(_template(stage, content, details), location)
 
 
-def _copy(template: Path, place: Path) -> None:
+def _copy(template: Path, folder: Path) -> None:
     """Copies a folder in one step; where another process has been faster, its own stays."""
-    partial = beside(place)
+    partial = beside(folder)
     shutil.copytree(template, partial, copy_function=shutil.copyfile)
     try:
-        partial.rename(place)
+        partial.rename(folder)
     except OSError:
         shutil.rmtree(partial)
-        if not place.exists():
+        if not folder.exists():
             raise
 
 
-def _template(stage: Stage[Any], made: Any, details: dict[str, Any]) -> Path:
+def _template(stage: Stage[Any], content: Any, details: dict[str, Any]) -> Path:
     """The folder of a result as the store writes it; `made` lives as long, and so does its identity."""
 
     def write() -> Path:
-        key = f"{stage.key}-{len(_known)}"
-        _written().put(stage.kind, key, made, details)
-        return _written().folder(stage.kind, key)
+        key = f"{stage.key}-{len(_contents)}"
+        _template_store().put(stage.kind, key, content, details)
+        return _template_store().folder(stage.kind, key)
 
-    return _once((id(made), stage.kind, json.dumps(details, sort_keys=True)), write)
+    return _once((id(content), stage.kind, json.dumps(details, sort_keys=True)), write)
 
 
 def shape(task: Task) -> records.ModelShape:
@@ -212,11 +212,11 @@ def an_accuracy(
 def level(task: Task, role: str = "") -> Array:
     """(layers, neurons) log level of the neurons on a text: what all texts share, and its own part."""
     inputs, size = task.graph.inputs, (task.shape.layers, task.shape.neurons)
-    shared, own = (
+    shared, of_text = (
         np.random.default_rng(int(content, 16)).normal(size=size)
         for content in (inputs.model, inputs.calibration[role or task.role])
     )
-    return shared + 0.8 * own
+    return shared + 0.8 * of_text
 
 
 def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
@@ -296,12 +296,14 @@ def contexts(task: Task) -> records.Contexts:
 
 
 def context_statistics(task: Task) -> records.ContextStatistics:
-    made, count = task.needs["contexts"].text, task.study.contexts.count
+    of_contexts, count = task.needs["contexts"].text, task.study.contexts.count
     size = (task.study.calibration.shards, task.shape.layers, count, task.shape.neurons)
     moment = 16 * np.exp(level(task)[:, None] + noise(task, *size, scale=0.3))
     tokens, change = np.full(size[:3], 16.0), task.random.random(task.shape.layers)
     affinity = task.random.random(size[1:])
-    return records.ContextStatistics(task.text, made, tokens, noise(task, *size, scale=0.1), moment, affinity, change)
+    return records.ContextStatistics(
+        task.text, of_contexts, tokens, noise(task, *size, scale=0.1), moment, affinity, change
+    )
 
 
 def by_its_formula(task: Task) -> Any:
@@ -333,7 +335,7 @@ def partition(task: Task) -> records.Partition:
     return records.Partition(kind, "magnitude", *result, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5)))
 
 
-def _kept(task: Task, scores: Array) -> dict[str, Any]:
+def _better_units(task: Task, scores: Array) -> dict[str, Any]:
     """The better units of every layer."""
     shape, lost = task.shape, 1 - task.study.retention
     ffn = ranks(scores) >= shape.neurons * lost
@@ -388,7 +390,7 @@ def gates(task: Task) -> records.GateLearning:
 def masks(task: Task) -> records.PruningMasks:
     if "learning" in task.needs:
         return by_its_formula(task)
-    return records.PruningMasks(task.stage.id.method, **_kept(task, level(task, "primary") + noise(task)))
+    return records.PruningMasks(task.stage.id.method, **_better_units(task, level(task, "primary") + noise(task)))
 
 
 def overlap(task: Task) -> records.TextOverlap:
@@ -423,7 +425,7 @@ _NAMED = (
     overlap,
 )
 MAKERS: Makers = {
-    **{made.__name__: made for made in (*_NAMED, checkpoint)},
+    **{maker.__name__: maker for maker in (*_NAMED, checkpoint)},
     **dict.fromkeys(("groups", "clusters", "partition"), partition),
     **dict.fromkeys(("drift", "modules", "adapted", "agreement"), by_its_formula),
 }

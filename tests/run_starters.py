@@ -71,20 +71,20 @@ class Starters:
         self.processes.append(process)
         return process
 
-    def said(self, what: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
+    def said(self, event: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
         """Processes that have said something: `computing.drift`, `waiting.drift`, `done`."""
-        results = [int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{what}.*")]
+        results = [int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{event}.*")]
         return [pid for pid in results if process is None or pid == process.pid]
 
-    def wait_until(self, what: str, process: subprocess.Popen[bytes]) -> None:
+    def wait_until(self, event: str, process: subprocess.Popen[bytes]) -> None:
         """Waits until a process has said something; fails with its log where it ended before."""
 
-        def there() -> bool:
-            ended = process.poll() is not None and not self.said(what, process)
+        def has_happened() -> bool:
+            ended = process.poll() is not None and not self.said(event, process)
             assert not ended, (self.folder / "log.txt").read_text()
-            return bool(self.said(what, process))
+            return bool(self.said(event, process))
 
-        wait_for(there, 60)
+        wait_for(has_happened, 60)
 
     def go(self) -> None:
         """Lets all go on."""

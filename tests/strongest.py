@@ -32,7 +32,7 @@ def by_hand(activations: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
     return tuple(part.transpose(0, 2, 1) for part in result)
 
 
-def faults(found: StrongestPositions, activations: np.ndarray, tolerance: float) -> list[str]:
+def faults(positions: StrongestPositions, activations: np.ndarray, tolerance: float) -> list[str]:
     """What is wrong with positions, as sentences; nothing where they name the strongest within a tolerance.
 
     Args:
@@ -41,12 +41,12 @@ def faults(found: StrongestPositions, activations: np.ndarray, tolerance: float)
         tolerance: of the largest activation.
     """
     layer, neuron = np.ogrid[: len(activations), : activations.shape[3]]
-    named = activations[layer[..., None], found.sequences, found.positions, neuron[..., None]]
-    strongest = np.abs(by_hand(activations, found.kept)[2])
+    actual = activations[layer[..., None], positions.sequences, positions.positions, neuron[..., None]]
+    strongest = np.abs(by_hand(activations, positions.kept)[2])
     near = tolerance * np.abs(activations).max()
     checks = {
-        "a value is not the activation that it names": np.abs(named - found.values) <= near,
-        "what is named is not the strongest": np.abs(np.abs(named) - strongest) <= near,
-        "a sequence stands twice": np.diff(np.sort(found.sequences, axis=2), axis=2) > 0,
+        "a value is not the activation that it names": np.abs(actual - positions.values) <= near,
+        "what is named is not the strongest": np.abs(np.abs(actual) - strongest) <= near,
+        "a sequence stands twice": np.diff(np.sort(positions.sequences, axis=2), axis=2) > 0,
     }
     return [f"{words}: {(~good).mean():.2%}" for words, good in checks.items() if not good.all()]

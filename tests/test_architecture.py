@@ -41,13 +41,13 @@ def test_there_are_sixteen_rooms_and_every_module_may_load_torch_or_loads_none(p
     rooms = parts(project / "gprune") - {"__main__", "errors", "testing"}
     assert len(rooms) <= 16 and all((project / "gprune" / room).is_dir() for room in rooms)
     stored = contracts["the app's process never imports torch"]["source_modules"]
-    named = {*stored, *(f"gprune.{part}" for part in MAY_LOAD_TORCH)}
+    listed = {*stored, *(f"gprune.{part}" for part in MAY_LOAD_TORCH)}
     # a package whose parts are named one by one
-    divided = {name.rsplit(".", cut)[0] for name in named for cut in range(1, name.count(".") + 1)}
+    divided = {name.rsplit(".", cut)[0] for name in listed for cut in range(1, name.count(".") + 1)}
     for file in (project / "gprune").rglob("*.py"):
         module = ".".join(file.relative_to(project).with_suffix("").parts).removesuffix(".__init__")
-        own = {module.rsplit(".", cut)[0] for cut in range(module.count("."))}
-        assert own & named or module in divided, module
+        packages = {module.rsplit(".", cut)[0] for cut in range(module.count("."))}
+        assert packages & listed or module in divided, module
 
 
 def test_layers_name_every_part_and_pages_are_short_and_choose_a_view(contracts, project):

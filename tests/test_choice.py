@@ -62,13 +62,13 @@ def figure(results, name, word):
     return results.get(stages.candidate, name, word)
 
 
-def number(one, base):
+def number(candidate, base):
     """The weighted geometric mean of the ratios of two candidates’ figures, written out."""
     logarithms = [
         np.log(row.mean() / other.mean()) if name == DIVERGENCE else row.mean() - other.mean()
-        for name, row, other in zip(one.measures, one.nats, base.nats, strict=True)
+        for name, row, other in zip(candidate.measures, candidate.nats, base.nats, strict=True)
     ]
-    weights = [WEIGHTS[name] for name in one.measures]
+    weights = [WEIGHTS[name] for name in candidate.measures]
     return float(np.exp(np.dot(logarithms, weights) / sum(weights)))
 
 
@@ -139,10 +139,10 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
     assert torch.equal(same(ids).logits, opened.model("gprune")(ids).logits)
     word = results.get(stages.choice, "gprune").repair
     kind, texts = word.split(":")
-    named = opened.model(
+    model = opened.model(
         "gprune", repair={"kind": kind.replace("_scales", "+scales"), "texts": texts, "sampled": "self:#length=24"}
     )
-    torch.testing.assert_close(named(ids).logits, opened.model("gprune")(ids).logits)
+    torch.testing.assert_close(model(ids).logits, opened.model("gprune")(ids).logits)
 
 
 def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
@@ -266,9 +266,9 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     recipe = resolve(source, Question(text, "recommended", repair=repair))
     chosen = results.get(stages.choice, "recommended")
     assert (recipe.arguments["pruning"].key in keys) == (chosen.masks[chosen.chosen] == "gprune")
-    own = resolve(source, Question(text, "recommended"))
+    request = resolve(source, Question(text, "recommended"))
     kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
-    assert own.stored is not None and own.arguments["pruning"].repairs == (kind,)
+    assert request.stored is not None and request.arguments["pruning"].repairs == (kind,)
 
 
 def test_estimates_count_every_candidate(made):

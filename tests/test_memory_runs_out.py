@@ -83,44 +83,44 @@ class Heard:
             self.notices.append(message)
 
 
-def statistics(decoder, heard):
+def statistics(decoder, listener):
     settings = CalibrationSettings(samples=16, length=LENGTH, shards=4, batch=8, flap_variant="released")
-    return collect(decoder, tokens(), settings, heard)
+    return collect(decoder, tokens(), settings, listener)
 
 
-def clusters(decoder, heard):
+def clusters(decoder, listener):
     settings = ContextSettings(3, 4, 300)
-    return fit_contexts(project_inputs(decoder, tokens(), settings, 8, heard), settings, 0)
+    return fit_contexts(project_inputs(decoder, tokens(), settings, 8, listener), settings, 0)
 
 
-def by_context(decoder, heard, gradient=True):
-    return collect_contexts(decoder, tokens(), [contexts_of(decoder.shape)], 4, 8, gradient, heard)[0]
+def by_context(decoder, listener, gradient=True):
+    return collect_contexts(decoder, tokens(), [contexts_of(decoder.shape)], 4, 8, gradient, listener)[0]
 
 
-def forward_only(decoder, heard):
-    return by_context(decoder, heard, gradient=False)
+def forward_only(decoder, listener):
+    return by_context(decoder, listener, gradient=False)
 
 
-def layer_by_layer(decoder, heard):
+def layer_by_layer(decoder, listener):
     norms = decoder.weight_norms()
 
     def score(layer, *energies):
         return wanda_sp.layer_scores(norms, decoder.shape, layer, *energies)
 
-    return sequential.prune_upwards(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), heard)
+    return sequential.prune_upwards(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener)
 
 
-def evaluated(decoder, heard):
+def evaluated(decoder, listener):
     stream = tokens(13, 5).ids.ravel()
-    return perplexity(decoder.model, stream, "text", EvaluationSettings(preset=str(LENGTH), batch=8), heard)
+    return perplexity(decoder.model, stream, "text", EvaluationSettings(preset=str(LENGTH), batch=8), listener)
 
 
-def learned(decoder, heard, **changes):
+def learned(decoder, listener, **changes):
     generator = np.random.default_rng(0)
     scores, heads = generator.random((2, 40)), generator.random((2, 2))
     partition = random_partition(decoder.shape, 5, generator)
     settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
-    setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, heard)
+    setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, listener)
     return learn(setting, scores, heads, partition, 0.5)
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from system.test_odd_files import DEEP, said
 
 from gprune.__main__ import main
 from gprune.data.texts import source
@@ -12,7 +13,6 @@ from gprune.study import from_dict, from_file
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, ModelError, SettingsError
 
-DEEP = "[" * 100_000
 STUDY = {"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"}
 SIZES = {
     "samples": {"calibration": {"samples": 10**9, "length": 2048}},
@@ -23,13 +23,6 @@ SIZES = {
     "contexts": {"contexts": {"tokens": 10**12}},
     "gradients": {"baselines": {"taylor_samples": 10**9}},
 }
-
-
-def said(error):
-    """A refusal as it is shown."""
-    message = safe_parsing.sentence(error)
-    assert len(message) <= 300 and "\n" not in message
-    return message
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,10 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     for question in (other, base):
         assert resolve(source, question).arguments["pruning"].repairs == ()
     assert resolve(source, base).stored is None
-    own = Question(text, "gprune", results.get(stages.masks, "gprune"))
-    base = against(source, own, Question(text, "flap"))
+    question = Question(text, "gprune", results.get(stages.masks, "gprune"))
+    base = against(source, question, Question(text, "flap"))
     assert base.fitted and resolve(source, base).stored is not None
-    played = replace(own, fitted=False)
+    played = replace(question, fitted=False)
     assert not against(source, played, Question(text, "flap")).fitted
     request = resolve(source, played)
     assert request.arguments["pruning"].repairs == () and request.stored is None

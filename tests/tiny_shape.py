@@ -21,10 +21,10 @@ TINY = {
 }
 
 
-def put(patch: pytest.MonkeyPatch, folder: Path, **named: dict) -> None:
+def put(patch: pytest.MonkeyPatch, folder: Path, **configs: dict) -> None:
     """Makes `random:NAME` known, for each name with what its configuration has of its own."""
-    for name, own in named.items():
+    for name, config in configs.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / name / "config.json").write_text(json.dumps(TINY | own))
-        patch.setitem(shapes.SHAPES, name, TINY | own)
+        (folder / name / "config.json").write_text(json.dumps(TINY | config))
+        patch.setitem(shapes.SHAPES, name, TINY | config)
     patch.setattr(shapes, "FOLDER", folder)

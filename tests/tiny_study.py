@@ -88,6 +88,7 @@ def settings(model: str, texts: tuple[str, str, str], /, **changes) -> dict:
         "calibration": {"samples": 16, "length": 16, "batch": 4},
         "modularization": {"candidates": [2, 3], "restarts": 1, "steps": 5},
         "sparsity": {"epochs": 1, "batch": 8},
+        "scales": {"steps": 8, "joint_steps": 4},
         "choice": {"sequences": 8},
         "evaluation": {"texts": [texts[2], texts[0]], "preset": "16", "windows": 6},
     }

@@ -72,8 +72,8 @@ def test_a_stamp_says_windows_stream_limit_rule_and_versions():
         "versions not recorded"
     )
     assert "joined" not in protocol.of_perplexity(ppl("c4"), {}).line
-    own = protocol.of_perplexity(ppl("a.jsonl#join=blank-line"), {}).line
-    assert "documents joined by blank lines" in own
+    stamp = protocol.of_perplexity(ppl("a.jsonl#join=blank-line"), {}).line
+    assert "documents joined by blank lines" in stamp
     assert result.to_dict()["versions"] == {"gprune": "0.1.0", "torch": "2.13.0", "transformers": "5.1"}
 
 

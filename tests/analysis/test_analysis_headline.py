@@ -34,7 +34,7 @@ def cell(method, level, text="c", seed=0, **changes):
     return replace(measurement, **changes)
 
 
-def standings(study, measured=True, **contents):
+def text_statuses(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
@@ -42,16 +42,16 @@ def standings(study, measured=True, **contents):
     return holdout.standings(study, reference["calibration"], reference["evaluation"], overlaps)
 
 
-def apart(study, calibration, evaluation):
-    return holdout.unseen(standings(study, calibration=calibration, evaluation=evaluation))
+def unseen_texts(study, calibration, evaluation):
+    return holdout.unseen(text_statuses(study, calibration=calibration, evaluation=evaluation))
 
 
 def said(*cells, **changes):
     study = a_study(**changes)
-    return told(cells, study, standings(study))
+    return headline_of(cells, study, text_statuses(study))
 
 
-def told(cells, study, statuses):
+def headline_of(cells, study, statuses):
     result = verdict.outcome(lines_of(cells), study, statuses)
     assert result is not None
     return verdict.headline(result, statuses[result.text], study)
@@ -139,7 +139,7 @@ def test_without_an_unseen_text_the_calibration_text_is_named():
 
 def test_without_a_measured_overlap_no_text_is_called_unseen():
     study, cells = a_study(), [DENSE, cell("flap", 4.0), cell("gprune", 3.3)]
-    headline = told(cells, study, standings(study, measured=False))
+    headline = headline_of(cells, study, text_statuses(study, measured=False))
     assert "on c (other corpus, overlap unknown) rises" in headline.sentence and "unseen" not in headline.sentence
     assert "its overlap with A and B is not measured" in headline.detail
     assert said(*cells).detail.startswith("c: unseen, a different corpus than A and B; no 17-token verbatim overlap")
@@ -168,12 +168,12 @@ def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
 def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen():
     texts = ("b#split=validation", "c#split=train", "b2", "c#split=test", "hub:x/b#split=test")
     study = a_study(primary="a#split=train", auxiliary="b", evaluation=EvaluationSettings(texts=texts))
-    assert apart(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
+    assert unseen_texts(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
     # the same passages under another part's name are no other text
     contents = {"c#split=train": "1", "c#split=test": "2"}
-    assert "c#split=train" not in apart(study, {"primary": "1", "auxiliary": ""}, contents)
+    assert "c#split=train" not in unseen_texts(study, {"primary": "1", "auxiliary": ""}, contents)
     # an unknown content is not a content that two texts share
-    assert apart(study, {"primary": "", "auxiliary": ""}, dict.fromkeys(texts, "")) == [
+    assert unseen_texts(study, {"primary": "", "auxiliary": ""}, dict.fromkeys(texts, "")) == [
         "c#split=train", "b2", "c#split=test", "hub:x/b#split=test",
     ]  # fmt: skip
 
@@ -207,19 +207,19 @@ def test_the_retention_is_the_one_really_met(retention, words):
     assert headline.sentence.startswith(f"At {words} retention, ")
 
 
-def overlap(text, *share, drawn=0.1):
-    return TextOverlap(text, 17, 80, np.array(share), np.full(2, drawn))
+def overlap(text, *share, share_drawn=0.1):
+    return TextOverlap(text, 17, 80, np.array(share), np.full(2, share_drawn))
 
 
-def standing_of(text, *share, content="", drawn=0.1):
+def standing_of(text, *share, content="", share_drawn=0.1):
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
-    measured = {text: overlap(text, *share, drawn=drawn)} if share else {}
+    measured = {text: overlap(text, *share, share_drawn=share_drawn)} if share else {}
     return holdout.standings(study, calibration, {text: content}, measured)[text]
 
 
 @pytest.mark.parametrize(
-    ("found", "brief", "is_unseen"),
+    ("status", "brief", "is_unseen"),
     [
         (standing_of("c4", 0.0, 0.0004), "unseen", True),
         (standing_of("c4"), "other corpus, overlap unknown", False),
@@ -234,16 +234,16 @@ def standing_of(text, *share, content="", drawn=0.1):
         (standing_of("news.txt", 0.0, 0.0, content="3"), "unseen", True),
     ],
 )
-def test_only_another_corpus_of_low_measured_overlap_is_unseen(found, brief, is_unseen):
-    assert (found.brief, found.unseen) == (brief, is_unseen)
-    assert ("unseen" in found.brief) == is_unseen
-    assert found.to_dict()["unseen"] is is_unseen
+def test_only_another_corpus_of_low_measured_overlap_is_unseen(status, brief, is_unseen):
+    assert (status.brief, status.unseen) == (brief, is_unseen)
+    assert ("unseen" in status.brief) == is_unseen
+    assert status.to_dict()["unseen"] is is_unseen
 
 
 def test_of_a_text_of_which_little_was_drawn_less_may_be_shared():
     # a copy would overlap by the 2 % that were drawn: 0.6 % is too much already
-    assert standing_of("news.txt", 0.006, 0.0, drawn=0.02).copied == "A"
-    assert standing_of("news.txt", 0.006, 0.0, drawn=0.5).unseen
+    assert standing_of("news.txt", 0.006, 0.0, share_drawn=0.02).copied == "A"
+    assert standing_of("news.txt", 0.006, 0.0, share_drawn=0.5).unseen
 
 
 def test_the_sentence_says_why_and_what_was_measured():
@@ -264,9 +264,9 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=texts))
     measured = {text: overlap(text, 0.0, 0.0) for text in texts}
 
-    def first(left, known):
-        own = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        return holdout.first(holdout.standings(own, {}, {}, known), own)
+    def first(left, overlaps):
+        study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
+        return holdout.first(holdout.standings(study, {}, {}, overlaps), study)
 
     assert holdout.unseen(holdout.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
     assert first(texts, measured) == "news.txt"
@@ -293,5 +293,5 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
 def test_a_repair_of_every_method_is_said_beside_the_numbers(settings, words):
     study = a_study().with_settings(settings)
     cells = [cell("dense", 3.0), cell("gprune", 3.2), cell("flap", 3.4)]
-    detail = told(cells, study, standings(study)).detail
+    detail = headline_of(cells, study, text_statuses(study)).detail
     assert detail.endswith(words) and ("Every method" in detail) == bool(words)

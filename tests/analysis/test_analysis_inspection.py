@@ -10,7 +10,7 @@ from gprune.system.errors import SettingsError
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"),
+    ("typed", "unit"),
     [
         ("layer 5 neuron 688", {"layer": 5, "neuron": 688}),
         ("  Neuron 688 of Layer 5 ", {"layer": 5, "neuron": 688}),
@@ -26,8 +26,8 @@ from gprune.system.errors import SettingsError
         ("L5M3N688", {"layer": 5, "module": 3, "neuron": 688}),
     ],
 )
-def test_what_a_person_looks_for_is_read(typed, found):
-    assert inspection.parse_unit(typed) == found
+def test_what_a_person_looks_for_is_read(typed, unit):
+    assert inspection.parse_unit(typed) == unit
 
 
 @pytest.mark.parametrize(

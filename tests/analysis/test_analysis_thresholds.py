@@ -38,8 +38,8 @@ def test_modules_neurons_and_sources_are_counted():
     assert (counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary) == (0, 0, 0, 0)
     first, second = np.array([True, True, False]), np.array([True, False, False])
     assert thresholds.overlap(first, second) == 0.5
-    nothing = np.zeros(3, dtype=bool)
-    assert thresholds.overlap(nothing, nothing) == 1.0
+    empty = np.zeros(3, dtype=bool)
+    assert thresholds.overlap(empty, empty) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
     table = thresholds.decision_table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
@@ -117,7 +117,7 @@ def test_budgets_match_where_a_winner_may_be_called():
 
 
 @pytest.mark.parametrize(
-    ("rasa", "own", "verdicts", "words"),
+    ("rasa", "explained", "verdicts", "words"),
     [
         (
             *(0.004, 0.14, ("warn", "pass")),
@@ -127,8 +127,8 @@ def test_budgets_match_where_a_winner_may_be_called():
         (0.2, math.nan, ("pass", "warn"), ("changes", "explain")),
     ],
 )
-def test_parts_that_act_on_next_to_nothing_are_warned_about(rasa, own, verdicts, words):
-    effect = AblationEffect(Explained(own, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
+def test_parts_that_act_on_next_to_nothing_are_warned_about(rasa, explained, verdicts, words):
+    effect = AblationEffect(Explained(explained, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
     checks = [check_of(name, a_record(), a_study(), {}, {}, effect) for name in ("RASA", "Modules")]
     assert tuple(check.verdict for check in checks) == verdicts
     assert all(word in check.value for check, word in zip(checks, words, strict=True))

@@ -57,9 +57,9 @@ def test_models_measured_on_all_texts_are_options_with_their_loss_to_the_dense_o
     assert list(table["parameters, times dense"]) == [0.7, 0.8, 0.9]
 
 
-@pytest.mark.parametrize(("most", "method"), [(1.12, "flap"), (2.0, "gprune"), (1.0, None)])
-def test_the_cheapest_within_a_limit(most, method):
-    cheapest = decision.cheapest(options(), most)
+@pytest.mark.parametrize(("limit", "method"), [(1.12, "flap"), (2.0, "gprune"), (1.0, None)])
+def test_the_cheapest_within_a_limit(limit, method):
+    cheapest = decision.cheapest(options(), limit)
     assert (cheapest and cheapest.line.method) == method
 
 

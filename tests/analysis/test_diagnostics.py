@@ -80,7 +80,7 @@ def test_rasa_changes_nothing_where_it_is_off_and_msl_nothing_where_it_takes_no_
     assert diagnosis.decisions_changed["RASA"] == diagnosis.decisions_changed["MSL"] == 0.0
 
 
-def given(*questions, lengths=None):
+def answers_of(*questions, lengths=None):
     """Answers of questions, each the likelihoods of its options and the right one."""
     flat = [value for values, _ in questions for value in values]
     counts = [len(values) for values, _ in questions]
@@ -90,18 +90,22 @@ def given(*questions, lengths=None):
 
 
 def test_the_highest_likelihood_is_chosen_and_of_equal_ones_the_first():
-    answers = given(([-2.0, -1.0, -1.0], 2), ([-3.0, -4.0], 0), ([-1.0], 0))
+    answers = answers_of(([-2.0, -1.0, -1.0], 2), ([-3.0, -4.0], 0), ([-1.0], 0))
     choices = changed_answers.choices(answers, ACC)
     assert choices.option.tolist() == [1, 0, 0] and choices.hit.tolist() == [False, True, True]
     assert choices.margin[:2].tolist() == [0.0, 1.0]
     # per character the long option wins: -6 / 4 against -2 / 1
-    longer = given(([-2.0, -6.0], 1), lengths=[1, 4])
+    longer = answers_of(([-2.0, -6.0], 1), lengths=[1, 4])
     assert [int(changed_answers.choices(longer, rule).option[0]) for rule in (ACC, ACC_NORM)] == [0, 1]
 
 
 def test_flips_are_counted_and_listed_by_how_far_they_moved():
-    base = changed_answers.choices(given(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC)
-    other = changed_answers.choices(given(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC)
+    base = changed_answers.choices(
+        answers_of(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC
+    )
+    other = changed_answers.choices(
+        answers_of(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC
+    )
     assert changed_answers.counts(base, other) == AnswerCounts(both=1, lost=2, gained=1, neither=1)
     assert changed_answers.flips(base, other, EITHER).tolist() == [2, 1, 0]
     assert changed_answers.flips(base, other, LOST).tolist() == [1, 0]
@@ -131,7 +135,10 @@ def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
 
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model():
-    answers = {"dense": given(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)), "flap": given(([0, -8], 1), ([-1, -2], 0))}
+    answers = {
+        "dense": answers_of(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)),
+        "flap": answers_of(([0, -8], 1), ([-1, -2], 0)),
+    }
     table = changed_answers.of_question(answers, ACC, 1)
     assert table.to_dict("list") == {
         "option": ["A", "B"],
@@ -153,7 +160,7 @@ def test_questions_are_kept_cut_and_records_fit_together():
     with pytest.raises(ValueError, match="does not add up"):
         Answers("t", 1, np.zeros(3, np.float32), np.ones(3, np.int32), np.array([2]), np.array([0]))
     with pytest.raises(ValueError, match="names options that are not there"):
-        given(([-1.0, -2.0], 2))
+        answers_of(([-1.0, -2.0], 2))
     single = Questions.of("t", [("q", ["a", "b"])])
     with pytest.raises(ValueError, match="does not divide"):
         Questions("t", single.text, single.ends[::-1], single.counts)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from test_analysis_headline import a_study, standings
+from test_analysis_headline import a_study, text_statuses
 
 from gprune.analysis import comparison, studies, verdict
 from gprune.analysis.claims import UNKNOWN, Case, Claim, judge_claim
@@ -46,7 +46,7 @@ def signs(*cells, names=("c",), texts=None, **more):
 def said(*cells, methods, seeds=()):
     """The headline and the slide's sentence about GPrune, and the verdict behind both."""
     study = a_study(methods=methods)
-    lines, texts = lines_of(*cells, seeds=seeds), standings(study)
+    lines, texts = lines_of(*cells, seeds=seeds), text_statuses(study)
     outcome = verdict.outcome(lines, study, texts)
     slide = verdict.comparison_finding(lines, ["c"], texts, expected(*methods, run=cells[0].run))
     return verdict.headline(outcome, texts["c"], study), slide

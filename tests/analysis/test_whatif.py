@@ -39,9 +39,9 @@ def prepared(run):
 def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepared):
     if run.study.sparsity.alignment > 1:
         pytest.skip("made-up learning rounds to single neurons")
-    own = run.load(stages.masks, "gprune")
+    masks = run.load(stages.masks, "gprune")
     shifted = whatif.shifted_masks(prepared, run.load(stages.adapted).source, run.study.retention)
-    changed = kept_units.overlaps(own, shifted)
+    changed = kept_units.overlaps(masks, shifted)
     assert not any(units.changed for units in changed.values())
     assert kept_units.flips_title(changed) == "No neuron and no key/value group changes sides"
 

@@ -84,7 +84,7 @@ def copied(app):
     return [code for code in offered if "gprune.open" in code and "run.model" not in code]
 
 
-def given(code):
+def values_of(code):
     """What each expression of a piece of code gives."""
     tree, reference = ast.parse(code), dict[str, Any]()
     values = []
@@ -103,14 +103,14 @@ MARKED = [
 ]
 
 
-@pytest.mark.parametrize(("page", "asked"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
-def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
-    app = open_page(page, **asked)
+@pytest.mark.parametrize(("page", "query"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
+def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, query):
+    app = open_page(page, **query)
     result = list[Any]()
     for code in copied(app):
         # a card without its result offers its code too, which then says what is missing
         with suppress(MethodError):
-            result += given(code)
+            result += values_of(code)
     figures = [said(json.loads(value.to_json())) for value in result if isinstance(value, go.Figure)]
     visible = [said(chart) for chart in charts(app)]
     assert visible and not Counter(visible) - Counter(figures)
@@ -150,7 +150,7 @@ def test_what_a_table_offers_runs(here, card):
     code = commands.python_code(run, card, (), {"rows": 20} if card == "rd_top" else {})
     if card == "sx_export":
         with pytest.raises(ModelError, match="has changed since the run"):
-            given(code)
+            values_of(code)
         return
-    (value,) = given(code)
+    (value,) = values_of(code)
     assert isinstance(value, Study) or (isinstance(value, pd.DataFrame) and len(value) > 0)

@@ -25,7 +25,7 @@ def run(at_home):
 
 
 @pytest.fixture
-def known(run):
+def arrays_of_run(run):
     return arrays.collect_arrays(pipeline.opened(run.study, Store()))
 
 
@@ -35,16 +35,16 @@ def of_units(frame, column, unit):
     return rows.pivot(index="layer", columns="index", values=column).to_numpy()
 
 
-def test_drift_and_modules_are_the_arrays(run, known):
+def test_drift_and_modules_are_the_arrays(run, arrays_of_run):
     for name in ("drift", "signed_drift", "resample_drift_primary", "resample_drift_auxiliary", "half_drift"):
-        assert np.array_equal(run.drift[name].to_numpy().reshape(known[name].shape), known[name])
+        assert np.array_equal(run.drift[name].to_numpy().reshape(arrays_of_run[name].shape), arrays_of_run[name])
     labels = run.neurons.pivot(index="layer", columns="neuron", values="module").to_numpy()
-    assert np.array_equal(labels, known["labels"])
+    assert np.array_equal(labels, arrays_of_run["labels"])
     for name in ("layer", "size", "drift", "score", "u_primary", "u_auxiliary", "adapted", "source"):
-        assert np.array_equal(run.modules[name], known[f"module_{name}"])
+        assert np.array_equal(run.modules[name], arrays_of_run[f"module_{name}"])
     visible = run.adapt()
-    assert visible.drift_threshold == known["drift_threshold"]
-    assert visible.score_threshold == known["score_threshold"]
+    assert visible.drift_threshold == arrays_of_run["drift_threshold"]
+    assert visible.score_threshold == arrays_of_run["score_threshold"]
 
 
 def test_agreement_has_a_row_a_comparison_and_layer() -> None:
@@ -55,18 +55,18 @@ def test_agreement_has_a_row_a_comparison_and_layer() -> None:
     assert np.array_equal(rows["overlap"], [*second, *first])
 
 
-def test_scores_are_the_arrays(run, known):
+def test_scores_are_the_arrays(run, arrays_of_run):
     for text in ("primary", "auxiliary"):
-        assert np.array_equal(of_units(run.scores, text, NEURON), known[f"scores_{text}_ffn"])
-        assert np.array_equal(of_units(run.scores, text, GROUP), known[f"scores_{text}_heads"])
-    assert np.array_equal(of_units(run.scores, "adapted", NEURON), known["scores_adapted_ffn"])
+        assert np.array_equal(of_units(run.scores, text, NEURON), arrays_of_run[f"scores_{text}_ffn"])
+        assert np.array_equal(of_units(run.scores, text, GROUP), arrays_of_run[f"scores_{text}_heads"])
+    assert np.array_equal(of_units(run.scores, "adapted", NEURON), arrays_of_run["scores_adapted_ffn"])
 
 
-def test_masks_are_the_arrays(run, known):
+def test_masks_are_the_arrays(run, arrays_of_run):
     assert list(run.masks) == ["gprune", "flap", "flap_no_bias", "wanda_sp"]
     for method, ending in (("gprune", ""), ("flap", "_flap"), ("wanda_sp", "_wanda_sp")):
-        assert np.array_equal(of_units(run.masks[method], "kept", NEURON), known[f"ffn_mask{ending}"])
-        assert np.array_equal(of_units(run.masks[method], "kept", GROUP), known[f"head_mask{ending}"])
+        assert np.array_equal(of_units(run.masks[method], "kept", NEURON), arrays_of_run[f"ffn_mask{ending}"])
+        assert np.array_equal(of_units(run.masks[method], "kept", GROUP), arrays_of_run[f"head_mask{ending}"])
 
 
 def test_rasa_as_in_the_run_keeps_what_the_run_keeps_and_other_thresholds_do_not(run):
@@ -82,12 +82,12 @@ def test_models_and_measurements_are_those_of_the_run(run):
     present = run.perplexity.set_index(["method", "text"])
     for method in ("dense", "gprune", "flap"):
         model = run.model(method)
-        known = present.loc[method, evaluation.texts[0]]
-        assert model.num_parameters() == known["parameters"]
+        row = present.loc[method, evaluation.texts[0]]
+        assert model.num_parameters() == row["parameters"]
         result = gprune.measure.perplexity(
             model, run.tokenizer, evaluation.texts[0], length=evaluation.length, windows=evaluation.windows
         )
-        assert result.perplexity == pytest.approx(known["perplexity"], rel=1e-6)
+        assert result.perplexity == pytest.approx(row["perplexity"], rel=1e-6)
 
 
 def test_scores_and_masks_of_a_model_at_hand_are_those_of_the_run(run):

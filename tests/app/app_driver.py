@@ -71,10 +71,10 @@ manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_componen
 
 def opened(**query: str) -> AppTest:
     """The first page, with a query."""
-    return _asked(query).run()
+    return _app_at(query).run()
 
 
-def _asked(query: dict[str, str]) -> AppTest:
+def _app_at(query: dict[str, str]) -> AppTest:
     app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=limit(60))
     # as if the advanced settings of the launch form had been opened
     app.session_state[launch.MORE] = True
@@ -85,7 +85,7 @@ def _asked(query: dict[str, str]) -> AppTest:
 
 def on(app: AppTest, page: str) -> AppTest:
     """The same app on another page."""
-    expected = _place(page)
+    expected = _tab_query(page)
     if TAB in expected:
         app.query_params[TAB] = expected[TAB]
     elif TAB in app.query_params:
@@ -93,7 +93,7 @@ def on(app: AppTest, page: str) -> AppTest:
     return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
 
 
-def _place(page: str) -> dict[str, str]:
+def _tab_query(page: str) -> dict[str, str]:
     """What an address has for the tab to be open."""
     return tab(PLACES[page])
 
@@ -105,15 +105,15 @@ def _sound(app: AppTest, page: str) -> AppTest:
 
 def open_page(page: str, **query: str) -> AppTest:
     """A page by its address, as a browser opens it: the first one, slow to draw, is not drawn before."""
-    app, url = _asked(_place(page) | query), PAGE_OF[PLACES[page]].url
+    app, url = _app_at(_tab_query(page) | query), PAGE_OF[PLACES[page]].url
     # switch_page knows the pages of an app only once it has run
     app._page_hash = "" if url == FIRST.url else calc_hash(url)
     return _sound(app.run(), page)
 
 
-def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: Any) -> AppTest:
+def show(page: str, cache: Path, query: dict[str, str] | None = None, **options: Any) -> AppTest:
     """A page of an app over a run that is written first: see `write_run` for how."""
-    write_run(cache, **made)
+    write_run(cache, **options)
     return open_page(page, **query or {})
 
 

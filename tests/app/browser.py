@@ -1,7 +1,7 @@
 """Servers and a browser, for the tests that only a browser can make."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,11 @@ def chromium() -> Iterator[Any]:
         yield browser
 
 
-def expect(what: Any) -> Any:
+def expect(target: Any) -> Any:
     """What Playwright waits for; imported only where there is one."""
     from playwright.sync_api import expect as waited_for
 
-    return waited_for(what)
+    return waited_for(target)
 
 
 @contextmanager
@@ -116,18 +116,22 @@ class Visit:
 
     def page(self, where: str = "", **options: Any) -> Any:
         """A page as another person would open it, at an address or a place, as `drift?layer=1`."""
-        location, _, query = where.partition("?")
-        if location in page_names.PAGE_OF:
-            where = page_names.path(location, parse_qsl(query, keep_blank_values=True)).removeprefix("/")
         options.setdefault("viewport", {"width": 1280, "height": 1200})
         page = self.person(**options).new_page()
         self.noted += [outside(page), complaints(page)]
+        self.go(page, where)
+        return page
+
+    def go(self, page: Any, where: str) -> None:
+        """Leads an open page to another address or place, and waits until all of it is drawn."""
+        location, _, query = where.partition("?")
+        if location in page_names.PAGE_OF:
+            where = page_names.path(location, parse_qsl(query, keep_blank_values=True)).removeprefix("/")
         page.goto(f"{self.address}/{where}")
         page.get_by_role("heading", level=1).first.wait_for()
         # what is typed or clicked while a page is still drawn may be lost
         page.wait_for_function(AT_REST)
         served_app.draw_whole(page)
-        return page
 
 
 @contextmanager
@@ -167,17 +171,3 @@ def click_mark(page: Any, card: str, trace: int, point: int) -> None:
     page.mouse.move(location["x"], location["y"])
     page.wait_for_timeout(100)
     page.mouse.click(location["x"], location["y"])
-
-
-def choose(page: Any, field: Any, name: str) -> None:
-    """Takes an option of a field's list, which closes by itself where the field is drawn anew meanwhile."""
-    from playwright.sync_api import TimeoutError as Waited
-
-    option = page.get_by_role("option", name=name)
-    for _ in range(20):
-        field.click()
-        with suppress(Waited):
-            option.click(timeout=PATIENCE / 60)
-            return
-        page.keyboard.press("Escape")
-    option.click()

@@ -81,4 +81,4 @@ def speed(task: Task) -> Throughput:
     return a_throughput(models=tuple(task.able))
 
 
-MAKERS: Makers = {made.__name__: made for made in (perplexity, accuracy, answers, questions, speed)}
+MAKERS: Makers = {maker.__name__: maker for maker in (perplexity, accuracy, answers, questions, speed)}

@@ -91,12 +91,12 @@ def the_run(root: Path) -> Run:
     return all_runs(str(root))[0][0]
 
 
-def _inputs(study: Study, missing_tasks: Collection[str], apart: object) -> Inputs:
+def _inputs(study: Study, missing_tasks: Collection[str], salt: object) -> Inputs:
     """Digests of made-up contents, which differ where names or `apart` differ."""
     evaluation = study.evaluation
 
-    def digests(what: str, texts: Mapping[str, str]) -> dict[str, str]:
-        return {name: digest(what, text, apart) for name, text in texts.items()}
+    def digests(part: str, texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: digest(part, text, salt) for name, text in texts.items()}
 
     return Inputs(
         **digests("model", {"model": study.model, "tokenizer": f"tokenizer of {study.model}"}),

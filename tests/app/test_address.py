@@ -65,7 +65,7 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
 
 
 @pytest.mark.parametrize(
-    ("page", "query", "seen"),
+    ("page", "query", "is_open"),
     [
         ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
         ("glossary", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
@@ -73,9 +73,9 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
         ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],
 )
-def test_tables_and_searches_are_opened_by_a_link(page, query, seen, name):
+def test_tables_and_searches_are_opened_by_a_link(page, query, is_open, name):
     app = open_page(page, **query)
-    assert seen(app) and "Unknown" not in words(app)
+    assert is_open(app) and "Unknown" not in words(app)
 
 
 def test_every_view_of_a_value_follows_the_one_that_was_moved(small):
@@ -203,16 +203,16 @@ def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
 def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatch):
     monkeypatch.setattr(local, "start_worker", lambda *_: None)
 
-    def made(seed):
+    def running_job(seed):
         job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
         write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
         return job.id
 
-    first = made(0)
+    first = running_job(0)
     app = open_page("jobs", jobs_tab="jobs")
     # an address that the page has changed by itself would take a Back of its own
     assert app.selectbox(key="jobs_job_selectbox").value == first and "jobs_job" not in app.query_params
-    second = made(1)
+    second = running_job(1)
     app.run()
     assert app.selectbox(key="jobs_job_selectbox").value == first
     app.selectbox(key="jobs_job_selectbox").set_value(second).run()

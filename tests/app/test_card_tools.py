@@ -31,7 +31,7 @@ def test_every_table_and_figure_of_a_page_says_how_it_is_read():
     for path in sorted(Path(pages.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "tools":
-                named = {keyword.arg for keyword in node.keywords}
-                if "how" not in named and len(node.args) < 3:
+                keywords = {keyword.arg for keyword in node.keywords}
+                if "how" not in keywords and len(node.args) < 3:
                     missing.append(f"{path.name}:{node.lineno}")
     assert missing == []

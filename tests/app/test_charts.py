@@ -36,7 +36,7 @@ def _statistics(run):
     return derived_cache.preview(run, run.study.reliability)
 
 
-def made(name, run, **options):
+def figure_of(name, run, **options):
     return KNOWN[name](run, **options).figure
 
 
@@ -70,7 +70,7 @@ def test_axes_are_titled_and_the_background_is_the_themes(small_run):
 
 
 def test_colours_and_lines_of_methods_floors_and_controls(small_run):
-    figure = made("drift", small_run, form="histogram")
+    figure = figure_of("drift", small_run, form="histogram")
     cross, halves, *floors = figure.data
     assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
@@ -80,11 +80,11 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
     assert all("±" in trace.name for trace in figure.data)
-    bars = {trace.name: trace.marker.color for trace in made("retention", small_run).data}
-    lines = {trace.name: trace.line.color for trace in made("layers_kept", small_run).data}
+    bars = {trace.name: trace.marker.color for trace in figure_of("retention", small_run).data}
+    lines = {trace.name: trace.line.color for trace in figure_of("layers_kept", small_run).data}
     assert bars["GPrune"] == lines["GPrune"] == style.METHOD_COLORS["gprune"]
     assert bars["FLAP"] == lines["FLAP"] == style.METHOD_COLORS["flap"]
-    figure = made("perplexity", small_run)
+    figure = figure_of("perplexity", small_run)
     assert figure.layout.xaxis.type == "log" and len(figure.layout.shapes) == 1
     assert all(trace.error_x.array[0] > 0 for trace in figure.data)
 
@@ -150,8 +150,8 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
 
 def test_the_synthetic_run_has_every_stage(small_run):
     requested = {"repaired", "scales", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
-    made = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - requested
-    assert tuple(small_run.stages) == names() and set(MAKERS) == made
+    computed = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - requested
+    assert tuple(small_run.stages) == names() and set(MAKERS) == computed
     assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
 
 
@@ -233,17 +233,17 @@ def test_a_panel_knows_what_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(KNOWN, "a_name", raising=False)
 
     @panel("a_name", "card", "heading", clicked=True, reads={"bins": "key"}, group={"text": ""})
-    def made(run: Any, *, bins: int = 5, log: bool = False, _hand: int = 0, **group: Any) -> Panel:
+    def example(run: Any, *, bins: int = 5, log: bool = False, _hand: int = 0, **group: Any) -> Panel:
         """What it shows."""
         return Panel(go.Figure(go.Scatter(x=[bins], y=[_hand], marker={"opacity": 0.5})), "caption")
 
-    assert KNOWN.pop("a_name") is made and made.options == {"bins": 5, "log": False, "text": ""}
-    result = made(SimpleNamespace(), bins=7, log=False, _hand=3, text="A")
+    assert KNOWN.pop("a_name") is example and example.options == {"bins": 5, "log": False, "text": ""}
+    result = example(SimpleNamespace(), bins=7, log=False, _hand=3, text="A")
     assert result.code is not None and result.code.options == {"bins": 7, "text": "A"}
-    assert (result.title, made.about) == ("heading", "What it shows")
+    assert (result.title, example.about) == ("heading", "What it shows")
     assert result.figure.data[0].unselected.marker.opacity == 0.5, "a click fades no other mark"
-    assert list(made.asked("run", {"key": 3})) == [{"bins": 3}]
-    assert list(made.asked("run", {"key": ""})) == list(made.asked("run", {})) == [{}]
+    assert list(example.asked("run", {"key": 3})) == [{"bins": 3}]
+    assert list(example.asked("run", {"key": ""})) == list(example.asked("run", {})) == [{}]
 
 
 def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any, cache: Path) -> None:
@@ -251,11 +251,11 @@ def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any
     app, looked = opened(), list[tuple[str, str]]()
     full = derived_cache.measurement
 
-    def counted(run: Run, name: str, text: str, *rest: Any) -> Any:
+    def noting_measurement(run: Run, name: str, text: str, *rest: Any) -> Any:
         looked.append((name, text))
         return full(run, name, text, *rest)
 
-    monkeypatch.setattr(derived_cache, "measurement", counted)
+    monkeypatch.setattr(derived_cache, "measurement", noting_measurement)
     app.run()
     assert sorted(looked) == sorted(derived_cache.measured(the_run(cache)))
     app.run()

@@ -193,21 +193,21 @@ def offered(cache):
 
 
 def test_runs_of_studies_are_offered_only_when_asked_for_or_chosen(cache):
-    own, created = grouped_runs(cache)
+    main_run, created = grouped_runs(cache)
     app = open_page("comparison")
     chooser = app.selectbox(key="frame_run")
-    assert chooser.value == own and len(chooser.options) == 1
+    assert chooser.value == main_run and len(chooser.options) == 1
     assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
     called = offered(cache)
-    assert app.multiselect(key="cp_runs_multiselect").options == [called[own]]
+    assert app.multiselect(key="cp_runs_multiselect").options == [called[main_run]]
     app.toggle(key="frame_studies").set_value(True).run()
     options = app.selectbox(key="frame_run").options
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
-    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (own, *created)}
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (main_run, *created)}
     app = open_page("comparison", run=created[1])
     assert app.selectbox(key="frame_run").value == created[1] and len(app.selectbox(key="frame_run").options) == 2
     called = offered(cache)
-    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[own], called[created[1]]}
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[main_run], called[created[1]]}
     assert app.toggle(key="frame_studies").value is False
 
 
@@ -220,14 +220,14 @@ def test_where_all_runs_are_of_studies_all_are_offered(cache):
 
 
 def test_compare_follows_the_frame_while_it_shows_one_run_only(cache):
-    own, created = grouped_runs(cache, 1)
+    main_run, created = grouped_runs(cache, 1)
     app = open_page("comparison")
     app.toggle(key="frame_studies").set_value(True).run()
     app.selectbox(key="frame_run").set_value(created[0]).run()
     assert app.multiselect(key="cp_runs_multiselect").value == [created[0]]
-    app.multiselect(key="cp_runs_multiselect").set_value([created[0], own]).run()
-    app.selectbox(key="frame_run").set_value(own).run()
-    assert app.multiselect(key="cp_runs_multiselect").value == [created[0], own] and not app.exception
+    app.multiselect(key="cp_runs_multiselect").set_value([created[0], main_run]).run()
+    app.selectbox(key="frame_run").set_value(main_run).run()
+    assert app.multiselect(key="cp_runs_multiselect").value == [created[0], main_run] and not app.exception
 
 
 def test_the_paper_is_shown_without_any_run(cache):

@@ -110,10 +110,10 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
 
 
 def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
-    own, created = grouped_runs(cache)
+    main_run, created = grouped_runs(cache)
     write_tables(cache, "ablation", fill=lambda row: filled(row, created[2]))
     app = on_studies("ablation")
-    assert app.selectbox(key="frame_run").value == own
+    assert app.selectbox(key="frame_run").value == main_run
     assert app.selectbox(key="cp_study_run_selectbox").options == ["FLAP · part · seed 3"]
     app.button(key="cp_study_open").click().run()
     assert app.selectbox(key="frame_run").value == created[2] and not app.exception

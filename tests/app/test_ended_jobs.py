@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from app_driver import opened, words
+from app_driver import open_page, opened, words
 from synthetic_run import a_study, the_run, write_run
 
 from gprune.analysis import paired_test
@@ -68,10 +68,18 @@ def test_a_job_that_failed_gives_its_reason_and_one_that_ended_before_is_not_tol
     assert "the disk is full" not in words(opened(run=name))
 
 
+def test_the_settings_of_a_job_that_failed_are_edited_in_the_form(job):
+    end(job, "failed", "there is no model")
+    app = open_page("jobs", jobs_tab="jobs", jobs_job=job.id)
+    app.button(key=f"jobs_edit_{job.id}").click().run()
+    assert "The settings of “Second” are in the form below" in app.success[0].value
+    assert app.session_state["jobs_tab_tabs"] == "Start" and app.number_input(key="launch_retention").value == 0.4
+
+
 def test_without_an_origin_or_a_shared_text_the_headline_is_the_result(cache, name):
     run = the_run(cache)
-    own = frame.describe_result(run, None)
-    assert own == frame.describe_result(run, run) and own.endswith(".") and "perplexity" in own
+    headline = frame.describe_result(run, None)
+    assert headline == frame.describe_result(run, run) and headline.endswith(".") and "perplexity" in headline
     # other windows of the same texts
     other = write_run(cache, study=a_study(name="Other", retention=0.3), seed=5)
     assert "against “" not in frame.describe_result(of(cache, other), run)

@@ -41,7 +41,7 @@ def plainly(app):
 
 
 @pytest.mark.parametrize(
-    ("levels", "ending", "costs", "told", "compared"),
+    ("levels", "ending", "costs", "finding", "compared"),
     [
         (
             WINS,
@@ -66,7 +66,7 @@ def plainly(app):
         ),
     ],
 )
-def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, told, compared):
+def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding, compared):
     write_run(cache, study=study(), makers=measured(levels))
     overview = plainly(opened())
     assert ending in overview and costs in overview
@@ -74,9 +74,9 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, told, c
     # FLAP is the metric's own method, and both it and the best other one have their error
     assert "GPrune against FLAP " in overview and "; FANG " in overview
     assert overview.count(" ± ") >= 2 and "95% interval, paired; one seed)" in overview
-    assert told in story.comparison_finding(the_run(cache))
+    assert finding in story.comparison_finding(the_run(cache))
     compare = plainly(open_page("comparison"))
-    assert told in plainly(opened(slide="6")) and compared in compare
+    assert finding in plainly(opened(slide="6")) and compared in compare
     assert (levels is TIES) == ("has the lowest perplexity" not in compare)
 
 

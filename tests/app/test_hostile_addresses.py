@@ -33,14 +33,14 @@ class Address(dict[str, list[str]]):
 
 
 def test_addresses(monkeypatch):
-    def opened(found):
-        page = SimpleNamespace(session_state={}, query_params=found)
+    def opened(query):
+        page = SimpleNamespace(session_state={}, query_params=query)
         monkeypatch.setattr(address, "st", page)
         return page
 
-    def read(given):
+    def read(query):
         message: list[str] = []
-        page = opened(Address(given))
+        page = opened(Address(query))
         address.read_address("page")
         assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
         assert 3 <= address.whole("count", 5, 3, 10) <= 10
@@ -62,7 +62,7 @@ def test_addresses(monkeypatch):
     keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "strange"])
     fields = st.lists(st.sampled_from(WORDS) | st.text(max_size=12), min_size=1, max_size=3)
 
-    @settings(max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.dictionaries(keys, fields, max_size=9))
     def check(address):
         read(address)
@@ -103,7 +103,7 @@ def keys():
     [
         pytest.param(page, turn, marks=[pytest.mark.long] if turn or location % 3 else [])
         for location, page in enumerate(PAGES)
-        for turn in range(3)
+        for turn in range(2)
     ],
 )
 def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, turn):

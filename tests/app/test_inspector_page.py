@@ -133,7 +133,7 @@ def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, 
     assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
     assert any("--until positions" in code.value for code in app.code)
     requested = []
-    monkeypatch.setattr("gprune.app.ui.work.start", lambda *told: requested.append(told))
+    monkeypatch.setattr("gprune.app.ui.work.start", lambda *arguments: requested.append(arguments))
     app.button(key="ins_fires_make").click().run()
     ((root, study, arguments),) = requested
     assert arguments == ("--until", "positions") and study == the_run(cache).study and root == str(cache)
@@ -179,20 +179,20 @@ VALUES = {"primary": [0.5, 0.5, -0.25], "auxiliary": [1.0, -0.5], "substitute": 
 class FiringPool(FakePool):
     """Answers at once: the n-th token of a passage has n / 10 of the asked neuron's number, signs in turn."""
 
-    def read(self, source, what, models, owner):
+    def read(self, source, request, models, owner):
         assert [model.method for model in models] == ["dense"]
-        self.asked.append(what)
+        self.asked.append(request)
         return str(len(self.asked) - 1)
 
     def reading(self, identity):
-        what = self.asked[int(identity)]
-        assert isinstance(what, Neuron)
-        if what.role and not what.passages:
-            return Reading("complete", (TextActivations(np.array(VALUES[what.role]), 2, 2, 9),))
-        if not what.role:
+        request = self.asked[int(identity)]
+        assert isinstance(request, Neuron)
+        if request.role and not request.passages:
+            return Reading("complete", (TextActivations(np.array(VALUES[request.role]), 2, 2, 9),))
+        if not request.role:
             return Reading("complete", (PromotedTokens((("[x](y)", 0.5), ("a", 0.25)), (("ing", -0.75),)),))
         fired = []
-        for _, first, last in what.passages:
+        for _, first, last in request.passages:
             count = last - first + 1
             values = np.arange(count) * np.where(np.arange(count) % 2, -0.1, 0.1)
             fired.append((tuple(Piece(f" w{location}") for location in range(count)), values))
@@ -207,14 +207,14 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
         element["tokens"] for visible in passages(app) for element in visible["passages"]
     )
     app.toggle(key="ins_every_token_toggle").set_value(True).run()
-    assert [what.role for what in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
-    what = pool.asked[-3]
+    assert [request.role for request in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
+    request = pool.asked[-3]
     positions = run.load(stages.positions, "primary")
     sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     length = run.load(stages.tokens, "primary").ids.shape[1]
     first = max(location - 16, 0)
-    assert (what.layer, what.neuron) == (2, 7)
-    assert what.passages[0] == (sequence, first, min(location + 16, length - 1))
+    assert (request.layer, request.neuron) == (2, 7)
+    assert request.passages[0] == (sequence, first, min(location + 16, length - 1))
     tokens = passages(app)[0]["passages"][0]["tokens"]
     assert [token["text"] for token in tokens[:3]] == [" w0", " w1", " w2"]
     assert [token["peak"] for token in tokens].index(True) == location - first
@@ -225,7 +225,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert tokens[2]["strength"] == pytest.approx(min(0.2 / maximum, 1.0))
     assert "reads the sequence from its beginning" in words(app) and not app.exception
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
-    assert {(what.layer, what.neuron) for what in pool.asked} == {(2, 7)}
+    assert {(request.layer, request.neuron) for request in pool.asked} == {(2, 7)}
     assert "Its activation is 0 or more at 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")

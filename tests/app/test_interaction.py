@@ -45,8 +45,8 @@ def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
 
 
 def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw_scores(cache):
-    own = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
-    app = show("reliability", cache, study=a_study(reliability=own))
+    rule = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
+    app = show("reliability", cache, study=a_study(reliability=rule))
     assert app.segmented_control(key="rasa_selection_segmented").value == "random"
     assert "As many random modules are adapted" in words(
         app

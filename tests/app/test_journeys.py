@@ -3,35 +3,10 @@
 import pytest
 from browser import PLOT, click_mark, complaints, expect, looking, served, visiting
 from synthetic_run import write_run
-from test_headline_agrees import LOSES, measured, study
 
 from gprune.app.ui.page_names import PAGE_OF, path
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.mark.long
-def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
-    page = visit.page("drift")
-    page.locator(PLOT).nth(1).wait_for()
-    marks = page.locator(".st-key-rd_layers_chart .js-plotly-plot")
-    layers = marks.evaluate("plot => Array.from(plot._fullData[1].y)")
-    click_mark(page, "rd_layers", 1, layers.index(3))
-    chip = page.locator(".st-key-frame_selection")
-    expect(chip).to_contain_text("layer 3")
-    assert "layer=3" in page.url
-    page.get_by_role("tab", name="Module agreement").click()
-    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
-    page.wait_for_url("**layer=3**")
-    # one step back is one page back
-    page.go_back()
-    page.get_by_role("heading", name="Rank drift", exact=True).wait_for()
-    page.go_forward()
-    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
-    chip.get_by_role("button").first.click()
-    expect(chip).to_have_count(0)
-    page.go_back()
-    expect(chip).to_contain_text("layer 3")
 
 
 @pytest.mark.long
@@ -114,6 +89,8 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path):
 
 
 SERIOUS = ("serious", "critical")
+COLOURS = ["color-contrast", "link-in-text-block"]
+"""the rules that depend on the colours of a scheme"""
 EXCEPTIONS = {
     ("color-contrast", "button kbd"): "st.button draws the key of its shortcut paler than its words",
 }
@@ -136,12 +113,15 @@ STATES = (
 """slides, views, and what is said of an address that holds what is not there"""
 
 
-def faults(page):
-    """What axe finds serious on a page, but for the exceptions."""
+def faults(page, rules):
+    """What axe finds serious on a page, but for the exceptions, by all rules or by some."""
     from axe_playwright_python.sync_playwright import Axe
 
     results = []
-    for rule in Axe().run(page).response["violations"]:
+    options = {"resultTypes": ["violations"]}
+    if rules:
+        options |= {"runOnly": {"type": "rule", "values": rules}}
+    for rule in Axe().run(page, options=options).response["violations"]:
         if rule["impact"] not in SERIOUS:
             continue
         allowed = [location for (name, location) in EXCEPTIONS if name == rule["id"]]
@@ -151,6 +131,13 @@ def faults(page):
     return results
 
 
+@pytest.fixture(scope="module")
+def reader(chromium, shared_server):
+    """One person who goes from page to page: the browser keeps what it has loaded."""
+    with looking(chromium, *shared_server) as visit:
+        yield visit, visit.page()
+
+
 @pytest.mark.parametrize(
     "where",
     [
@@ -158,8 +145,11 @@ def faults(page):
         *(pytest.param(item, marks=pytest.mark.long) for item in [*addresses(), *STATES]),
     ],
 )
-def test_no_page_has_a_serious_fault(visit, where):
-    without_faults(visit.page(where))
+def test_no_page_has_a_serious_fault(reader, where):
+    visit, page = reader
+    visit.go(page, where)
+    without_faults(page)
+    assert not any(visit.noted), where
 
 
 @pytest.mark.long
@@ -176,8 +166,9 @@ def test_an_empty_cache_and_a_form_with_errors_have_no_serious_fault(chromium, t
 
 
 def without_faults(page):
-    """Fails where axe finds something serious on a page, in the light or in the dark."""
-    for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
+    """Fails where axe finds something serious on a page in the light, or about its colours in the dark."""
+    schemes = (("light", "rgb(255, 255, 255)", []), ("dark", "rgb(17, 22, 29)", COLOURS))
+    for scheme, ground, rules in schemes:
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(
             "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground",
@@ -186,7 +177,7 @@ def without_faults(page):
         # colours fade over, on a busy machine for longer: a fault is what stays
         for _ in range(4):
             page.wait_for_timeout(500)
-            if not (wrong := faults(page)):
+            if not (wrong := faults(page, rules)):
                 break
         assert not wrong, f"{scheme}: " + "\n".join(wrong)
 
@@ -224,23 +215,6 @@ def test_the_text_of_charts_has_contrast_enough(visit):
                 break
         assert page.locator(".js-plotly-plot text").count() > 20
         assert not pale, f"{scheme}: {pale}"
-
-
-@pytest.mark.long
-def test_a_run_that_gprune_loses_says_so_on_every_page_and_asks_what_to_take(chromium, tmp_path):
-    write_run(tmp_path, study=study(), makers=measured(LOSES))
-    with visiting(chromium, tmp_path) as visit:
-        page = visit.page()
-        expect(page.get_by_text("GPrune’s perplexity is 6")).to_be_visible()
-        expect(page.get_by_role("heading", name="FANG costs least")).to_be_visible()
-        page.get_by_role("link", name="Compare", exact=True).click()
-        expect(page.get_by_role("heading", name="FANG has the lowest perplexity on c4")).to_be_visible()
-        expect(page.get_by_role("heading", name="Pareto-optimal on c4")).to_be_visible()
-        expect(page.get_by_text("No model stays within 1.5× the dense perplexity; FANG comes")).to_be_visible()
-        # what was not timed has no time
-        page.get_by_text("time per token", exact=True).click()
-        page.wait_for_url("**dc_cost=time**")
-        expect(page.locator(".st-key-card_dc_front")).to_contain_text("cost is known")
 
 
 @pytest.mark.long

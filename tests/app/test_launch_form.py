@@ -152,6 +152,7 @@ def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_the_form_checks_a_study_without_lm_eval_in_its_process():
     code = (
         "import sys; from gprune.app.pages import launch; from gprune.study.demo import demo_study; "
@@ -422,8 +423,8 @@ def test_proposed_texts_follow_a_and_b_and_chosen_ones_stay(cache, started):
 
 
 def test_a_text_has_its_name_in_its_field(cache, started, monkeypatch):
-    named = replace(demo_study(), primary="snippets=python-code", substitute="")
-    monkeypatch.setattr(launch.address, "sent_to_launch", lambda: (named, "The study"))
+    study_sent = replace(demo_study(), primary="snippets=python-code", substitute="")
+    monkeypatch.setattr(launch.address, "sent_to_launch", lambda: (study_sent, "The study"))
     app = form()
     assert app.selectbox(key="launch_primary").value == "snippets=python-code"
     app.button(key="launch_start").click().run()

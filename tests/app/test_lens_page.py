@@ -30,15 +30,15 @@ class FakeReader:
         self.asked = []
         self.problem, self.total, self.places = "", len(PIECES), 0
 
-    def read(self, source, what, models, owner):
-        self.asked.append((what, models))
+    def read(self, source, request, models, owner):
+        self.asked.append((request, models))
         return str(len(self.asked) - 1)
 
     def reading(self, identity):
-        what, models = self.asked[int(identity)]
+        request, models = self.asked[int(identity)]
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
-        if isinstance(what, Prompt):
+        if isinstance(request, Prompt):
             results = [
                 Continuation(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))
             ]
@@ -121,10 +121,10 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     assert "The text is empty" in words(app)
     app.text_area(key="lens_typed_area").set_value(" \n ").run()
     app.button(key="lens_read").click().run()
-    assert not any(isinstance(what, Passage) for what, _ in pool.asked)
+    assert not any(isinstance(request, Passage) for request, _ in pool.asked)
     pool.total = 1_234_567
     app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
-    passage = next(what for what, _ in reversed(pool.asked) if isinstance(what, Passage))
+    passage = next(request for request, _ in reversed(pool.asked) if isinstance(request, Passage))
     assert len(passage.typed) == 2_000_000 and not app.exception
     assert "The page shows no more: the first 8 of 1,234,567 tokens are read" in words(app)
     pool.places = len(PIECES)
@@ -156,12 +156,12 @@ def test_a_run_of_one_method_shows_one_panel(cache, pool):
 
 
 def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
-    dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
-    result = token_loss.loss_change(dense, own)
+    dense, pruned = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
+    result = token_loss.loss_change(dense, pruned)
     assert result.nats == pytest.approx(-0.5 / 3) and result.dense == pytest.approx(np.exp(2))
-    assert token_loss.scale([own - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
+    assert token_loss.scale([pruned - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
     assert token_loss.scale([np.array([np.nan])]) == 0.1
-    table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": own})
+    table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": pruned})
     assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
     assert token_loss.worst_window(np.array([1.0, 2, 3]), np.array([2.0, 2.5, 4])) == (0, 1.0)

@@ -33,9 +33,9 @@ def test_records_are_read_only_and_measurements_carry_budget_and_parameters(smal
     assert shape is not None and dense.parameters == shape.decoder_weights + 1000 and dense.retention == 1.0
     assert dense.parameters - actual.parameters == round((1 - actual.retention) * shape.decoder_weights)
     assert result["flap_no_bias", "science-docs"].retention == result["flap", "science-docs"].retention
-    own = small_run.study.reliability
-    raw, _ = derived_cache.preview(small_run, own)
-    standardized, _ = derived_cache.preview(small_run, replace(own, score_scale="standardized"))
+    rule = small_run.study.reliability
+    raw, _ = derived_cache.preview(small_run, rule)
+    standardized, _ = derived_cache.preview(small_run, replace(rule, score_scale="standardized"))
     assert (raw.drift == standardized.drift).all() and (raw.score != standardized.score).any()
 
 

@@ -86,7 +86,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     first, second = two(cache)
     store = Store(cache)
     needed = disk_use.needed_by(store)
-    own = {location for location, runs in needed.items() if runs == {first}}
+    of_first_alone = {location for location, runs in needed.items() if runs == {first}}
     size = disk_use.overview(store).runs[first].own
     app = on_runs(first)
     app.button(key=f"runs_delete_{first}").click().run()
@@ -96,7 +96,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     assert not app.exception and "was deleted" in app.success[0].value
     assert [run.name for run in all_runs(str(cache))[0]] == [second]
     left = {(entry.kind, entry.key) for entry in disk_use.cache_entries(store)}
-    assert own and left == set(needed) - own
+    assert of_first_alone and left == set(needed) - of_first_alone
     assert not list((cache / "runs").glob(".*"))
     # the pages and the address go on with the run that is left
     assert app.selectbox(key="frame_run").value == second and app.query_params["run"] == second

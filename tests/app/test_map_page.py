@@ -96,8 +96,8 @@ def test_the_hues_of_modules_stay_apart_for_every_eye_on_either_ground(eye):
     assert min(_contrast(hue, page) for hue in MODULES for page in ("#ffffff", "#11161d")) > 2.4
 
 
-def _contrast(one, other):
-    luminances = sorted(float(_linear(hue) @ [0.2126, 0.7152, 0.0722]) + 0.05 for hue in (one, other))
+def _contrast(first, second):
+    luminances = sorted(float(_linear(hue) @ [0.2126, 0.7152, 0.0722]) + 0.05 for hue in (first, second))
     return luminances[1] / luminances[0]
 
 

@@ -104,8 +104,8 @@ def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just
     began = datetime.fromisoformat(run.record["started"]).timestamp()
     early = _described(run, progress, monkeypatch, started=began + 60.0)
     assert early[0].endswith("loading the model, 2 s so far") and early[1] == 0.0
-    own = _described(run, progress, monkeypatch, started=began - 5.0)
-    assert f"step {len(names())} of {len(names())}" in own[0] and own[1] == 1.0
+    late = _described(run, progress, monkeypatch, started=began - 5.0)
+    assert f"step {len(names())} of {len(names())}" in late[0] and late[1] == 1.0
 
 
 def _described(run, progress, monkeypatch, started=0.0):
@@ -167,7 +167,7 @@ def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch):
         started = 1000.0
 
     for elapsed, rest in ((5.0, live.SOONEST), (100.0, 10.0), (9000.0, live.LATEST)):
-        monkeypatch.setattr(live.time, "time", lambda now=1000.0 + elapsed: now)
+        monkeypatch.setattr(live.time, "time", lambda moment=1000.0 + elapsed: moment)
         assert live.rest([Running()]) == pytest.approx(rest)
     assert live.rest([]) == live.SOONEST
 
@@ -186,8 +186,8 @@ def test_a_job_without_stages_gets_a_sentence():
         assert app.info[0].value.startswith(sentence) and not app.dataframe
 
 
-@pytest.mark.parametrize(("state", "told"), [("running", True), ("failed", False)])
-def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monkeypatch, state, told):
+@pytest.mark.parametrize(("state", "is_at_work"), [("running", True), ("failed", False)])
+def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monkeypatch, state, is_at_work):
     name = write_run(tmp_path, stages=names()[:9], state="running")
     progress = JobProgress(stage="clusters", done=1, total=4, elapsed=3.0)
     monkeypatch.setattr(jobs.queue, "progress", lambda *_: progress)
@@ -201,8 +201,8 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monk
     assert situation.run_named(name) is not None
     row = jobs._job_row(situation, job)
     assert 0 < row["progress"] < 1
-    assert row["stage"] == ("clusters of the neurons’ parameters" if told else "")
-    assert bool(row["time left"]) is told
+    assert row["stage"] == ("clusters of the neurons’ parameters" if is_at_work else "")
+    assert bool(row["time left"]) is is_at_work
     runs.save(Store(tmp_path), name, read(tmp_path, name) | {"expected": {}})
     assert jobs._job_row(work.read_situation(str(tmp_path)), job)["progress"] == 0.0
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from app_driver import open_page
+from app_driver import charts, open_page, show
 from synthetic_run import a_study, names, the_run, write_run
 from test_speed_page import a_timed_study
 
+from gprune.analysis import decision
 from gprune.app.figures import comparison as pareto
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
@@ -86,6 +87,15 @@ def test_no_model_is_called_pareto_optimal_before_every_method_is_measured(cache
     # another run is not held up by it
     assert pareto.similar_runs(runs[full], runs.values()) == [runs[full]]
     assert "Pareto-optimal" in pareto.trade_off(runs[full]).title
+
+
+def test_the_cost_of_the_chart_is_switched(cache):
+    app = show("comparison", cache, study=a_timed_study())
+    for cost in (decision.PARAMETERS, decision.TIME):
+        app.segmented_control(key="dc_cost_segmented").set_value(cost).run()
+        titles = [chart["layout"]["xaxis"].get("title", {}).get("text", "") for chart in charts(app)]
+        assert any(decision.COSTS[cost] in title for title in titles)
+    assert app.query_params["dc_cost"] in ("time", ["time"])
 
 
 def test_what_was_not_timed_has_no_time(cache):

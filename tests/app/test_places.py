@@ -48,8 +48,8 @@ def test_every_place_keeps_what_the_address_of_its_page_held(name):
 @pytest.mark.slow
 def test_the_help_leads_to_every_place_and_says_how_it_is_read(name):
     app = open_page("help_features")
-    own = {"reading", "words", "keys", "features"}
-    assert set(help_page.FEATURES) == set(help_page.READ) == set(page_names.PAGE_OF) - own
+    help_tabs = {"reading", "words", "keys", "features"}
+    assert set(help_page.FEATURES) == set(help_page.READ) == set(page_names.PAGE_OF) - help_tabs
     assert all(features in words(app) for features in help_page.FEATURES.values())
     links = [item.proto.page for item in app.get("page_link")]
     assert len(links) >= len(help_page.FEATURES) + len(PAGES)

@@ -138,8 +138,8 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
     for method in decision:
         choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
         assert not whatif.obstacle(run.results, method, "primary"), method
-        again, own = derived_cache.masks_of(run, choice), run.load(stages.masks, method)
-        changed = kept_units.overlaps(own, again)
+        again, stored = derived_cache.masks_of(run, choice), run.load(stages.masks, method)
+        changed = kept_units.overlaps(stored, again)
         assert not any(units.changed for units in changed.values()), method
     assert decision or name != "every method"
 

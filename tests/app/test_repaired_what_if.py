@@ -36,11 +36,11 @@ class RepairingPool:
     def losses(self, question):
         if question.method == "dense":
             return 4 + np.random.default_rng(0).normal(0, 0.5, 40)
-        own = question.masks is None
+        is_run = question.masks is None
         dense = self.losses(preview.Question(question.text, "dense"))
-        noise = np.random.default_rng(1 + own + 2 * bool(question.repair)).normal(0, 0.01, 40)
-        gain = (BY_BASE if own else REPAIRED) if question.repair else 0.0
-        return dense + 0.5 + (0 if own else WORSE) - gain + noise
+        noise = np.random.default_rng(1 + is_run + 2 * bool(question.repair)).normal(0, 0.01, 40)
+        gain = (BY_BASE if is_run else REPAIRED) if question.repair else 0.0
+        return dense + 0.5 + (0 if is_run else WORSE) - gain + noise
 
     def state(self, source):
         return self.state_
@@ -53,9 +53,9 @@ def pool(monkeypatch):
     return created
 
 
-def differences(pool, place):
+def differences(pool, ending):
     """Of the answers that end so, in nats, by the end of the owner's name."""
-    return next(pool.latest(name).difference for name in pool.asked if place in name)
+    return next(pool.latest(name).difference for name in pool.asked if ending in name)
 
 
 def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_repaired_alike(cache, pool):

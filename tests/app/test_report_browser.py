@@ -17,7 +17,7 @@ FIGURES = [*CARDS, "perplexity"]
 
 
 @pytest.fixture(scope="module")
-def taken(chromium, shared_server, tmp_path_factory):
+def report_file(chromium, shared_server, tmp_path_factory):
     """A report that was made on the page and downloaded."""
     file = tmp_path_factory.mktemp("taken") / "report.html"
     with looking(chromium, *shared_server) as visit:
@@ -32,23 +32,23 @@ def taken(chromium, shared_server, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_offline_with_every_figure_reads_on_a_phone_and_runs_nothing_else(visit, taken, scheme):
+def test_it_opens_offline_with_every_figure_reads_on_a_phone_and_runs_nothing_else(visit, report_file, scheme):
     context = visit.person(False, viewport={"width": 390, "height": 800}, color_scheme=scheme)
     context.set_offline(True)
     page = context.new_page()
     requested, errors = outside(page), complaints(page)
-    page.goto(taken.as_uri())
+    page.goto(report_file.as_uri())
     page.wait_for_function("document.documentElement.dataset.drawn")
     figure = page.locator(".js-plotly-plot:has(.main-svg)")
     assert figure.evaluate_all("plots => plots.map(plot => plot.dataset.name)") == FIGURES
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert all(box["width"] <= 390 for box in map(lambda one: one.bounding_box(), figure.all()))
+    assert all(box["width"] <= 390 for box in map(lambda item: item.bounding_box(), figure.all()))
     assert page.locator("nav li a").count() == len(FIGURES)
     page.get_by_text("Table: ").first.click()
     assert page.locator("section table").first.is_visible()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 20, 26)")
-    assert [one for one in requested if not one.startswith("file:")] == [] and errors == []
+    assert [item for item in requested if not item.startswith("file:")] == [] and errors == []
     # the policy of the file holds: a script that somebody adds does not run
     page.evaluate(
         """() => {
@@ -82,7 +82,7 @@ TYPED = "<img src=x onerror=alert(1)> שלום 🙂 \u202eabc the river\n\n" + "
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def lens_cache(tmp_path_factory):
     """A cache with a run of a model of two layers."""
     folder = tmp_path_factory.mktemp("lens")
     values = tiny_study.made(folder, device="cpu")
@@ -91,8 +91,8 @@ def made(tmp_path_factory):
     return folder / "cache"
 
 
-def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
-    with visiting(chromium, made) as visit:
+def test_a_typed_text_is_read_and_shown_as_text(chromium, lens_cache):
+    with visiting(chromium, lens_cache) as visit:
         page = visit.page("lens?lens_what=typed")
         dialogs = []
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))

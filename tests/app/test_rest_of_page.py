@@ -21,6 +21,7 @@ def _decisions(visit: Visit, height: int, more: str = "") -> Any:
 
 def _go_on(page: Any, goes: str) -> None:
     # a mark that has just been drawn does not listen yet
+    page.locator(".rest-of-page").wait_for(state="attached")
     page.wait_for_timeout(500)
     page.mouse.move(700, 400)
     page.mouse.wheel(0, 300) if goes == "wheel" else page.keyboard.press("PageDown")
@@ -41,13 +42,11 @@ def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> Non
     expect(page.locator(REST)).to_have_count(0)
 
 
-def test_a_window_that_reaches_the_rest_has_it_at_once(visit: Visit) -> None:
-    expect(_decisions(visit, 2600).locator(LAST)).to_have_count(2)
-
-
-@pytest.mark.long
-def test_an_address_with_choices_of_the_page_is_drawn_whole(visit: Visit) -> None:
-    expect(_decisions(visit, 720, "&pd_bins=4").locator(LAST)).to_have_count(2)
+@pytest.mark.parametrize(
+    ("height", "query"), [(2600, ""), pytest.param(720, "&pd_bins=4", marks=pytest.mark.long)], ids=["tall", "chosen"]
+)
+def test_a_window_that_reaches_the_rest_or_an_address_with_choices_has_it_at_once(visit, height, query) -> None:
+    expect(_decisions(visit, height, query).locator(LAST)).to_have_count(2)
 
 
 def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:

@@ -35,7 +35,7 @@ def page(chromium):
     created.close()
 
 
-def told(page):
+def slides_sent(page):
     result = page.evaluate("told")
     page.evaluate("told.length = 0")
     return result
@@ -45,23 +45,23 @@ def test_a_slider_has_its_arrows_and_the_slides_have_page_up_and_down(page):
     page.get_by_role("slider").focus()
     for key in ("ArrowRight", "ArrowLeft", "Home", "End"):
         page.keyboard.press(key)
-    assert told(page) == []
+    assert slides_sent(page) == []
     page.keyboard.press("PageDown")
-    assert told(page) == [3]
+    assert slides_sent(page) == [3]
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
-    assert told(page) == [4]
+    assert slides_sent(page) == [4]
     # a digit jumps, at most to the last
     for key in ("1", "9"):
         page.keyboard.press(key)
-    assert told(page) == [1, 4]
+    assert slides_sent(page) == [1, 4]
 
 
 def test_presses_count_from_the_slide_that_was_asked_for_and_an_older_one_changes_nothing(page):
     visible = page.locator("[aria-current]")
     for key in ("PageDown", "PageDown", "PageUp"):
         page.keyboard.press(key)
-    assert told(page) == [3, 4, 3]
+    assert slides_sent(page) == [3, 4, 3]
     # a slide that was asked for before is drawn first
     page.evaluate("give(4)")
     expect(visible).to_have_text("3")
@@ -70,11 +70,11 @@ def test_presses_count_from_the_slide_that_was_asked_for_and_an_older_one_change
     page.evaluate("give(1)")
     # already there: nothing to ask for
     page.keyboard.press("PageUp")
-    assert told(page) == [1]
+    assert slides_sent(page) == [1]
     # whoever goes back in the browser has another slide
     page.evaluate("give(4)")
     expect(visible).to_have_text("4")
     # the keys end with the slides
     page.evaluate("end()")
     page.keyboard.press("Home")
-    assert told(page) == []
+    assert slides_sent(page) == []

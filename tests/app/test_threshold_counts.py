@@ -28,7 +28,7 @@ console.log(JSON.stringify(found))
 """
 
 
-def drawn(rng):
+def random_case(rng):
     """Modules of a few layers, of whose values some are equal, and lines between and upon them."""
     layer = np.sort(rng.integers(0, rng.integers(1, 6), rng.integers(1, 60)))
     count, coarse = len(layer), rng.random() < 0.5
@@ -41,7 +41,7 @@ def drawn(rng):
     return statistics, ReliabilitySettings(drift_quantile=drift, score_quantile=score, selection=rule)
 
 
-def decided(statistics, settings):
+def decision_of(statistics, settings):
     """What the rule decides; of the neurons, whose scores are not counted, there is one."""
     item = np.zeros((1, 1))
     scores = SimpleNamespace(ffn=item)
@@ -53,7 +53,7 @@ def decided(statistics, settings):
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_any_modules_and_lines_are_counted_alike():
     rng = np.random.default_rng(5)
-    cases = [drawn(rng) for _ in range(CASES)]
+    cases = [random_case(rng) for _ in range(CASES)]
     scripts = [components.FOLDER / name for name in threshold_lines.SCRIPTS]
     sent = []
     for statistics, rule in cases:
@@ -63,7 +63,7 @@ def test_any_modules_and_lines_are_counted_alike():
     command = ["node", "--input-type=module", "--eval", program]
     ran = subprocess.run(command, input=json.dumps(sent), capture_output=True, text=True, check=True, timeout=60)
     for (statistics, rule), result in zip(cases, json.loads(ran.stdout), strict=True):
-        expected = decided(statistics, rule)
+        expected = decision_of(statistics, rule)
         counts, names = expected.counts, ("adapted", "neurons", "a", "b", "rescored")
         assert [result[name] for name in names] == [
             counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary, counts.rescored,

@@ -25,7 +25,7 @@ def ready(page):
     page.wait_for_timeout(500)
 
 
-def counted(page):
+def counts_shown(page):
     return dict(page.locator(LINES).evaluate("root => ({...root.dataset})"))
 
 
@@ -45,16 +45,16 @@ def drag(page, name, across, up=0):
     page.wait_for_timeout(100)
 
 
-def agrees(page, key, place, level):
+def agrees(page, key, index, level):
     """Line, number, slider and address hold one value."""
     if level == OWN:
         page.wait_for_url(lambda url: key not in url)
     else:
         page.wait_for_url(re.compile(rf"[?&]{key}={level:g}(&|$)"))
-    expect(page.get_by_role("spinbutton").nth(place)).to_have_value(f"{level:.3f}")
-    name = ("drift", "score")[place]
+    expect(page.get_by_role("spinbutton").nth(index)).to_have_value(f"{level:.3f}")
+    name = ("drift", "score")[index]
     expect(line(page, name)).to_have_attribute("aria-valuenow", f"{level:g}")
-    label = ("γ_drift: quantile of the drift line", "γ_score: quantile of the score line")[place]
+    label = ("γ_drift: quantile of the drift line", "γ_score: quantile of the score line")[index]
     native = page.get_by_role("slider", name=label)
     expect(native).to_have_value(f"{level:g}")
 
@@ -63,7 +63,7 @@ def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(
     tile = page.get_by_test_id("stMetricValue").first
     before = tile.inner_text()
     drag(page, "drift", -160)
-    moved = counted(page)
+    moved = counts_shown(page)
     level = float(moved["drift"])
     # while the line is held, only the browser has counted
     assert level < 0.9 and tile.inner_text() == before and "rasa_qd" not in page.url
@@ -73,7 +73,7 @@ def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(
     agrees(page, "rasa_qd", 0, level)
     drag(page, "score", 0, up=-150)
     page.mouse.up()
-    second = float(counted(page)["score"])
+    second = float(counts_shown(page)["score"])
     assert second < 0.9
     agrees(page, "rasa_qs", 1, second)
     agrees(page, "rasa_qd", 0, level)
@@ -87,7 +87,7 @@ def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(
 def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page):
     drag(page, "drift", -120)
     page.mouse.up()
-    level = float(counted(page)["drift"])
+    level = float(counts_shown(page)["drift"])
     agrees(page, "rasa_qd", 0, level)
     field = page.get_by_role("spinbutton").first
     field.fill("0.3")
@@ -104,7 +104,7 @@ def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page):
     agrees(page, "rasa_qd", 0, 0.9)
     page.get_by_role("button", name=re.compile("^None")).click()
     expect(line(page, "drift")).to_be_hidden()
-    assert counted(page)["adapted"] == "0"
+    assert counts_shown(page)["adapted"] == "0"
 
 
 @pytest.mark.long

@@ -40,8 +40,8 @@ def test_list_says_what_takes_room_and_for_which_runs(cache, capsys):
     lines = {line.split()[0]: line for line in said.out.splitlines() if line.startswith("  ")}
     results = sum(cache_entry.size for cache_entry in cache_entries(store) if cache_entry.kind == "scores")
     assert code == 0 and amount(results) in lines["scores"] and set(runs) < set(lines)
-    own = {line.split("  ")[-1].strip() for line in (lines[run] for run in runs)}
-    assert all(word.endswith("its own") for word in own) and "locks" not in lines
+    sizes = {line.split("  ")[-1].strip() for line in (lines[run] for run in runs)}
+    assert all(word.endswith("its own") for word in sizes) and "locks" not in lines
     assert said.out.splitlines()[-1].startswith("1 results that no run needs: ")
 
 
@@ -102,11 +102,11 @@ def test_prune_of_a_run_removes_what_no_other_run_needs(cache, capsys):
     store, (first, second) = cache
     masks = read(store.root, first)["stages"]["masks_flap"]["key"]
     shared = read(store.root, first)["stages"]["drift"]["key"]
-    own = overview(store).runs[first].own
+    size = overview(store).runs[first].own
     code, said = cache_says(capsys, store, "prune", first)
-    assert code == 0 and f"{first}: {amount(own)} to be freed: add --yes" in said.out and store.has("masks", masks)
+    assert code == 0 and f"{first}: {amount(size)} to be freed: add --yes" in said.out and store.has("masks", masks)
     code, said = cache_says(capsys, store, "prune", first, "--yes")
-    assert code == 0 and f"{first}: removed, {amount(own)} free" in said.out
+    assert code == 0 and f"{first}: removed, {amount(size)} free" in said.out
     assert not store.has("masks", masks) and store.has("drift", shared)
     assert not (store.root / "runs" / first).exists() and (store.root / "runs" / second).exists()
     code, said = cache_says(capsys, store, "prune", first, "--yes")
@@ -156,8 +156,8 @@ def test_verify_names_what_is_damaged_and_says_so_in_its_status(cache, capsys):
     damage.wait_a_tick()
     code, said = cache_says(capsys, store, "verify")
     folders = {folder if len(folder.relative_to(store.root).parts) == 2 else folder.parent for folder in hit}
-    named = {line.split(":")[0] for line in said.out.splitlines()[: len(folders)]}
-    assert code == 1 and named == {str(folder.relative_to(store.root)) for folder in folders}
+    damaged = {line.split(":")[0] for line in said.out.splitlines()[: len(folders)]}
+    assert code == 1 and damaged == {str(folder.relative_to(store.root)) for folder in folders}
     assert f": {len(folders)} damaged" in said.out and "computed again" in said.err
     # corrupt results are moved aside
     assert len(cache_entries(store)) == count - len(folders) == count - len(list((store.root / DAMAGED).iterdir()))

@@ -101,11 +101,11 @@ def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
     assert "reused" in again.err and "0 stages computed" in again.out
 
 
-@pytest.mark.process
-def test_arrays_have_the_documented_names_and_shapes(workshop, project):
+@pytest.mark.slow
+def test_arrays_have_the_documented_names_and_shapes(workshop, project, monkeypatch):
     out = workshop["folder"] / "out.npz"
-    done = command("arrays", workshop["study"], str(out), cache=workshop["folder"] / "cache")
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("GPRUNE_CACHE", str(workshop["folder"] / "cache"))
+    assert main(["arrays", workshop["study"], str(out)]) == 0
     with np.load(out, allow_pickle=False) as arrays:
         shapes = {name: arrays[name].shape for name in arrays.files}
         labels, layer = arrays["labels"], arrays["module_layer"]
@@ -123,8 +123,6 @@ def test_arrays_have_the_documented_names_and_shapes(workshop, project):
 
 def bad_studies(workshop, tmp_path):
     texts, model = workshop["texts"], workshop["model"]
-    binary = tmp_path / "latin.txt"
-    binary.write_bytes("Müßiggang ist aller Laster Anfang. ".encode("latin-1") * 400)
     no_tokenizer = tmp_path / "no_tokenizer"
     no_tokenizer.mkdir()
     for name in ("config.json", "model.safetensors"):
@@ -136,12 +134,8 @@ def bad_studies(workshop, tmp_path):
     weights = truncated / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     return {
-        "no model": (tiny_study.settings(str(tmp_path / "absent"), texts), "absent"),
         "no tokenizer": (tiny_study.settings(str(no_tokenizer), texts), "no tokenizer"),
         "truncated": (tiny_study.settings(str(truncated), texts), "model.safetensors"),
-        "no text": (tiny_study.settings(model, (str(tmp_path / "no.txt"), *texts[1:])), "no.txt"),
-        "encoding": (tiny_study.settings(model, (str(binary), *texts[1:])), "UTF-8"),
-        "retention 0": (tiny_study.settings(model, texts, retention=0), "retention must be"),
         "too many samples": (
             tiny_study.settings(model, texts, calibration={"samples": 10**6, "length": 16}),
             "1,000,000",
@@ -150,19 +144,7 @@ def bad_studies(workshop, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    "slip",
-    [
-        "no model",
-        "no tokenizer",
-        "truncated",
-        "no text",
-        "encoding",
-        "retention 0",
-        "too many samples",
-        "unknown field",
-    ],
-)
+@pytest.mark.parametrize("slip", ["no tokenizer", "truncated", "too many samples", "unknown field"])
 def test_run_answers_a_slip_with_one_sentence_and_exit_code_2(capsys, monkeypatch, workshop, tmp_path, slip):
     values, message = bad_studies(workshop, tmp_path)[slip]
     path = tmp_path / "study.json"
@@ -185,7 +167,7 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "asked, heavy",
+    "words, heavy",
     [
         # nor the file of any command: that of the one that is asked for is imported alone
         (["--help"], {"torch", "streamlit", "numpy", "pydantic", "gprune.study", "importlib.metadata"}),
@@ -193,8 +175,8 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
     ],
     ids=["all", "study"],
 )
-def test_help_needs_no_torch(asked, heavy, workshop):
-    code = f"import sys, gprune.__main__ as m\ntry: m.main({asked})\nexcept SystemExit: pass\n"
+def test_help_needs_no_torch(words, heavy, workshop):
+    code = f"import sys, gprune.__main__ as m\ntry: m.main({words})\nexcept SystemExit: pass\n"
     code += f"heavy = {heavy} & set(sys.modules)\n"
     code += "sys.exit(' '.join(heavy) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2])
@@ -324,7 +306,7 @@ def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "usage", "told"),
+    ("words", "usage", "message"),
     [
         (["run", "demo", "--sampels", "64"], "run", "arguments: --sampels 64 (did you mean --samples?)"),
         (["study", "--model", "demo", "--retentoin=1"], "study", "--retentoin=1 (did you mean --retention?)"),
@@ -334,11 +316,11 @@ def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_pa
         (["rnu", "demo"], "[-h]", "invalid choice: 'rnu' (choose from "),
     ],
 )  # fmt: skip
-def test_what_is_mistyped_shows_the_usage_of_its_own_command_and_what_is_near(words, usage, told, capsys):
+def test_what_is_mistyped_shows_the_usage_of_its_own_command_and_what_is_near(words, usage, message, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)
     said = capsys.readouterr().err
-    assert ended.value.code == 2 and told in said and said.startswith(f"usage: gprune {usage} ")
+    assert ended.value.code == 2 and message in said and said.startswith(f"usage: gprune {usage} ")
 
 
 @pytest.mark.slow
@@ -353,7 +335,7 @@ def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["study", "--model", "demo", "--methods", "gprun"], "(got 'gprun'); did you mean 'gprune'?"),
         (["study", "--model", "demo", "--metric", "flop"], "(got 'flop'); did you mean 'flap'?"),
@@ -363,13 +345,13 @@ def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
         (["run", "xyz.json"], "there is no such file\n"),
     ],
 )
-def test_unknown_names_are_told_with_the_nearest_known_one(words, told, tmp_path, monkeypatch, capsys):
+def test_unknown_names_are_told_with_the_nearest_known_one(words, message, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "runs" / "small"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"study": {}}))
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     assert main(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_task_is_no_folder_that_happens_to_be_called_so(tmp_path, monkeypatch):

@@ -112,35 +112,36 @@ def test_a_generative_task_keeps_every_metric_under_its_name_and_every_question(
 @pytest.mark.slow
 def test_a_generative_task_runs_on_the_demo_reports_and_can_be_cancelled(demo, data):
     steps = []
-    result = measure(demo, "gsm8k", lambda *step: steps.append(step), task_folder=str(data), limit=4, batch=2)
-    assert steps == [(2, 4, "tasks: answering"), (4, 4, "tasks: answering")]
-    assert result.accuracy.samples == 4 and 0 <= result.accuracy.acc <= 1
 
-    def stop(*_):
-        raise Cancelled("stopped")
+    def stop(*step):
+        steps.append(step)
+        if step[0] == 4:
+            raise Cancelled("stopped")
 
     with pytest.raises(Cancelled, match="stopped"):
         measure(demo, "gsm8k", stop, task_folder=str(data), limit=4, batch=2)
+    assert steps == [(2, 4, "tasks: answering"), (4, 4, "tasks: answering")]
 
 
 @pytest.mark.slow
 def test_fewer_go_through_the_model_where_memory_runs_out_and_the_answers_are_the_same(demo, data, monkeypatch):
-    settings = {"task_folder": str(data), "limit": 4, "batch": 4}
-    for task, call in (("gsm8k", "generate"), ("piqa", "forward")):
+    for task, call, halves in (("gsm8k", "generate", [2, 1]), ("piqa", "forward", [4, 2, 1])):
+        settings = {"task_folder": str(data), "limit": halves[0], "batch": halves[0]}
         expected, original, sizes, notices = measure(demo, task, **settings), getattr(demo.model, call), [], []
 
-        def short_of_memory(*given, original=original, sizes=sizes, **named):
-            ids = named.get("input_ids", given[0] if given else None)
+        def short_of_memory(*arguments, original=original, sizes=sizes, **keywords):
+            ids = keywords.get("input_ids", arguments[0] if arguments else None)
             sizes.append(len(ids))
             if len(ids) > 1:
                 raise torch.OutOfMemoryError("tried to allocate 2.00 GiB")
-            return original(*given, **named)
+            return original(*arguments, **keywords)
 
         monkeypatch.setattr(demo.model, call, short_of_memory)
         result = measure(demo, task, lambda *step, notices=notices: notices.append(step[2]), **settings)
         monkeypatch.undo()
-        assert sizes[:3] == [4, 2, 1] and "memory ran out with 4 sequences" in notices[0]
+        assert sizes[: len(halves)] == halves and f"memory ran out with {halves[0]} sequences" in notices[0]
         assert (result.accuracy.acc, result.accuracy.metrics) == (expected.accuracy.acc, expected.accuracy.metrics)
+        assert result.accuracy.samples == halves[0] and 0 <= result.accuracy.acc <= 1
 
 
 def test_text_likelihoods_are_measured_and_nan_is_refused(demo):
@@ -236,22 +237,26 @@ def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_pat
     from gprune.store import Store
 
     data = write_seven(tmp_path / "rows")
-    own, sums = write_rows(tmp_path / "own.jsonl", OWN), write_rows(data / "gsm8k.jsonl", SUMS)
+    questions, sums = write_rows(tmp_path / "own.jsonl", OWN), write_rows(data / "gsm8k.jsonl", SUMS)
     values = tiny_study.made(tmp_path)
     study = from_dict(values | {"model": "demo", "methods": ["dense", "gprune"]}).with_settings(
-        {"evaluation.tasks": [*SPLITS, str(own), "gsm8k"], "evaluation.task_folder": str(data), "evaluation.batch": 4}
+        {
+            "evaluation.tasks": [*SPLITS, str(questions), "gsm8k"],
+            "evaluation.task_folder": str(data),
+            "evaluation.batch": 4,
+        }
     )
     result = pipeline.run(study, Store(tmp_path / "cache"), tiny_study.silent)
     measured = result["accuracy"]["gprune"]
     definitions = tmp_path / "definitions"
     names = write_definitions(data, definitions)
-    write_definition(definitions, "own", None, own, OWN_DEFINITION)
+    write_definition(definitions, "own", None, questions, OWN_DEFINITION)
     import lm_eval
 
     packaged = Path(lm_eval.__file__).parent / "tasks" / "gsm8k" / "gsm8k.yaml"
     write_definition(definitions, "sums", packaged, sums, {"test_split": "test", "fewshot_split": "test"})
     expected = by_command(Path(result["checkpoint"]), definitions, [*names, "own", "sums"])
-    for task, name in zip([*SPLITS, str(own)], [*names, "own"], strict=True):
+    for task, name in zip([*SPLITS, str(questions)], [*names, "own"], strict=True):
         assert measured[task]["acc"] == expected[name]["acc,none"], task
         assert measured[task]["acc_norm"] == expected[name].get("acc_norm,none"), task
         assert measured[task]["acc_error"] == pytest.approx(expected[name]["acc_stderr,none"], rel=1e-9), task

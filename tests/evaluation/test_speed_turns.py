@@ -44,7 +44,7 @@ def test_ratios_are_to_the_first_beside_it_and_the_first_shows_all_it_has_made()
 def test_never_more_than_two_models_are_alive():
     alive, maximum = weakref.WeakSet(), []
 
-    def made(seed):
+    def loader_of(seed):
         def load():
             # whatever went before must have gone by now
             maximum.append(("before", len(alive)))
@@ -54,10 +54,10 @@ def test_never_more_than_two_models_are_alive():
 
         return load
 
-    def heard(*_):
+    def on_progress(*_):
         maximum.append(("while", len(alive)))
 
-    rows = measure({name: made(seed) for seed, name in enumerate("ABCD")}, SETTINGS, heard)
+    rows = measure({name: loader_of(seed) for seed, name in enumerate("ABCD")}, SETTINGS, on_progress)
     assert [number for when, number in maximum if when == "before"] == [0, 1, 1, 1]
     assert max(number for _, number in maximum) == 2 and len(alive) == 0
     assert [row.model for row in rows[::3]] == list("ABCD")

@@ -121,6 +121,6 @@ def _timeless(value: Any) -> Any:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-def different(ours: Contents, theirs: Contents) -> list[str]:
+def different(actual: Contents, expected: Contents) -> list[str]:
     """The results of one cache that are wrong or missing in another."""
-    return sorted(name for name, files in theirs.items() if ours.get(name) != files)
+    return sorted(name for name, files in expected.items() if actual.get(name) != files)

@@ -60,11 +60,11 @@ def _at_events(
     return verdict
 
 
-def _recover(verdict: Verdict, arena: Arena, cache: Path, what: str) -> None:
+def _recover(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> None:
     verdict.tries += 1
     finished = shown_state(cache, arena.name) == "done" and not different(contents(cache), contents(arena.undisturbed))
-    present = {} if finished else judge_broken(verdict, arena, cache, what)
-    judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
+    present = {} if finished else judge_broken(verdict, arena, cache, fault)
+    judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
 
 
 def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
@@ -79,13 +79,13 @@ def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
                 verdict.skipped = "this process may not mount a file system"
                 return verdict
             verdict.tries += 1
-            cache, what = disk / "cache", f"{size} of {needed} bytes"
+            cache, fault = disk / "cache", f"{size} of {needed} bytes"
             full = victims.run(arena.study, cache)
-            present = judge_broken(verdict, arena, cache, what) if full.code else {}
+            present = judge_broken(verdict, arena, cache, fault) if full.code else {}
             if full.code and not _says_full(full):
-                verdict.add(UNTRUE, f"{what}: exit {full.code}, saying {full.said[-300:]!r}")
+                verdict.add(UNTRUE, f"{fault}: exit {full.code}, saying {full.said[-300:]!r}")
             subprocess.run(["mount", "-o", f"remount,size={20 * needed}", str(disk)], check=True)
-            judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
+            judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
     return verdict
 
 
@@ -100,25 +100,25 @@ def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
         for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
             damage.MANIFESTS[way](manifest.parent, chance)
         verdict.tries += 1
-        present, what = whole(cache), f"{number}: {', '.join(ways)}"
+        present, fault = whole(cache), f"{number}: {', '.join(ways)}"
         if len(present) != len(manifests(arena.undisturbed)) - len(ways):
-            verdict.add(WRONG, f"{what}: {len(present)} results are called whole")
-        judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, present)
+            verdict.add(WRONG, f"{fault}: {len(present)} results are called whole")
+        judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
     return verdict
 
 
 def _says_full(outcome: victims.Outcome) -> bool:
-    named = any(words in outcome.said for words in ("is full", "free some space", "No space left on device"))
-    return outcome.code == 2 and named and "Traceback" not in outcome.said
+    names_remedy = any(words in outcome.said for words in ("is full", "free some space", "No space left on device"))
+    return outcome.code == 2 and names_remedy and "Traceback" not in outcome.said
 
 
 @contextlib.contextmanager
-def _disk(place: Path, size: int) -> Iterator[Path | None]:
+def _disk(folder: Path, size: int) -> Iterator[Path | None]:
     """A file system of its own of so many bytes; None where this process may not have one."""
-    place.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "gprune", str(place)], capture_output=True)
+    folder.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "gprune", str(folder)], capture_output=True)
     try:
-        yield place if mounted.returncode == 0 else None
+        yield folder if mounted.returncode == 0 else None
     finally:
         if mounted.returncode == 0:
-            subprocess.run(["umount", "-l", str(place)], check=True)
+            subprocess.run(["umount", "-l", str(folder)], check=True)

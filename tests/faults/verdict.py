@@ -55,7 +55,7 @@ def whole(cache: Path) -> dict[str, int]:
     return results
 
 
-def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict[str, int]:
+def judge_broken(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> dict[str, int]:
     """Looks at a cache right after a fault, before anything mends it.
 
     Returns:
@@ -65,30 +65,30 @@ def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict
     actual, expected = contents(cache), contents(arena.undisturbed)
     for name in present:
         if actual.get(name) != expected.get(name):
-            verdict.add(WRONG, f"{what}: {name} is called whole and differs")
+            verdict.add(WRONG, f"{fault}: {name} is called whole and differs")
     state = shown_state(cache, arena.name)
     if state in ("running", "done"):
-        verdict.add(UNTRUE, f"{what}: the run reads {state!r}")
+        verdict.add(UNTRUE, f"{fault}: the run reads {state!r}")
     return present
 
 
-def judge_mended(verdict: Verdict, arena: Arena, cache: Path, what: str, code: int, there: dict[str, int]) -> None:
+def judge_mended(verdict: Verdict, arena: Arena, cache: Path, fault: str, code: int, before: dict[str, int]) -> None:
     """Looks at a cache after the study was run again: done, nothing lost, nothing different."""
     if code != 0:
-        verdict.add(FAILED, f"{what}: run again, it ended with {code}")
+        verdict.add(FAILED, f"{fault}: run again, it ended with {code}")
         return
     current = whole(cache)
-    for name, inode in there.items():
+    for name, inode in before.items():
         if current.get(name) != inode:
-            verdict.add(LOST, f"{what}: {name} was whole and was made again")
+            verdict.add(LOST, f"{fault}: {name} was whole and was made again")
     actual: Contents = contents(cache)
     for name in different(actual, contents(arena.undisturbed)):
-        verdict.add(WRONG, f"{what}: {name} differs from the undisturbed run's")
+        verdict.add(WRONG, f"{fault}: {name} differs from the undisturbed run's")
     for left in cache.glob("*/*.state"):
         if left.parent.name != DAMAGED:
-            verdict.add(UNTRUE, f"{what}: finished, {left.name} is left")
+            verdict.add(UNTRUE, f"{fault}: finished, {left.name} is left")
     if shown_state(cache, arena.name) != "done":
-        verdict.add(UNTRUE, f"{what}: finished, the run reads {shown_state(cache, arena.name)!r}")
+        verdict.add(UNTRUE, f"{fault}: finished, the run reads {shown_state(cache, arena.name)!r}")
 
 
 def shown_state(cache: Path, run: str) -> str:

@@ -118,12 +118,12 @@ def killed_at(operation: str, number: int, root: Path) -> Prepare:
     """
 
     def prepare() -> Callable[[], None]:
-        seen = 0
+        count = 0
 
         def kill(name: str) -> None:
-            nonlocal seen
-            seen += name == operation
-            if name == operation and seen >= number:
+            nonlocal count
+            count += name == operation
+            if name == operation and count >= number:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         _watch(str(root), kill)

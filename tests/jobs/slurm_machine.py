@@ -104,15 +104,15 @@ def _prepare(folder: Path) -> None:
 
 
 def _munge(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    own, key = folder / "munge", folder / "munge" / "key"
+    home, key = folder / "munge", folder / "munge" / "key"
     subprocess.run(["mungekey", "-c", "-k", str(key)], check=True, env=environment)
-    for location in (own, key):
+    for location in (home, key):
         shutil.chown(location, "munge", "munge")
-    own.chmod(0o700)
+    home.chmod(0o700)
     # the socket lies where its user may make it, and everybody may reach it
     shutil.chown(folder, "munge", "munge")
     command = ["munged", "-F", f"--key-file={key}", f"--socket={folder}/munge.socket"]
-    command += [f"--{name}-file={own}/{name}" for name in ("pid", "log", "seed")]
+    command += [f"--{name}-file={home}/{name}" for name in ("pid", "log", "seed")]
     return subprocess.Popen(
         command, env=environment, user="munge", group="munge", start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -144,15 +144,15 @@ def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_al
     def sees(job):
         return (log_tail(cache, job.id) or [""])[0]
 
-    named = submit(cache, replace(make_study(0), device="cuda:0"), build=build)
-    wait_for(lambda: sees(named))
+    with_device = submit(cache, replace(make_study(0), device="cuda:0"), build=build)
+    wait_for(lambda: sees(with_device))
     free = submit(cache, make_study(1), build=build)
     wait_for(lambda: sees(free))
-    assert [(get(cache, job.id).device, sees(job)) for job in (named, free)] == [
+    assert [(get(cache, job.id).device, sees(job)) for job in (with_device, free)] == [
         ("cuda:0", "sees all"),
         ("cuda:1", "sees 1"),
     ]
     last = submit(cache, make_study(2), build=build)
-    (named.folder / "go").touch()
+    (with_device.folder / "go").touch()
     wait_for(lambda: sees(last))
     assert (get(cache, last.id).device, sees(last)) == ("cuda:0", "sees 0")

@@ -71,7 +71,7 @@ class LongStudy:
     def learns(self, process, folder):
         """Waits until a run has made some steps."""
 
-        def begun():
+        def has_begun():
             assert process.poll() is None, (folder / files.LOG).read_text()
             events = folder / files.EVENTS
             lines = events.read_text().splitlines() if events.exists() else []
@@ -81,7 +81,7 @@ class LongStudy:
                 > 2
             )
 
-        wait_for(begun, 60)
+        wait_for(has_begun, 60)
 
     def step(self):
         """After which step the state that is there goes on."""

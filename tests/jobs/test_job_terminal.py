@@ -12,7 +12,7 @@ from waiting import limit, wait_for
 from gprune import jobs
 from gprune.__main__ import main
 from gprune.jobs import folder as files
-from gprune.jobs import get, submit
+from gprune.jobs import get
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.models.export import padded
 
@@ -149,20 +149,7 @@ def test_a_log_is_followed_to_the_end_of_its_job(cache):
     assert read_state(job.folder).finished
 
 
-def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_end_reach_the_folder(
-    cache, workers, tmp_path, monkeypatch, capsys
-):
-    arguments = ("export", "/in", "/out", "--padded")
-    first = submit(cache, make_study(), arguments=arguments)
-    assert submit(cache, make_study(), arguments=arguments).id == first.id
-    rest = [
-        submit(cache, make_study()),
-        submit(cache, make_study(), arguments=("export", "/in", "/else", "--padded")),
-        submit(cache, make_study(), arguments=("gguf", "/in", "/out")),
-    ]
-    assert len({first.id, *(job.id for job in rest)}) == 4
-    assert first.command[3:7] == arguments and rest[0].command[3] == "run"
-
+def test_progress_and_end_of_an_export_reach_the_folder(tmp_path, monkeypatch, capsys):
     def fake(source, target, on_progress):
         for step in range(5):
             on_progress(step, 4, f"part {step}")

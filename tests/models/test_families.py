@@ -23,9 +23,11 @@ TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
 WRAPPERS = [family for family in FAMILIES if FAMILIES[family].text]
 CASES = [
     # of what holds a language model one case is told at once, the others among what takes long
-    pytest.param(family, one, marks=pytest.mark.long if family in WRAPPERS and (family, one) != ("gemma3", {}) else ())
+    pytest.param(
+        family, switches, marks=pytest.mark.long if family in WRAPPERS and (family, switches) != ("gemma3", {}) else ()
+    )
     for family in FAMILIES
-    for one in ({}, *SWITCHES[family])
+    for switches in ({}, *SWITCHES[family])
 ]
 
 
@@ -43,7 +45,7 @@ def ids_of(*shape: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def apart(actual: torch.Tensor, expected: torch.Tensor) -> float:
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
     return float((actual - expected).abs().max() / expected.abs().max())
 
 
@@ -57,15 +59,15 @@ def test_the_adapter_says_what_the_model_says(family, settings, tmp_path):
     decoder, ids = spread_out(family, settings), ids_of(2, 12)
     logits = decoder.model(ids).logits
     assert float(logits.std()) >= 1
-    assert apart(decoder.logits(decoder.hidden_states(ids)), logits) <= 1e-6
+    assert relative_error(decoder.logits(decoder.hidden_states(ids)), logits) <= 1e-6
 
     masks = masks_of(decoder, [1, decoder.shape.kv_heads], [5, 9])
     live = cut(decoder, masks)
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
-    assert apart(expected, logits) > 1e-2
-    assert apart(live(ids).logits, expected) <= 1e-5
-    assert apart(decoders.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
+    assert relative_error(expected, logits) > 1e-2
+    assert relative_error(live(ids).logits, expected) <= 1e-5
+    assert relative_error(decoders.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
 
     checkpoint.save(live, None, tmp_path / "out", masks, source="d", fingerprint="f")
     loaded = checkpoint.load_checkpoint(tmp_path / "out", "cpu")
@@ -85,7 +87,7 @@ def test_equal_widths_are_an_ordinary_model_of_the_family(family, settings, tmp_
     masks = masks_of(decoder, [1, 1], [6, 6])
     live = cut(decoder, masks)
     with masked(decoder, masks):
-        assert apart(live(ids).logits, decoder.model(ids).logits) <= 1e-5
+        assert relative_error(live(ids).logits, decoder.model(ids).logits) <= 1e-5
     live.save_pretrained(tmp_path / "out")
     ordinary = not layout.text and (not layout.heads or layout.free_heads)
     assert bool(list((tmp_path / "out").glob("*.py"))) is not ordinary
@@ -115,7 +117,7 @@ def test_a_padded_model_is_an_ordinary_one_of_the_family(family, tmp_path):
     config, groups = loaded.config, 1 if FAMILIES[family].free_heads else 2
     assert (config.model_type, config.intermediate_size, config.num_key_value_heads) == (family, 9, groups)
     assert type(loaded).__module__.startswith("transformers.models.")
-    assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
+    assert relative_error(loaded(ids).logits, live(ids).logits) <= 1e-5
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
     texts = [model.generate(ids, attention_mask=torch.ones_like(ids), **options) for model in (loaded, live)]
     assert torch.equal(*texts)
@@ -141,7 +143,7 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     padded.save_padded(tmp_path / "in", tmp_path / "out")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert loaded.config.model_type == WITH_BIASES[family]
-    assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
+    assert relative_error(loaded(ids).logits, live(ids).logits) <= 1e-5
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -229,10 +231,10 @@ def test_parts_beside_the_language_model_stay_and_the_images_they_see_are_seen(t
     ids = torch.tensor([[3, 63, 63, 63, 63, 4]])
     images = [torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
     answers = [actual(input_ids=ids, pixel_values=image, token_type_ids=(ids == 63).long()).logits for image in images]
-    assert apart(answers[0][:, -1], answers[1][:, -1]) > 1e-4
+    assert relative_error(answers[0][:, -1], answers[1][:, -1]) > 1e-4
     with masked(decoder, masks_of(decoder, [1, 2], [5, 9])):
         expected = decoder.model(input_ids=ids, pixel_values=images[0], token_type_ids=(ids == 63).long()).logits
-    assert apart(answers[0], expected) <= 1e-5
+    assert relative_error(answers[0], expected) <= 1e-5
 
 
 def test_the_table_of_the_docs_is_that_of_the_families(project):

@@ -25,10 +25,10 @@ def changed(folder, tensors=None, **values):
     return folder
 
 
-def dense(place, family="llama", **sizes):
+def dense(folder, family="llama", **sizes):
     decoder = small_decoder(family, **sizes)
-    decoder.model.save_pretrained(place)
-    return place, decoder
+    decoder.model.save_pretrained(folder)
+    return folder, decoder
 
 
 @pytest.mark.parametrize("family", ["llama", "glm", "phi3", "stablelm", "olmo2", "gemma2", "mistral3"])

@@ -130,7 +130,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, m
 
 def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeypatch):
     usage = shutil.disk_usage(cache.parent)
-    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000))
+    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda path: usage._replace(free=4_000_000))
     small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
     with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
         identity.locate(NAME, download=True)

@@ -33,11 +33,7 @@ AFTER_MODELLING = f"{ALONE}import gprune.models.export.modeling_gprune; gprune.r
 ENTRANCES = (
     "gprune.models.export.modeling_gprune",
     "gprune.models.loading",
-    "gprune.models.export.checkpoint",
-    "gprune.models.export.padded",
-    "gprune.pruning.surgery",
     "gprune.evaluation.accuracy",
-    "gprune.evaluation.speed",
     "transformers.models.auto.modeling_auto",
 )
 
@@ -49,7 +45,7 @@ ENTRANCES = (
         pytest.param(AFTER, id="after transformers", marks=pytest.mark.long),
         pytest.param(EXPLICIT, id="by its own call", marks=pytest.mark.long),
         pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file", marks=pytest.mark.long),
-        # every entrance to transformers can be the first
+        # any entrance to transformers can be the first
         *(pytest.param(f"import gprune\nimport {name}", id=name, marks=pytest.mark.long) for name in ENTRANCES),
     ],
 )

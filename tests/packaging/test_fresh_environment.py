@@ -83,7 +83,7 @@ def examples(fresh, project):
     fresh.pip("uninstall", "--yes", "gprune-magnitude")
 
 
-def shown(fresh, chromium):
+def open_app(fresh, chromium):
     """Opens the app as `gprune app` serves it, and looks at the demo on two pages."""
     command = [fresh.program("gprune"), "app", "--no-browser", "--port", "0"]
     with listening(command, fresh.work, fresh.environment) as server:
@@ -115,7 +115,7 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chr
     assert "commit" not in record["provenance"]
     assert fresh.said("python", "-c", JOB, seconds=60) == "done\n"
     examples(fresh, project)
-    shown(fresh, chromium)
+    open_app(fresh, chromium)
 
     fresh.pip("uninstall", "--yes", "gprune-studio")
     assert fresh.left() == ["home/.cache/gprune"]

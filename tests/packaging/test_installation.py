@@ -113,8 +113,8 @@ def test_every_link_between_documents_leads_to_a_file(project):
 
 def test_files_that_contributing_follows_are_there_with_what_it_names(project):
     text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", text))
-    assert len(named) > 10 and [name for name in named if not (project / name).exists()] == []
+    paths = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", text))
+    assert len(paths) > 10 and [name for name in paths if not (project / name).exists()] == []
     example = {
         "gprune/pruning/drift.py": "def rank_drift(",
         "gprune/records/scores.py": "class RankDrift",
@@ -125,7 +125,7 @@ def test_files_that_contributing_follows_are_there_with_what_it_names(project):
         "gprune/app/pages/drift.py": "card_of(figures.drift, run)",
     }
     for name, words in example.items():
-        assert name in named and words in (project / name).read_text(encoding="utf-8")
+        assert name in paths and words in (project / name).read_text(encoding="utf-8")
 
 
 def test_the_citation_is_of_this_version_and_of_the_paper(project, request):

@@ -31,8 +31,8 @@ def two(tmp_path):
     return Store(tmp_path), first, second
 
 
-def on_disk(place):
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+def on_disk(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def of_name(store, run, name):

@@ -35,14 +35,14 @@ def write(store, name, path):
 
 
 @pytest.fixture
-def here(tmp_path):
+def source_run(tmp_path):
     """A cache with a run, and the run's name."""
     root = tmp_path / "here"
     return root, write_run(root)
 
 
-def test_everything_but_model_texts_and_steps_arrives(tmp_path, here):
-    root, name = here
+def test_everything_but_model_texts_and_steps_arrives(tmp_path, source_run):
+    root, name = source_run
     contents = pack_contents(Store(root), name)
     write_pack(Store(root), contents, tmp_path / "a.zip")
     unpacked = unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
@@ -60,8 +60,8 @@ def test_everything_but_model_texts_and_steps_arrives(tmp_path, here):
     assert not [path for path in (tmp_path / "there").rglob("*") if path.is_dir() and path.stat().st_mode & 0o077]
 
 
-def test_a_pack_has_the_same_bytes_every_time(tmp_path, here):
-    root, name = here
+def test_a_pack_has_the_same_bytes_every_time(tmp_path, source_run):
+    root, name = source_run
     first = write(Store(root), name, tmp_path / "a.zip").read_bytes()
     unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
     assert write(Store(tmp_path / "there"), name, tmp_path / "b.zip").read_bytes() == first
@@ -70,8 +70,8 @@ def test_a_pack_has_the_same_bytes_every_time(tmp_path, here):
     assert sorted(path.name for path in tmp_path.glob("*.zip")) == ["a.zip", "b.zip"]
 
 
-def test_owner_and_notes_stay_where_they_are(tmp_path, here):
-    root, name = here
+def test_owner_and_notes_stay_where_they_are(tmp_path, source_run):
+    root, name = source_run
     change_record(root, name, owner={"host": "secret-host"}, remark="private")
     (root / "runs" / name / "about.json").write_text('{"note": "private"}')
     with zipfile.ZipFile(write(Store(root), name, tmp_path / "a.zip")) as archive:
@@ -81,8 +81,8 @@ def test_owner_and_notes_stay_where_they_are(tmp_path, here):
     assert b"secret-host" not in record and b"private" not in record
 
 
-def test_results_that_are_there_stay_and_another_run_is_not_replaced(tmp_path, here):
-    root, name = here
+def test_results_that_are_there_stay_and_another_run_is_not_replaced(tmp_path, source_run):
+    root, name = source_run
     pack, present = write(Store(root), name, tmp_path / "a.zip"), tmp_path / "there"
     count = len(pack_contents(Store(root), name).results)
     unpack(pack, Store(present))
@@ -101,8 +101,8 @@ def test_results_that_are_there_stay_and_another_run_is_not_replaced(tmp_path, h
         unpack(pack, Store(root), name="../x")
 
 
-def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(tmp_path, here):
-    root, name = here
+def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(tmp_path, source_run):
+    root, name = source_run
     pack, present = write(Store(root), name, tmp_path / "a.zip"), Store(tmp_path / "there")
     graph = recorded_graph(read(root, name), "it")
     drift, shape = stages.drift(graph), stages.shape(graph)
@@ -120,8 +120,8 @@ def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(tmp_path, here)
 
 
 @pytest.mark.parametrize("moment", [0, 7, -1])
-def test_an_interrupted_unpacking_leaves_whole_results_and_no_run(tmp_path, here, monkeypatch, moment):
-    root, name = here
+def test_an_interrupted_unpacking_leaves_whole_results_and_no_run(tmp_path, source_run, monkeypatch, moment):
+    root, name = source_run
     pack, present = write(Store(root), name, tmp_path / "a.zip"), Store(tmp_path / "there")
 
     def stop(done, *_):
@@ -142,8 +142,8 @@ def test_an_interrupted_unpacking_leaves_whole_results_and_no_run(tmp_path, here
     assert unpack(pack, present).present == len(full)
 
 
-def test_slips_cost_one_sentence(tmp_path, here, capsys):
-    root, name = here
+def test_slips_cost_one_sentence(tmp_path, source_run, capsys):
+    root, name = source_run
     cases = (
         (["pack", "nothing", "--cache", str(root)], "there is no run 'nothing'"),
         (["pack", "../x", "--cache", str(root)], "is not a name of a stage or result"),
@@ -159,8 +159,8 @@ def test_slips_cost_one_sentence(tmp_path, here, capsys):
     assert "damaged" in capsys.readouterr().err and not (tmp_path / "a.zip").exists()
 
 
-def test_texts_and_steps_are_included_on_request(tmp_path, here, capsys):
-    root, name = here
+def test_texts_and_steps_are_included_on_request(tmp_path, source_run, capsys):
+    root, name = source_run
     words = ["pack", name, "--cache", str(root), "-o", str(tmp_path / "a.zip")]
     assert main([*words, "--with-contexts", "--with-steps"]) == 0
     printed = capsys.readouterr().err

@@ -15,7 +15,7 @@ from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time
 from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
-from gprune.study.methods import METHODS, METRICS
+from gprune.study.methods import METRICS
 from gprune.system.errors import MethodError
 
 pytestmark = pytest.mark.slow
@@ -46,18 +46,17 @@ def study_of(workshop, **changes):
 
 @pytest.fixture(
     scope="module",
-    # the metric that needs the most with a method of each kind; in the long tests with all of them, and the
-    # other metrics with those that use the study's own as well
+    # the metric that needs the most with a method of each kind; in the long tests the other metrics with those
+    # that use the study's own as well (stages/test_stage_reads.py runs all methods)
     params=[
         ("twflap", OF_EACH_KIND),
-        pytest.param(("twflap", METHODS), marks=pytest.mark.long),
         *(
             pytest.param((name, OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long)
             for name in METRICS
             if name != "twflap"
         ),
     ],
-    ids=lambda known: f"{known[0]}, {len(known[1])} methods",
+    ids=lambda param: f"{param[0]}, {len(param[1])} methods",
 )
 def finished(request, workshop):
     """A whole run of every method on one metric, with a third text, a task and speed; its plan before."""

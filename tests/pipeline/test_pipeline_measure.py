@@ -123,12 +123,12 @@ def test_one_pruned_model_at_a_time_is_there_while_speed_is_measured(workshop, m
         counts.append(before)
         return model
 
-    def heard(stage, done, total, message):
+    def on_progress(stage, done, total, message):
         if stage == "speed" and message == "loading: dense":
             counts.append("speed")
 
     monkeypatch.setattr(surgery, "cut", watched)
     study, store = study_of(workshop, speed="cpu"), Store(workshop["folder"] / "alive")
-    result = pipeline.run(study, store, heard, until="perplexity")
+    result = pipeline.run(study, store, on_progress, until="perplexity")
     assert counts[counts.index("speed") + 1 :] == [0, 0] and len(counts) >= 5
     assert [row["model"] for row in result["speed"]["rows"][::3]] == ["dense", "flap", "wanda_sp_dense"]

@@ -67,7 +67,7 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     assert learning["learning"]["backward"] > 0
     assert gates["gates_gates_double"]["backward"] == 2 * learning["learning"]["backward"]
     # one way back a step, from 6 sequences of each of three texts
-    assert gates["gates_gates_scaled"]["backward"] == 32 * 18 / study.calibration.samples
+    assert gates["gates_gates_scaled"]["backward"] == study.scales.joint_steps * 18 / study.calibration.samples
     scales = passes.pop("scales_gprune_least_squares_scales_both_and_sampled")
     assert scales["backward"] == study.scales.steps * 18 / study.calibration.samples
     # beside the student the dense model goes over the sequences of the three texts

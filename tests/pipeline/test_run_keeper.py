@@ -41,16 +41,16 @@ def study(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(study, tmp_path_factory):
+def finished_run(study, tmp_path_factory):
     cache = tmp_path_factory.mktemp("whole") / "cache"
     pipeline.run(study, Store(cache), silent, "masks")
     return cache
 
 
 @pytest.fixture
-def done(whole, tmp_path):
+def done(finished_run, tmp_path):
     """A cache in which the study is done as far as its masks."""
-    shutil.copytree(whole, tmp_path / "cache")
+    shutil.copytree(finished_run, tmp_path / "cache")
     return Store(tmp_path / "cache")
 
 
@@ -191,8 +191,8 @@ def several(values, tmp_path):
         yield created
 
 
-def record_of(made, values):
-    result = runs.read(Store(made.cache), run_name(from_dict(values)))
+def record_of(graph, values):
+    result = runs.read(Store(graph.cache), run_name(from_dict(values)))
     assert result is not None
     return result
 

@@ -157,7 +157,7 @@ def first(problem):
     return even(replace(problem, scores=(ranked,)))
 
 
-def drawn(problem, generator=None):
+def random_scores(problem, generator=None):
     generator = generator or np.random.default_rng(problem.seed)
     values = generator.random(problem.scores[0].ffn.shape)
     return even(replace(problem, scores=(replace(problem.scores[0], ffn=values),)))
@@ -178,7 +178,7 @@ DECISIONS = {
     "a layer without": (emptied, "Kept.neurons keeps nothing in layer 0"),
     "everything": (lambda p: Kept(even(p).neurons | True, even(p).groups), "asked for.*compared at one size"),
     "by place": (first, "may not depend on a neuron's place, unless the method draws"),
-    "unseeded": (lambda p: drawn(p, np.random.default_rng()), "decides differently.*problem.seed"),
+    "unseeded": (lambda p: random_scores(p, np.random.default_rng()), "decides differently.*problem.seed"),
     "raises": (lambda p: p.model.config, "failed in decide .AttributeError"),
 }
 
@@ -213,5 +213,5 @@ def test_what_would_be_left_out_when_it_is_installed_does_not_hold_the_contract(
 def test_methods_that_rank_or_draw_hold_the_contract_and_a_method_with_the_model_holds_the_contract():
     check_method(EVEN)
     check_method(replace(EVEN, texts="both"))
-    check_method(replace(EVEN, decide=drawn), draws=True)
+    check_method(replace(EVEN, decide=random_scores), draws=True)
     check_method(Method(label="by weights", decide=by_weights, needs="model"))

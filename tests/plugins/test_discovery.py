@@ -12,14 +12,14 @@ from gprune.study import Study, methods
 from gprune.system.errors import PluginError, SettingsError
 
 
-def found():
+def discovered():
     with new_process() as current:
         return current
 
 
 def test_a_metric_and_a_method_are_imported_and_described(site):
     install(site)
-    catalogue = found()
+    catalogue = discovered()
     assert catalogue.faults == ()
     metric, method = catalogue.plugins.values()
     assert (metric.id, metric.label, metric.weighs) == ("metric.size", "weight size", False)
@@ -106,7 +106,7 @@ def test_of_two_packages_with_one_name_one_is_left_out(site):
     install(site)
     files = {"other/__init__.py": METRIC}
     install(site, "other", files, {"size": "other:size"}, {})
-    catalogue = found()
+    catalogue = discovered()
     brings = catalogue.plugins["metric.size"].distribution
     (other,) = {"bring", "other"} - {brings}
     assert [fault.message for fault in catalogue.faults] == [
@@ -117,9 +117,9 @@ def test_of_two_packages_with_one_name_one_is_left_out(site):
 def test_a_method_needs_its_metric(site):
     source = METHOD.replace('label="even cut"', 'label="even cut", metric="size"')
     install(site, files={**BOTH, "bring/method.py": source})
-    assert len(found().plugins) == 2
+    assert len(discovered().plugins) == 2
     install(site, files={**BOTH, "bring/method.py": source}, metrics={})
-    (fault,) = found().faults
+    (fault,) = discovered().faults
     assert "it needs the metric 'size', which is neither built in nor installed" in fault.message
 
 
@@ -127,7 +127,7 @@ def test_damaged_metadata_are_told_and_end_nothing(site):
     install(site)
     install(site, "well", {"well.py": METRIC}, {"other_size": "well:size"}, {})
     (site / "bring-1.0.dist-info" / "direct_url.json").write_text("{" * 50)
-    catalogue = found()
+    catalogue = discovered()
     assert list(catalogue.plugins) == ["metric.other_size"]
     assert [fault.message.partition(" is left out")[0] for fault in catalogue.faults] == [
         "the metric size of bring",

@@ -45,8 +45,8 @@ def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(site, monke
         study = a_study(methods=("dense", "gprune", "flap", "size", "even"))
         before, after = keys(study, "1"), keys(study, "2")
         changed = {name for name in before if before[name] != after[name]}
-        own = {f"perplexity.{name}.{text}" for name in ("size", "even") for text in (0, 1)}
-        assert changed == {"weighed_size", "scores_size_primary", "masks_size", "masks_even"} | own
+        of_plugin = {f"perplexity.{name}.{text}" for name in ("size", "even") for text in (0, 1)}
+        assert changed == {"weighed_size", "scores_size_primary", "masks_size", "masks_even"} | of_plugin
         # without the plug-in's methods, every key is what it is where nothing is installed
         plain = keys(a_study(methods=("dense", "gprune", "flap")))
         assert plain.items() <= before.items()

@@ -57,7 +57,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(PROJECT / "examples" / "plugin", folder / "project")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
@@ -74,48 +74,50 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_its_own_tests_pass_where_it_is_installed(place):
-    command = [str(place.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    variables = place.variables | {"PYTEST_ADDOPTS": ""}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=place.project, env=variables, timeout=limit(120))
+def test_its_own_tests_pass_where_it_is_installed(installed):
+    command = [str(installed.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    variables = installed.variables | {"PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=installed.project, env=variables, timeout=limit(120)
+    )
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.long
-def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(place, capsys):
+def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(installed, capsys):
     # one that cannot be imported is named with its reason, and disturbs nothing else
-    listed = place.gprune("plugins")
+    listed = installed.gprune("plugins")
     assert listed.returncode == 3 and "gprune-magnitude 0.1.0" in listed.stdout
     assert "the method broken of broken is left out: importing it failed" in listed.stderr
     assert "No module named 'no_such_library'" in listed.stderr
-    refused = place.gprune("study", "--model", "demo", "--methods", "flap", "broken")
+    refused = installed.gprune("study", "--model", "demo", "--methods", "flap", "broken")
     assert refused.returncode == 2 and "methods names 'broken', but the method broken" in refused.stderr
-    requested = place.gprune("study", "--help").stdout
+    requested = installed.gprune("study", "--help").stdout
     assert "{flap,wanda_sp,twflap,magnitude}" in requested and "magnitude_ranking" in " ".join(requested.split())
-    first = place.run()
+    first = installed.run()
     assert set(first["perplexity"]) == set(METHODS) and not first["unavailable"]
     assert all(np.isfinite(list(result.values())).all() for result in first["perplexity"].values())
 
-    _require_magnitudes(place, first["keys"])
-    _require_recomputed(place, first)
-    _require_openable(place, capsys)
+    _require_magnitudes(installed, first["keys"])
+    _require_recomputed(installed, first)
+    _require_openable(installed, capsys)
 
 
-def _require_magnitudes(place, keys):
+def _require_magnitudes(installed, keys):
     """The scores are the lengths of the weight vectors of the model's own file."""
-    weights = load_file(place.model / "model.safetensors")
-    scores = Store(place.cache).get("scores", keys["scores_primary"], UnitScores)
+    weights = load_file(installed.model / "model.safetensors")
+    scores = Store(installed.cache).get("scores", keys["scores_primary"], UnitScores)
     for layer, row in enumerate(scores.ffn):
         parts = [weights[f"model.layers.{layer}.mlp.{name}_proj.weight"] for name in ("gate", "up", "down")]
         rows = np.concatenate([parts[0], parts[1], parts[2].T], axis=1).astype(np.float64)
         np.testing.assert_allclose(row, np.linalg.norm(rows, axis=1), rtol=1e-6)
 
 
-def _require_recomputed(place, first):
+def _require_recomputed(installed, first):
     """An edit of the source is seen without installing again; what does not depend on it stays."""
-    source = place.project / "gprune_magnitude" / "metric.py"
+    source = installed.project / "gprune_magnitude" / "metric.py"
     source.write_text(source.read_text().replace("np.sqrt(measured.facts", "np.cbrt(measured.facts"))
-    second = place.run()
+    second = installed.run()
     names = set(first["keys"]) & set(second["keys"])
     changed = {name for name in names if first["keys"][name] != second["keys"][name]}
     kinds = {name.partition(".")[0].split("_")[0] for name in changed}
@@ -124,18 +126,18 @@ def _require_recomputed(place, first):
     assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= retained
     assert {"perplexity.flap.0", "perplexity.flap.1"} <= retained
     assert {"masks_magnitude", "masks_magnitude_ranking", "perplexity.gprune.0"} <= changed
-    record = json.loads(next((place.cache / "runs").glob("*/run.json")).read_text())
+    record = json.loads(next((installed.cache / "runs").glob("*/run.json")).read_text())
     reused = {name for name, entry in record["stages"].items() if entry.get("reused")}
     assert retained & set(record["stages"]) <= reused and not changed & reused
 
 
-def _require_openable(place, capsys):
+def _require_openable(installed, capsys):
     """Where it is not installed, its runs open, and a study that names it is refused in a sentence."""
     with new_process():
-        assert main(["run", str(place.study), "--cache", str(place.cache)]) == 2
+        assert main(["run", str(installed.study), "--cache", str(installed.cache)]) == 2
         said = capsys.readouterr().err
         assert "metric must be one of" in said and "'magnitude'" in said and "install that package" in said
-        (run,), unreadable = all_runs(str(place.cache))
+        (run,), unreadable = all_runs(str(installed.cache))
         assert unreadable == [] and run.outdated == 0
         assert set(run.masked) == {"gprune", "flap", "magnitude", "magnitude_ranking"}
         assert methods.METHODS["magnitude_ranking"].label == "magnitude, one ranking"

@@ -13,7 +13,7 @@ from unittest import mock
 
 import torch
 
-_taken: list[BaseException] = []
+_pending: list[BaseException] = []
 # asked once while nothing is wrong: what is asked with an error at hand must not have to be looked for
 _raise_pending = ctypes.pythonapi.PyErr_Occurred
 _raise_pending()
@@ -28,7 +28,7 @@ def guard() -> Any:
                 # raises the error that is at hand, if one is
                 _raise_pending()
             except BaseException as error:
-                _taken.append(error)
+                _pending.append(error)
             return torch._C._autograd.DeviceType.PrivateUse1
 
     return Guard()
@@ -40,13 +40,13 @@ def found_again() -> Iterator[None]:
     original = torch.autograd._engine_run_backward
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        _taken.clear()
+        _pending.clear()
         try:
             return original(*args, **kwargs)
         except SystemError:
-            if not _taken:
+            if not _pending:
                 raise
-        raise _taken.pop(0)
+        raise _pending.pop(0)
 
     with mock.patch.object(torch.autograd, "_engine_run_backward", run):
         yield

@@ -48,15 +48,15 @@ def capture(graph: Graph) -> Iterator[None]:
         _capturing.pop()
 
 
-def record(operation: Any, given: tuple[tuple, dict[str, Any]], result: Any) -> None:
+def record(operation: Any, arguments: tuple[tuple, dict[str, Any]], result: Any) -> None:
     """Notes an operation on CPU tensors for the graph that is being captured, if one is."""
     if not _capturing:
         return
-    reference = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+    reference = {tensor.untyped_storage()._cdata for tensor in _tensors(arguments)}
     results = _tensors(result)
     looks = all(tensor.untyped_storage()._cdata in reference for tensor in results)
     views = looks and not operation._schema.is_mutable
-    _capturing[-1].steps.append((operation, given, results, views))
+    _capturing[-1].steps.append((operation, arguments, results, views))
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

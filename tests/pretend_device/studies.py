@@ -157,29 +157,29 @@ def kept_alike(ran: Ran) -> dict[str, float]:
     return result
 
 
-def _unlike(name: str, ours: Any, theirs: Any, tolerance: float) -> list[str]:
-    if is_dataclass(ours):
-        ours, theirs = ({f.name: getattr(item, f.name) for f in fields(item)} for item in (ours, theirs))
-    if isinstance(ours, dict):
-        pairs = [(f"{name}.{key}", ours[key], theirs[key]) for key in ours]
-    elif isinstance(ours, list | tuple):
-        pairs = [(f"{name}[{location}]", *pair) for location, pair in enumerate(zip(ours, theirs, strict=True))]
+def _unlike(name: str, expected: Any, actual: Any, tolerance: float) -> list[str]:
+    if is_dataclass(expected):
+        expected, actual = ({f.name: getattr(item, f.name) for f in fields(item)} for item in (expected, actual))
+    if isinstance(expected, dict):
+        pairs = [(f"{name}.{key}", expected[key], actual[key]) for key in expected]
+    elif isinstance(expected, list | tuple):
+        pairs = [(f"{name}[{location}]", *pair) for location, pair in enumerate(zip(expected, actual, strict=True))]
     else:
-        return _unlike_values(name, np.asarray(ours), np.asarray(theirs), tolerance)
+        return _unlike_values(name, np.asarray(expected), np.asarray(actual), tolerance)
     return [line for item in pairs for line in _unlike(*item, tolerance)]
 
 
-def _unlike_values(name: str, ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> list[str]:
-    if ours.shape != theirs.shape:
-        return [f"{name}: {ours.shape} and {theirs.shape}"]
-    if ours.dtype.kind != "f":
-        share = np.mean(ours != theirs)
+def _unlike_values(name: str, expected: np.ndarray, actual: np.ndarray, tolerance: float) -> list[str]:
+    if expected.shape != actual.shape:
+        return [f"{name}: {expected.shape} and {actual.shape}"]
+    if expected.dtype.kind != "f":
+        share = np.mean(expected != actual)
         return [f"{name}: decided otherwise in {share:.1%} of its places"] if share else []
-    if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+    if not np.array_equal(np.isfinite(expected), np.isfinite(actual)):
         return [f"{name}: not finite in other places"]
-    finite = np.isfinite(ours)
-    largest = np.abs(ours[finite]).max(initial=0)
-    difference = np.abs(ours[finite] - theirs[finite]).max(initial=0)
+    finite = np.isfinite(expected)
+    largest = np.abs(expected[finite]).max(initial=0)
+    difference = np.abs(expected[finite] - actual[finite]).max(initial=0)
     return (
         []
         if difference <= tolerance * max(largest, 1e-30)

@@ -62,13 +62,13 @@ class PretendTensor(torch.Tensor):
 
     __array__ = numpy
 
-    def __deepcopy__(self, known: dict[int, Any]) -> Any:
-        if id(self) not in known:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
             copied: Any = PretendTensor(self.inner.clone(), index=self.device.index)
             if isinstance(self, torch.nn.Parameter):
                 copied = torch.nn.Parameter(copied, self.requires_grad)
-            known[id(self)] = copied
-        return known[id(self)]
+            memo[id(self)] = copied
+        return memo[id(self)]
 
     def __repr__(self, **_: Any) -> str:
         return f"pretend({self.inner!r})"

@@ -26,7 +26,7 @@ def prompt(device):
     return torch.from_numpy(steps.tokens(3).ids.astype(np.int64)).to(device)
 
 
-def written(decoding):
+def decoded_tokens(decoding):
     decoding.prefill()
     decoding.decode()
     return decoding.tokens().cpu()
@@ -36,9 +36,9 @@ def test_a_captured_step_writes_the_greedy_tokens(device):
     size = steps.Size(layers=3)
     model = cut(steps.decoder(size, device), steps.masks(size))
     with torch.inference_mode():
-        expected = written(EagerDecoding(model, prompt(device), 7))
+        expected = decoded_tokens(EagerDecoding(model, prompt(device), 7))
         captured = StaticDecoding(model, prompt(device), 7, capture=True)
-        assert torch.equal(written(captured), expected) and torch.equal(written(captured), expected)
+        assert torch.equal(decoded_tokens(captured), expected) and torch.equal(decoded_tokens(captured), expected)
 
 
 def test_the_graph_of_a_step_waits_for_nothing_and_what_waits_cannot_be_captured(device):
@@ -53,7 +53,7 @@ def test_the_graph_of_a_step_waits_for_nothing_and_what_waits_cannot_be_captured
         assert not result.kinds
         model.lm_head.register_forward_hook(lambda _, __, scores: scores if scores.isfinite().all() else None)
         with pytest.raises(SettingsError, match="cannot be captured as a CUDA graph .*is capturing.*eager"):
-            written(StaticDecoding(model, prompt(device), 9, capture=True))
+            decoded_tokens(StaticDecoding(model, prompt(device), 9, capture=True))
 
 
 def test_speed_is_measured_in_both_modes_with_the_memory_of_the_device(device):

@@ -59,14 +59,14 @@ def test_the_waits_of_a_stage(device, stage):
 
 def test_the_strongest_positions_of_a_device_are_those_of_the_machine(device):
     size = Size(3, 3, 2)
-    here = recorded(steps.decoder(size, torch.device("cpu")), steps.tokens(size.samples).ids, 4)
-    assert not faults(steps.strongest_positions(steps.decoder(size, device), size), here, 1e-5)
+    on_host = recorded(steps.decoder(size, torch.device("cpu")), steps.tokens(size.samples).ids, 4)
+    assert not faults(steps.strongest_positions(steps.decoder(size, device), size), on_host, 1e-5)
 
 
 @pytest.mark.parametrize("layers", [1, 4])
 def test_clustering_waits_for_its_steps_and_for_no_neuron(device, monkeypatch, layers):
     used, original = [], Search.step
-    monkeypatch.setattr(Search, "step", lambda *known: used.append(original(*known)))
+    monkeypatch.setattr(Search, "step", lambda *arguments: used.append(original(*arguments)))
     result = waits_of(steps.clustering, device, Size(layers=layers))
     counts, starts, largest = 2, 2, 4
     # two for each next centroid, the sizes and the score of each start, the score of each count,

@@ -110,7 +110,7 @@ def noted(kind: str) -> None:
         raise CaptureError(f"operation not permitted when stream is capturing ({kind})")
     if not _open:
         return
-    source = f"{_place()} {kind}"
+    source = f"{_innermost_line()} {kind}"
     for waits in _open:
         waits.kinds[kind] += 1
         waits.places[source] += 1
@@ -171,7 +171,7 @@ def _note_index(operation: Any, args: tuple, pretended: list[torch.Tensor]) -> N
         noted(UPLOAD)
 
 
-def _place() -> str:
+def _innermost_line() -> str:
     """The innermost line of the project that is at work."""
     frame: Any = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.startswith(_PROJECT):

@@ -14,7 +14,7 @@ SIZE = 3 << 20
 
 
 @pytest.fixture
-def place(tmp_path):
+def files_and_memory(tmp_path):
     """Three large files that have stood there for a while, and the folder that remembers."""
     files = [tmp_path / f"part-{index}" for index in range(3)]
     for index, file in enumerate(files):
@@ -30,11 +30,11 @@ def read(monkeypatch):
     names: list[str] = []
     original = hashlib.file_digest
 
-    def counted(file, *arguments):
+    def noting_digest(file, *arguments):
         names.append(Path(file.name).name)
         return original(file, *arguments)
 
-    monkeypatch.setattr(hashlib, "file_digest", counted)
+    monkeypatch.setattr(hashlib, "file_digest", noting_digest)
     forget()
     return names
 
@@ -48,16 +48,16 @@ def plain(file, salt=b""):
     return hashlib.sha256(salt + file.read_bytes()).hexdigest()
 
 
-def test_digests_are_those_of_the_contents_in_order(place):
-    files, memory = place
+def test_digests_are_those_of_the_contents_in_order(files_and_memory):
+    files, memory = files_and_memory
     for salt in (b"", b"text"):
         assert digests.of_files(files[::-1], memory, salt) == [plain(file, salt) for file in files[::-1]]
         forget()
         assert digests.of_files(files, memory, salt) == [plain(file, salt) for file in files]
 
 
-def test_another_process_reads_nothing_that_is_remembered(place, read):
-    files, memory = place
+def test_another_process_reads_nothing_that_is_remembered(files_and_memory, read):
+    files, memory = files_and_memory
     first = digests.of_files(files, memory)
     assert sorted(read) == ["part-0", "part-1", "part-2"]
     forget()
@@ -65,8 +65,8 @@ def test_another_process_reads_nothing_that_is_remembered(place, read):
     assert len(read) == 3
 
 
-def test_a_file_of_the_same_size_and_time_is_read_again(place, read):
-    files, memory = place
+def test_a_file_of_the_same_size_and_time_is_read_again(files_and_memory, read):
+    files, memory = files_and_memory
     first = digests.of_files(files, memory)
     status = files[1].stat()
     files[1].write_bytes(b"x" * SIZE)
@@ -89,8 +89,8 @@ def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path,
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"stamp": [1, 2, 3], "sha256": "00"}', '{"sha256": "' + "0" * 64 + '"}']
 )
-def test_a_damaged_memory_counts_as_none(place, read, content):
-    files, memory = place
+def test_a_damaged_memory_counts_as_none(files_and_memory, read, content):
+    files, memory = files_and_memory
     digests.of_files(files[:1], memory)
     (retained,) = memory.iterdir()
     retained.write_text(content)

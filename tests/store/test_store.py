@@ -239,9 +239,9 @@ def finished(tmp_path_factory):
     return study, folder / "cache"
 
 
-def open_to_others(place):
+def open_to_others(folder):
     """Return the folders below a place that others than the owner may enter."""
-    folders = [path for path in place.iterdir() if path.is_dir()]
+    folders = [path for path in folder.iterdir() if path.is_dir()]
     return [str(path) for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 

@@ -58,7 +58,7 @@ def same(first, second):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def finished_run(tmp_path_factory):
     """A finished run: its study, its cache, and what its results hold."""
     folder = tmp_path_factory.mktemp("whole")
     rows = [{"question": "Two and two make", "choices": [" four", " five"], "answer": 0}] * 3
@@ -72,14 +72,14 @@ def whole(tmp_path_factory):
 
 
 @pytest.fixture
-def spare(whole, tmp_path):
+def spare(finished_run, tmp_path):
     """A copy of the run to be damaged."""
-    study, store, _ = whole
+    study, store, _ = finished_run
     shutil.copytree(store.root, tmp_path / "cache")
     return study, Store(tmp_path / "cache")
 
 
-def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
+def test_every_flipped_bit_is_found_and_none_is_handed_out(finished_run, spare):
     _, store = spare
     result = Counter()
     for path, bit in damage.random_flips(store, COUNT, seed=1):
@@ -94,10 +94,10 @@ def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
         assert store.check(stage, key, kind)
         result[path.suffix] += 1
     assert result.total() == COUNT and result[".npy"] >= 12 and result[".json"] >= 3
-    same(whole[2], content(store))
+    same(finished_run[2], content(store))
 
 
-def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
+def test_a_run_makes_good_what_flipped_bits_have_spoilt(finished_run, spare):
     study, store = spare
     flips = damage.random_flips(store, COUNT, seed=2)
     for path, bit in flips:
@@ -107,7 +107,7 @@ def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
     pipeline.run(study, store, output)
     damaged = {path.relative_to(store.root).parts[:2] for path, _ in dict(flips).items()}
     assert len(list((store.root / DAMAGED).iterdir())) == len(output.repaired) == len(damaged)
-    same(whole[2], content(store))
+    same(finished_run[2], content(store))
     again = Told()
     pipeline.run(study, store, again)
     assert not again.repaired and {message for _, message in again.lines} == {"reused"}

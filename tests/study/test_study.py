@@ -153,19 +153,21 @@ def test_settings_that_came_later_change_no_name_of_a_run():
 def test_a_text_may_be_given_a_name_which_changes_nothing_but_what_it_is_called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = Study(model="demo", primary="/data/a/valid.txt", auxiliary="/data/b/valid.txt#split=test")
-    named = Study(model="demo", primary="wikitext=/data/a/valid.txt", auxiliary="ptb=/data/b/valid.txt#split=test")
-    assert (named.primary, named.auxiliary) == (plain.primary, plain.auxiliary)
-    assert named.digest == plain.digest and from_dict(named.to_dict()) == named
-    assert named.text_name(named.primary) == "wikitext" and plain.text_name(plain.primary) == "valid.txt"
-    assert named.summary()["Calibration texts"] == "wikitext | ptb"
+    with_names = Study(model="demo", primary="wikitext=/data/a/valid.txt", auxiliary="ptb=/data/b/valid.txt#split=test")
+    assert (with_names.primary, with_names.auxiliary) == (plain.primary, plain.auxiliary)
+    assert with_names.digest == plain.digest and from_dict(with_names.to_dict()) == with_names
+    assert with_names.text_name(with_names.primary) == "wikitext" and plain.text_name(plain.primary) == "valid.txt"
+    assert with_names.summary()["Calibration texts"] == "wikitext | ptb"
     # a name goes with its text, and a text may be evaluated under the name that it has
-    other = named.with_settings({"primary": "/data/c.txt", "evaluation.texts": ["held out=/data/d.txt", "/data/d.txt"]})
+    other = with_names.with_settings(
+        {"primary": "/data/c.txt", "evaluation.texts": ["held out=/data/d.txt", "/data/d.txt"]}
+    )
     assert set(other.text_names) == {"ptb=/data/b/valid.txt#split=test", "held out=/data/d.txt"}
     assert other.evaluation.texts == ("/data/d.txt",)
     with pytest.raises(SettingsError, match=r"text_names must be names of one text each \(got 'ptb'\)"):
-        named.with_settings({"primary": "ptb=/data/a/valid.txt"})
+        with_names.with_settings({"primary": "ptb=/data/a/valid.txt"})
     with pytest.raises(SettingsError, match=r"text_names must be entries like wikitext=/data/wiki.txt \(got 'ptb'\)"):
-        named.with_settings({"text_names": ["ptb"]})
+        with_names.with_settings({"text_names": ["ptb"]})
     # options and files that hold an = are no names
     (tmp_path / "a=b.txt").write_text("text")
     for text in ("self:#temperature=0.8", "hub:a/b#config=en", "a=b.txt", "folder/a=b"):

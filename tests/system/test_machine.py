@@ -37,9 +37,9 @@ class Driver:
 
 @pytest.fixture
 def driver(monkeypatch):
-    def use(found, torch="2.13.0"):
+    def use(library, torch="2.13.0"):
         machine.cards.cache_clear()
-        monkeypatch.setattr(ctypes, "CDLL", lambda name: found)
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
         monkeypatch.setattr(machine, "version", lambda package: torch if package == "torch" else "5")
 
     yield use
@@ -54,9 +54,9 @@ def test_a_card_is_known_by_its_name_whatever_it_was_asked_for_as(driver):
     assert " thread" in machine.describe("cpu")
 
 
-@pytest.mark.parametrize(("found", "torch"), [(Driver(status=100), "2.13.0"), (Driver(), "2.13.0+cpu")])
-def test_without_a_working_driver_or_with_torch_for_the_cpu_there_is_no_card(driver, found, torch):
-    driver(found, torch)
+@pytest.mark.parametrize(("library", "torch"), [(Driver(status=100), "2.13.0"), (Driver(), "2.13.0+cpu")])
+def test_without_a_working_driver_or_with_torch_for_the_cpu_there_is_no_card(driver, library, torch):
+    driver(library, torch)
     assert not machine.has_gpu() and " thread" in machine.describe("auto")
 
 
@@ -93,5 +93,5 @@ def test_sizes():
 def test_the_peak_of_a_child_is_its_own():
     large = bytearray(b"x") * 300 * 2**20
     requested = "from gprune.system import machine; print(machine.peak_memory())"
-    own = int(subprocess.run([sys.executable, "-c", requested], capture_output=True, check=True).stdout)
-    assert machine.peak_memory() > len(large) > 2 * own > 2**24
+    peak = int(subprocess.run([sys.executable, "-c", requested], capture_output=True, check=True).stdout)
+    assert machine.peak_memory() > len(large) > 2 * peak > 2**24

@@ -32,15 +32,15 @@ def against(**changes):
     return replace(PLAIN, **changes)
 
 
-def a_card(*others, drift=None, name="a", run="r", sequences=100, available=1000, **changes):
+def a_card(*texts, drift=None, name="a", run="r", sequences=100, available=1000, **changes):
     """A text of 100 sequences; two samples of n of them are sqrt(0.04 / n) apart: 0.02 at 100."""
     sizes = np.array([25.0, 50.0])
     size = Size(sequences, 128, available, 5000, 200, 4096, 0.25, 0.3)
     law = Law(0.04, 0.0) if drift is None else drift
     rendered = np.array([[law.at(n)] * 4 for n in sizes])
     result = Resampled(sizes, rendered, rendered)
-    undecided = 0.3 if others else float("nan")
+    undecided = 0.3 if texts else float("nan")
     return replace(
-        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, result, law, law, others, undecided),
+        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, result, law, law, texts, undecided),
         **changes,
     )

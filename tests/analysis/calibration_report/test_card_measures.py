@@ -81,14 +81,14 @@ def test_beside_another_text_are_the_numbers_of_a_loop(finished, cards):
 
 
 def test_sampling_is_what_the_law_says_at_the_size_drawn_and_the_size_is_that_of_the_tokens(cards, finished):
-    own, other = cards["A"], cards["B"]
-    beside_b = next(text for text in own.others if text.letter == "B")
-    both = [card.changed.at(24) for card in (own, other)]
+    card_a, card_b = cards["A"], cards["B"]
+    beside_b = next(text for text in card_a.others if text.letter == "B")
+    both = [card.changed.at(24) for card in (card_a, card_b)]
     assert beside_b.changed_sampling == pytest.approx(np.mean(both))
-    squares = [card.drift.at(24) ** 2 for card in (own, other)]
+    squares = [card.drift.at(24) ** 2 for card in (card_a, card_b)]
     assert beside_b.drift_sampling == pytest.approx(np.sqrt(np.mean(squares)))
     assert beside_b.drift_beyond == pytest.approx(np.sqrt(max(beside_b.drift**2 - np.mean(squares), 0)))
-    assert own.resampled.sequences.tolist() == [3, 6, 9, 12]
+    assert card_a.resampled.sequences.tolist() == [3, 6, 9, 12]
     study = finished[0]
     for role, letter in (("primary", "A"), ("substitute", "C")):
         tokens, size = results_of(finished).get(stages.tokens, role), cards[letter].size

@@ -54,7 +54,7 @@ Made = Callable[..., TinyRun]
 def tiny_run(built_once):
     """Makes a run, once for the same arguments."""
 
-    def made(dtype="float32"):
+    def run_of(dtype="float32"):
         def build(folder):
             values = tiny_study.made(folder, shape={"kv_heads": 2}, dtype=dtype, device="cpu")
             values["evaluation"]["windows"] = 40
@@ -63,7 +63,7 @@ def tiny_run(built_once):
         root = built_once(f"preview-{dtype}", build) / "cache"
         return TinyRun(root, next((root / "runs").iterdir()).name)
 
-    return made
+    return run_of
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The order of work, the owner of each number, the end of a worker; and the jobs that the preview waits for."""
 
-import os
 import time
 
 import numpy as np
@@ -26,12 +25,9 @@ from gprune.app.preview import manager as module
 from gprune.app.preview.manager import job_in_the_way
 from gprune.app.preview.questions import Continuation, WindowLosses
 from gprune.app.preview.requests import WorkerRequest
-from gprune.jobs import folder as files
 from gprune.jobs import local, queue
-from gprune.jobs.state import JobState, write_state
 from gprune.pipeline.stages import Graph
 from gprune.study import Study
-from gprune.system import processes
 from gprune.system.errors import StoreError
 
 WINDOWS = 12
@@ -443,22 +439,3 @@ def test_a_job_stops_the_preview_on_its_own_device(cache, job, preview):
 def test_an_export_needs_no_gpu(cache):
     submitted(cache, "cuda", ("gguf", "folder", "out"))
     assert job_in_the_way(cache, "cuda") == "" != job_in_the_way(cache, "cpu")
-
-
-def test_waiting_and_running_jobs_count_and_those_that_are_gone_do_not(cache):
-    assert job_in_the_way(cache, "cpu") == job_in_the_way(cache, "cuda") == ""
-    first, second = submitted(cache), submitted(cache, number=1)
-    assert second.state == "queued" and len(queue.at_work(cache)) == 2
-    queue.cancel(cache, second.id)
-    assert [job.id for job in queue.at_work(cache)] == [first.id]
-    here = {"pid": os.getpid(), "process_started": processes.process_start(os.getpid())}
-    for state, counts in (
-        (JobState("running", started=1.0, **here), True),
-        (JobState("cancelling", started=1.0, **here), True),
-        (JobState("running", started=1.0, pid=here["pid"], process_started=1.0), False),
-        (JobState("done", started=1.0, ended=2.0), False),
-    ):
-        write_state(cache / "jobs" / first.id, state)
-        assert bool(job_in_the_way(cache, "cpu")) == counts, state
-    (cache / "jobs" / first.id / files.STATE).write_text("damaged")
-    assert job_in_the_way(cache, "cpu") == ""

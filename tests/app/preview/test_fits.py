@@ -25,7 +25,7 @@ SETTINGS = RepairSettings(KIND)
 
 
 @pytest.fixture
-def counted(monkeypatch):
+def fits(monkeypatch):
     """Counts fits, and lets them happen."""
     calls = []
 
@@ -38,7 +38,7 @@ def counted(monkeypatch):
 
 
 @pytest.mark.slow
-def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, tmp_path, counted):
+def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, tmp_path, fits):
     source = tiny_run().copied(tmp_path)
     graph, study = source.graph, source.graph.study
     text, masks = study.evaluation.texts[1], random_masks(source.results.get(stages.shape), 4)
@@ -57,11 +57,11 @@ def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, t
     other = resolve(source, Question(text, "flap", random_masks(source.results.get(stages.shape), 5), repair=SETTINGS))
     for each in (request, other, request, other):
         answered(handler, each, turns=1)
-    assert len(counted) == 2
+    assert len(fits) == 2
     # the oldest makes way
     answered(handler, resolve(source, Question(text, "gprune", repair=SETTINGS)), turns=1)
     answered(handler, request, turns=1)
-    assert len(counted) == 4
+    assert len(fits) == 4
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_scales_learned_after_the_fit_give_the_losses_of_the_cut_model(tiny_run,
 
 
 @pytest.mark.slow
-def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_run, tmp_path, counted):
+def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_run, tmp_path, fits):
     source = tiny_run().copied(tmp_path)
     text, shape = source.graph.study.evaluation.texts[0], source.results.get(stages.shape)
     reports, expected = [], True
@@ -107,7 +107,7 @@ def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_r
     expected = False
     assert answered(handler, other) == ("interrupted",) and len(reports) == shape.layers + 2
     expected = True
-    assert answered(handler, other).done == 40 and len(counted) == 3
+    assert answered(handler, other).done == 40 and len(fits) == 3
 
 
 @pytest.mark.slow
@@ -127,8 +127,8 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
     weights, graph = stages.repaired(fitted.graph, "gprune"), source.graph
     work = RunContext(graph.study, graph.inputs, source.results.store.texts)
     tokens = [source.results.get(stages.tokens, role) for role in ("primary", "auxiliary")]
-    own = source.results.get(stages.masks, "gprune")
-    record = fit(work.decoder, own, tokens, SETTINGS, graph.study.calibration.batch)
+    run_masks = source.results.get(stages.masks, "gprune")
+    record = fit(work.decoder, run_masks, tokens, SETTINGS, graph.study.calibration.batch)
     source.results.store.put(weights.kind, weights.key, record, {})
     stored = resolve(fitted, base)
     assert stored.arguments["pruning"].fit is None

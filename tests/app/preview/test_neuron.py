@@ -17,12 +17,12 @@ from gprune.system.errors import SettingsError
 pytestmark = pytest.mark.slow
 
 
-def asked(handler, source, question, turns=1000):
+def answer_of(handler, source, question, turns=1000):
     (request,) = resolve_tokens(source, question, [Question("", DENSE)])
     return answered(handler, request, turns)
 
 
-def whole(handler, ids, layer, neuron):
+def sequence_inputs(handler, ids, layer, neuron):
     """(tokens,) inputs of down_proj of a whole sequence, by a hook of the test's own."""
     decoder, result = handler.model.decoder, []
     location = decoder.down_proj(layer).register_forward_pre_hook(lambda _, inputs: result.append(inputs[0]))
@@ -36,9 +36,9 @@ def test_values_are_those_of_the_whole_sequence_and_the_peak_is_the_one_that_was
     tokens = source.results.get(stages.tokens, "auxiliary")
     length, neuron = tokens.ids.shape[1], 5
     for layer in range(source.results.get(stages.shape).layers):
-        what = Neuron(layer, neuron, "auxiliary", ((0, 0, length - 1), (3, 2, 6)))
-        passages = asked(handler, source, what).passages
-        values = [whole(handler, tokens.ids[row], layer, neuron) for row in (0, 3)]
+        request = Neuron(layer, neuron, "auxiliary", ((0, 0, length - 1), (3, 2, 6)))
+        passages = answer_of(handler, source, request).passages
+        values = [sequence_inputs(handler, tokens.ids[row], layer, neuron) for row in (0, 3)]
         np.testing.assert_allclose(passages[0][1], values[0], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(passages[1][1], values[1][2:7], rtol=1e-4, atol=1e-6)
         assert [len(pieces) for pieces, _ in passages] == [length, 5]
@@ -46,25 +46,25 @@ def test_values_are_those_of_the_whole_sequence_and_the_peak_is_the_one_that_was
 
 
 def test_a_neuron_or_a_place_that_is_not_there_gets_a_sentence(handler, source):
-    for what, sentence in (
+    for request, sentence in (
         (Neuron(99, 0, "primary"), "the model has no neuron 0 of layer 99"),
         (Neuron(0, 0, "primary", ((0, 5, 4096),)), "the run has drawn no tokens 5 to 4096 of sequence 0"),
         (Neuron(0, 4096), "the model has no neuron 4096 of layer 0"),
     ):
-        kind, problem, usable = asked(handler, source, what)
+        kind, problem, usable = answer_of(handler, source, request)
         assert kind == "problem" and sentence in problem and usable
 
 
 def test_the_activations_of_a_text_are_those_of_its_sequences_however_they_are_cut(handler, source, monkeypatch):
     ids = source.results.get(stages.tokens, "primary").ids
-    values = np.stack([whole(handler, row, 1, 7) for row in ids])
+    values = np.stack([sequence_inputs(handler, row, 1, 7) for row in ids])
     monkeypatch.setattr(module, "TURN_TOKENS", 3 * ids.shape[1])
-    first = asked(handler, source, Neuron(1, 7, "primary"), turns=1)
+    first = answer_of(handler, source, Neuron(1, 7, "primary"), turns=1)
     assert (first.sequences, first.goal, first.total) == (3, len(ids), len(ids)) and not first.complete
-    counts = asked(handler, source, Neuron(1, 7, "primary"))
+    counts = answer_of(handler, source, Neuron(1, 7, "primary"))
     np.testing.assert_allclose(counts.values, values.ravel(), rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(module, "MOST_TOKENS", 5 * ids.shape[1])
-    counts = asked(handler, source, Neuron(1, 7, "primary"))
+    counts = answer_of(handler, source, Neuron(1, 7, "primary"))
     assert (counts.sequences, counts.goal, counts.total) == (5, 5, len(ids))
     assert len(counts.values) == 5 * ids.shape[1]
 
@@ -106,7 +106,7 @@ def test_of_every_kind_of_norm_the_logits_grow_as_the_stream_does(family):
 
 
 def test_the_answer_names_the_tokens_with_their_logits(handler, source):
-    reply = asked(handler, source, Neuron(1, 7))
+    reply = answer_of(handler, source, Neuron(1, 7))
     decoder = handler.model.decoder
     result = neuron_logits(decoder, 1, 7)[: len(decoder.tokenizer)]
     assert [value for _, value in reply.promoted] == sorted(result.tolist(), reverse=True)[:10]

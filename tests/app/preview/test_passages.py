@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 TYPED = "The river was named after the old town, and the town's people were strong."
 
 
-def asked(handler, source, what, question):
-    (request,) = resolve_tokens(source, what, [question])
+def answer_of(handler, source, text_request, question):
+    (request,) = resolve_tokens(source, text_request, [question])
     return answered(handler, request)
 
 
@@ -33,21 +33,21 @@ def plain_losses(model, ids):
 
 
 @pytest.mark.parametrize("method", ["gprune", "flap"])
-@pytest.mark.parametrize("own", [True, False], ids=["own masks", "other masks"])
-def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source, handler, method, own):
+@pytest.mark.parametrize("has_run_masks", [True, False], ids=["own masks", "other masks"])
+def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source, handler, method, has_run_masks):
     model = source.graph.study.model
     plain, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
     work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
-    masks = source.results.get(stages.masks, method) if own else random_masks(work.decoder.shape, 3)
+    masks = source.results.get(stages.masks, method) if has_run_masks else random_masks(work.decoder.shape, 3)
     means = source.results.get(stages.statistics, "primary") if method == "flap" else None
     pruned = cut(work.decoder, compensating(masks, means) if means else masks)
     text = source.graph.study.evaluation.texts[0]
-    for what, ids in (
+    for text_request, ids in (
         (Passage(typed=TYPED), tokenizer(TYPED)["input_ids"]),
         (Passage(text, 5), work.stream(text)[5 * 16 : 6 * 16]),
     ):
         for question, expected in ((Question("", DENSE), plain), (Question("", method, masks), pruned)):
-            reply = asked(handler, source, what, question)
+            reply = answer_of(handler, source, text_request, question)
             losses = plain_losses(expected, ids[:64])
             np.testing.assert_allclose(reply.losses[1:], losses, rtol=2e-4, atol=1e-5)
             assert np.isnan(reply.losses[0])
@@ -59,7 +59,7 @@ def test_the_mean_over_a_window_is_the_loss_that_the_run_has_stored(source, hand
     for method in (DENSE, "gprune", "flap"):
         stored = source.results.get(stages.perplexity, method, text).losses
         for number in (0, 17, 39):
-            reply = asked(handler, source, Passage(text, number), Question("", method))
+            reply = answer_of(handler, source, Passage(text, number), Question("", method))
             assert np.nanmean(reply.losses) == pytest.approx(stored[number], rel=1e-4)
 
 
@@ -76,20 +76,20 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
         expected = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
         for count in (5, 4):
             monkeypatch.setattr(passages, "TURN_TOKENS", count)
-            reply = asked(handler, source, Prompt(prompt, 12), question)
+            reply = answer_of(handler, source, Prompt(prompt, 12), question)
             assert list(reply.ids) == expected and reply.complete
             assert reply.text == tokenizer.decode(expected, skip_special_tokens=True)
             assert (reply.read, reply.total) == (ids.shape[1], ids.shape[1])
 
 
 def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperature(handler, source, monkeypatch):
-    def written(temperature, seed, turn=12):
+    def continuation(temperature, seed, turn=12):
         monkeypatch.setattr(passages, "TURN_TOKENS", turn)
-        return asked(handler, source, Prompt("The river was", 12, temperature, seed), Question("", DENSE)).ids
+        return answer_of(handler, source, Prompt("The river was", 12, temperature, seed), Question("", DENSE)).ids
 
-    full = written(0.8, 3)
-    assert full == written(0.8, 3, turn=5) != written(0.8, 4)
-    assert written(1e-6, 3) == written(0.0, 5)
+    full = continuation(0.8, 3)
+    assert full == continuation(0.8, 3, turn=5) != continuation(0.8, 4)
+    assert continuation(1e-6, 3) == continuation(0.0, 5)
     logits = np.log([0.5, 0.3, 0.2])
     rendered = [passages.sample_token(logits / 2, Prompt("", 1, 0.5, seed), 2) for seed in range(4000)]
     np.testing.assert_allclose(np.bincount(rendered) / 4000, [0.5, 0.3, 0.2], atol=0.03)
@@ -97,31 +97,31 @@ def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperat
 
 def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
-    reply = asked(handler, source, Passage(typed=long), Question("", DENSE))
+    reply = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
     maximum = passages.most_read(handler.model)
     assert len(reply.pieces) == maximum < reply.total and len(reply.losses) == maximum
     assert reply.places == maximum == handler.model.decoder.model.config.max_position_embeddings
     monkeypatch.setattr(passages, "MOST_READ", 20)
-    fewer = asked(handler, source, Passage(typed=long), Question("", DENSE))
+    fewer = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
     assert len(fewer.pieces) == 20 and fewer.places == maximum
     monkeypatch.undo()
-    reply = asked(handler, source, Prompt(long, 10), Question("", DENSE))
+    reply = answer_of(handler, source, Prompt(long, 10), Question("", DENSE))
     assert reply.read == maximum - 10 < reply.total and len(reply.ids) <= 10
 
 
 def test_nothing_to_read_a_window_that_is_none_and_one_token_get_a_sentence(source, handler, monkeypatch):
-    for what, message in (
+    for text_request, message in (
         (Passage(typed=""), "the text is empty"),
         (Passage(typed=" \n\t"), "the text is empty"),
         (Prompt(""), "the prompt is empty"),
     ):
-        kind, problem, usable = asked(handler, source, what, Question("", DENSE))
+        kind, problem, usable = answer_of(handler, source, text_request, Question("", DENSE))
         # the model stays
         assert kind == "problem" and message in problem and usable
     text = source.graph.study.evaluation.texts[0]
-    assert "0 to 39 and not 40" in asked(handler, source, Passage(text, 40), Question("", DENSE))[1]
+    assert "0 to 39 and not 40" in answer_of(handler, source, Passage(text, 40), Question("", DENSE))[1]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))
-    assert "one token" in asked(handler, source, Passage(typed="x"), Question("", DENSE))[1]
+    assert "one token" in answer_of(handler, source, Passage(typed="x"), Question("", DENSE))[1]
 
 
 def test_tokens_are_text_and_characters_of_several_tokens_stand_once():

@@ -51,8 +51,8 @@ def masks_of(source, seed):
 def test_at_the_runs_own_masks_no_process_is_started(pool, tiny_run):
     source = tiny_run().source
     text = source.graph.study.evaluation.texts[0]
-    own = source.results.get(stages.masks, "gprune")
-    answer = pool.latest(pool.ask(source, Question(text, "gprune", own), owner="me"))
+    masks = source.results.get(stages.masks, "gprune")
+    answer = pool.latest(pool.ask(source, Question(text, "gprune", masks), owner="me"))
     assert answer.progress == "complete" and pool.state(source).phase == "cold"
     stored = source.results.get(stages.perplexity, "gprune", text)
     assert answer.perplexity == pytest.approx(stored.perplexity)

@@ -43,8 +43,8 @@ class Behind:
             await receive()
             await send({"type": "websocket.accept"})
         elif scope["type"] == "http":
-            own = [(b"x-frame-options", b"SAMEORIGIN"), (b"content-security-policy", b"object-src 'none'")]
-            await send({"type": "http.response.start", "status": 200, "headers": own})
+            headers = [(b"x-frame-options", b"SAMEORIGIN"), (b"content-security-policy", b"object-src 'none'")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": b"inside"})
 
 

@@ -84,21 +84,21 @@ def test_the_process_of_the_app_loads_no_torch(tmp_path):
         assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
 
 
-def place(address, *public):
+def endpoint(address, *public):
     return Endpoint(address, 8501, names(address, 8501, public), KEYS)
 
 
 def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
-    message = place("127.0.0.1").start_message()
+    message = endpoint("127.0.0.1").start_message()
     assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in message
     assert "\n    ssh -L 8501:localhost:8501 " in message and KEYS.session not in message
-    assert place("127.0.0.1").private and place("::1").private and not place("0.0.0.0").private
-    message = place("127.0.0.1", "localhost:9000", "https://gpu.example").start_message()
+    assert endpoint("127.0.0.1").private and endpoint("::1").private and not endpoint("0.0.0.0").private
+    message = endpoint("127.0.0.1", "localhost:9000", "https://gpu.example").start_message()
     for origin in ("http://localhost:9000", "https://gpu.example"):
         assert f"{origin}/?token=the-right-token" in message
     assert re.findall(r"ssh -L \S+", message) == ["ssh -L 9000:localhost:8501"]
-    assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").start_message()
-    assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").start_message()
+    assert "ssh -L 8501:10.1.2.3:8501 " in endpoint("10.1.2.3").start_message()
+    assert "ssh -L 8501:localhost:8501 " in endpoint("0.0.0.0").start_message()
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingsError, match=rf"port {port} is in use: .*--port \(0 takes a free one\)"):

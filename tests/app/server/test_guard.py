@@ -179,8 +179,8 @@ def test_every_response_has_every_header_once():
     assert sorted({response.status for response in responses}) == [101, 200, 303, 401, 403]
     for said in responses:
         for name, value in HEADERS.items():
-            assert [given for key, given in said.headers if key == name] == [value], said
-        assert [given for key, given in said.headers if key == "content-security-policy"][-1] == NO_FRAMES
+            assert [content for key, content in said.headers if key == name] == [value], said
+        assert [content for key, content in said.headers if key == "content-security-policy"][-1] == NO_FRAMES
     inside = [value for name, value in ask("/", **COOKIE).headers if name == "content-security-policy"]
     assert inside == ["object-src 'none'", "frame-ancestors 'none'"]
 

@@ -23,7 +23,7 @@ def accuracy(model, tokenizer, tasks, *arguments):
 
 
 @pytest.fixture(scope="module")
-def asked():
+def bundled():
     return {name: questions.questions(name) for name in questions.NAMES}
 
 
@@ -36,14 +36,14 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
-def test_a_version_stands_for_the_questions(name, asked):
-    digest = hashlib.sha256(repr(asked[name]).encode()).hexdigest()
+def test_a_version_stands_for_the_questions(name, bundled):
+    digest = hashlib.sha256(repr(bundled[name]).encode()).hexdigest()
     assert (questions.VERSIONS[name], digest) == DIGESTS[name]
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
-def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
-    result = asked[name]
+def test_questions_are_many_and_distinct_with_one_right_choice(name, bundled):
+    result = bundled[name]
     assert len(result) == 200
     for question in result:
         assert len(set(question.choices)) == len(question.choices) == questions.CHOICES[name]
@@ -53,10 +53,10 @@ def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
 
 
 @pytest.mark.long
-def test_continuations_are_held_out_and_follow_their_passage(asked):
+def test_continuations_are_held_out_and_follow_their_passage(bundled):
     held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test")}
     trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train")}
-    for question in asked["demo_continuation"]:
+    for question in bundled["demo_continuation"]:
         lines_of = [f"{question.question} {choice}" for choice in question.choices]
         full = lines_of.pop(question.answer)
         assert any(line.startswith(full) for line in held_out)
@@ -68,12 +68,12 @@ def lines(name, split):
     return [line for document in texts.documents(name, split) for line in document.split("\n\n")]
 
 
-def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked):
+def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(bundled):
     held_out, trained = (
         "\n".join(" ".join(line.split()) for name in PROSE for line in lines(name, split))
         for split in texts.SPLITS[::-1]
     )
-    for question in asked["demo_order"]:
+    for question in bundled["demo_order"]:
         right, wrong = (question.choices[location] for location in (question.answer, 1 - question.answer))
         assert question.question == ""
         assert sorted(right.split()) == sorted(wrong.split())
@@ -82,11 +82,11 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked):
         assert wrong not in held_out
 
 
-def test_clozes_stand_in_held_out_code(asked):
+def test_clozes_stand_in_held_out_code(bundled):
     documents = texts.documents("python-code", "test")
     trained = texts.documents("python-code", "train")
     assert all(ast.parse(document) for document in documents)
-    for question in asked["demo_cloze"]:
+    for question in bundled["demo_cloze"]:
         right = question.choices[question.answer]
         assert any(question.question + right in document for document in documents)
         assert right in question.question

@@ -96,8 +96,8 @@ def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
 
 def test_baselines_as_published_are_those_of_the_fair_study(series):
     fair = {shared(row.study) for row in fair_rows(series)}
-    own = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
-    assert own and all(shared(row.study) in fair for row in own)
+    as_published = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
+    assert as_published and all(shared(row.study) in fair for row in as_published)
 
 
 def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():

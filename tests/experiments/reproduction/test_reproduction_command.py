@@ -55,15 +55,15 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(tmp_path, capsys):
 
 
 def test_tasks_and_their_folder_are_options(tmp_path, capsys):
-    own = tmp_path / "own.jsonl"
-    own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
+    task_file = tmp_path / "own.jsonl"
+    task_file.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
-    series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
+    series = Series("demo", choose("demo", changes={"tasks": ("demo", str(task_file)), "limit": 3}))
     for entry in work.needed(tables.choose_tables(["ablation"]), series):
         finish(Store(tmp_path), entry)
-    assert call(*words, "demo", own, "--limit", 3) == 0
+    assert call(*words, "demo", task_file, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
-    assert call(*words, "demo", own, "--limit", 4) == 0
+    assert call(*words, "demo", task_file, "--limit", 4) == 0
     assert "3 studies, 3 of them missing" in capsys.readouterr().out
     # without tasks any run will do
     assert call(*words, "none") == 0

@@ -26,12 +26,12 @@ VERSIONS = {"gprune": "0.1.0", "commit": "abc123", "torch": "2.13.0", "uncommitt
 MARKS = "before\n<!-- table: {} of demo at demo -->\nold\n<!-- end of table -->\nafter\n"
 
 
-def known(row):
+def with_versions(row):
     return replace(filled(row), versions=VERSIONS)
 
 
 def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
-    write_tables(tmp_path, "ablation", fill=known)
+    write_tables(tmp_path, "ablation", fill=with_versions)
     text, missing = document.rewritten(MARKS.format("ablation"), tmp_path)
     assert not missing and text.startswith("before\n") and text.endswith("<!-- end of table -->\nafter\n")
     assert "old" not in text
@@ -43,7 +43,7 @@ def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
 
 
 def test_a_table_as_csv_is_a_file_beside_the_document_with_the_same_cells(tmp_path):
-    write_tables(tmp_path, "ablation", fill=known)
+    write_tables(tmp_path, "ablation", fill=with_versions)
     mark = MARKS.format("ablation").replace(" -->\nold", " as csv -->\nold")
     text, missing = document.rewritten(mark, tmp_path, tmp_path / "results")
     assert not missing and "### [ablation](results/ablation.csv): " in text and "- Commit: abc123" in text
@@ -63,11 +63,11 @@ def test_what_the_cache_does_not_have_stays_and_is_named(tmp_path):
 
 
 def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_path):
-    write_tables(tmp_path, "main", fill=known)
+    write_tables(tmp_path, "main", fill=with_versions)
     for seed in (1, 2):
-        write_tables(tmp_path, "main", fill=known, scale=choose("demo", "demo", {"seeds": (seed,)}))
+        write_tables(tmp_path, "main", fill=with_versions, scale=choose("demo", "demo", {"seeds": (seed,)}))
     # another size is another table
-    write_tables(tmp_path, "main", fill=known, scale=choose("demo", "demo", {"seeds": (3,), "samples": 48}))
+    write_tables(tmp_path, "main", fill=with_versions, scale=choose("demo", "demo", {"seeds": (3,), "samples": 48}))
     text, _ = document.rewritten(MARKS.format("against"), tmp_path)
     assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
     # 40, 40.4 and 40.8 against FANG's 45, 45.45 and 45.9
@@ -84,7 +84,7 @@ def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_pa
 def test_a_table_that_is_computed_from_others_is_computed_once_a_seed(tmp_path, table, line):
     for seed in (2, 0, 1):
         scale = choose("demo", "demo", {"seeds": (seed,)})
-        write_tables(tmp_path, table, fill=known, scale=scale)
+        write_tables(tmp_path, table, fill=with_versions, scale=scale)
     text, missing = document.rewritten(MARKS.format(table), tmp_path)
     assert not missing and f"| python-reference PPL | {line}" in text
     assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
@@ -94,7 +94,7 @@ def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_pa
     monkeypatch.syspath_prepend(str(project / "scripts"))
     import results
 
-    write_tables(tmp_path, "ablation", fill=known)
+    write_tables(tmp_path, "ablation", fill=with_versions)
     page = tmp_path / "page.md"
     page.write_text(MARKS.format("ablation") + MARKS.format("speed"), encoding="utf-8")
     assert results.main(["--cache", str(tmp_path), "--document", str(page)]) == results.UNFILLED

@@ -195,12 +195,12 @@ def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
 
 
 def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere():
-    named = a_scale(tasks=("demo", "boolq", "demo_order"), limit=0, task_folder="/data")
-    assert named.tasks == (*questions.NAMES, "boolq")
-    assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
+    with_tasks = a_scale(tasks=("demo", "boolq", "demo_order"), limit=0, task_folder="/data")
+    assert with_tasks.tasks == (*questions.NAMES, "boolq")
+    assert (with_tasks.tasks_in, with_tasks.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
     assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
     assert a_scale(tasks=("none",)).tasks == ()
-    (entry, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
+    (entry, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", with_tasks))
     assert entry.study.evaluation.task_folder == "/data"
     with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
         a_series(limit=-1)

@@ -15,14 +15,14 @@ PAIRS = [
 ]
 
 
-def written(folder, **values):
+def sweep_file(folder, **values):
     file = folder / "lines.json"
     file.write_text(json.dumps({"study": "demo", **values}))
     return file
 
 
 def read(folder, **values):
-    return from_file(written(folder, **values))
+    return from_file(sweep_file(folder, **values))
 
 
 def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_path):
@@ -99,7 +99,7 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
     ],
 )
 def test_what_is_wrong_is_said_with_the_file(tmp_path, values, said):
-    file = written(tmp_path, **values)
+    file = sweep_file(tmp_path, **values)
     with pytest.raises(SettingsError, match=f"^sweep file .*lines.json.*{said}"):
         from_file(file)
 

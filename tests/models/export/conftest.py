@@ -20,8 +20,8 @@ from gprune.records import PruningMasks
 
 @pytest.fixture
 def decoder_of() -> Callable[..., Decoder]:
-    def make(family: str, **others: Any) -> Decoder:
-        return tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=3, head_width=6, **others)
+    def make(family: str, **settings: Any) -> Decoder:
+        return tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=3, head_width=6, **settings)
 
     return make
 
@@ -44,8 +44,8 @@ def masks() -> PruningMasks:
 
 @pytest.fixture
 def saved(masks: PruningMasks) -> Callable[..., Path]:
-    def save(model: nn.Module, tokenizer: Any, folder: Path, pruned: Any = masks, **others: Any) -> Path:
+    def save(model: nn.Module, tokenizer: Any, folder: Path, pruned: Any = masks, **options: Any) -> Path:
         names = {"source": "dense", "fingerprint": "f00d", "study": {"model": "dense", "retention": 0.5}}
-        return checkpoint.save(model, tokenizer, folder, pruned, **names, **others)
+        return checkpoint.save(model, tokenizer, folder, pruned, **names, **options)
 
     return save

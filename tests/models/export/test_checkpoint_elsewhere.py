@@ -94,30 +94,30 @@ def elsewhere(built_once):
     return {Path(folder).name: values for folder, values in report.items()}
 
 
-def ask(place):
+def ask(folder):
     """Saves the models in a folder, and there the report on them."""
     ids = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
     for name, (family, sizes, groups, compensated) in KINDS.items():
         decoder = small_decoder(family, **sizes)
         masks = masks_of(decoder, groups, neurons_of(name))
-        live = save(decoder, place / name, masks=masks, compensated=compensated)
+        live = save(decoder, folder / name, masks=masks, compensated=compensated)
         if name.endswith("by_save_pretrained"):
-            shutil.rmtree(place / name)
-            live.save_pretrained(place / name)
+            shutil.rmtree(folder / name)
+            live.save_pretrained(folder / name)
         with torch.inference_mode():
             reference = {"ids": ids, "logits": live(ids).logits.contiguous()}
-        save_file(reference, place / name / "known.safetensors")
+        save_file(reference, folder / name / "known.safetensors")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
+    environment |= {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", PROGRAM, *(str(place / name) for name in KINDS)],
-        cwd=place,
+        [sys.executable, "-I", "-c", PROGRAM, *(str(folder / name) for name in KINDS)],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    (place / "report.json").write_text(done.stdout)
+    (folder / "report.json").write_text(done.stdout)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -65,8 +65,8 @@ def byte_level(steps, ignore_merges=False):
 
 
 def split(pattern):
-    own = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    return [own, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+    split_step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return [split_step, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
 
 
 PLAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}

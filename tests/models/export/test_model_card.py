@@ -15,9 +15,9 @@ FIGURES = (
 HEAD = "---\nlicense: llama2\nlicense_name: a licence of its own\nlicense_link: https://x.y\n---\nA base.\n"
 
 
-def of_base(place, head=HEAD, **others):
+def of_base(folder, head=HEAD, **options):
     """A pruned folder whose base lies beside it, with a card and a licence file."""
-    base, decoder = place / "base", small_decoder()
+    base, decoder = folder / "base", small_decoder()
     decoder.model.save_pretrained(base)
     byte_tokenizer().save_pretrained(base)
     (base / "README.md").write_text(head)
@@ -25,7 +25,7 @@ def of_base(place, head=HEAD, **others):
     (base / "preprocessor_config.json").write_text('{"size": 3}')
     masks = masks_of(decoder, [1, 2, 3], [2, 13, 6])
     names = {"source": str(base), "fingerprint": "f00d", "study": {"primary": "/home/me/a.txt", "seed": 3}}
-    return checkpoint.save(cut(decoder, masks), byte_tokenizer(), place / "out", masks, **names | others)
+    return checkpoint.save(cut(decoder, masks), byte_tokenizer(), folder / "out", masks, **names | options)
 
 
 def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tmp_path):

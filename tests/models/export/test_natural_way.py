@@ -82,7 +82,7 @@ def trained(model, folder):
     return model
 
 
-def build(place):
+def build(folder):
     """One model a way, saved with what it answers."""
     models = {}
     for name, family in (("copied", "glm"), ("adapted", "llama"), ("trained", "qwen2"), ("saved", "mistral")):
@@ -93,16 +93,16 @@ def build(place):
         if name == "adapted":
             models[name] = adapted(model)
         if name == "trained":
-            models[name] = trained(model, place / name)
+            models[name] = trained(model, folder / name)
         if name == "saved":
             models[name] = stepped(model)
-            gprune.save(model, place / name)
+            gprune.save(model, folder / name)
         if name in ("copied", "adapted"):
-            models[name].save_pretrained(place / name)
+            models[name].save_pretrained(folder / name)
     for name, model in models.items():
         with torch.inference_mode():
             reference = {"ids": IDS, "logits": model.eval()(IDS).logits.contiguous()}
-        save_file(reference, place / name / "known.safetensors")
+        save_file(reference, folder / name / "known.safetensors")
     return list(models)
 
 

@@ -26,23 +26,23 @@ def equal(decoder: Decoder, groups: int = 2, neurons: int = 6) -> Any:
     return masks_of(decoder, [groups] * 3, [neurons] * 3)
 
 
-def saved(place, family="llama", groups=2, compensated=False, **sizes):
+def saved(folder, family="llama", groups=2, compensated=False, **sizes):
     """A folder of equal widths, the live model that it was made from, and the dense one as a folder."""
     decoder = small_decoder(family, **sizes)
-    decoder.model.save_pretrained(place / "dense")
-    byte_tokenizer().save_pretrained(place / "dense")
-    tokenizer = loading.load_tokenizer(str(place / "dense"))
+    decoder.model.save_pretrained(folder / "dense")
+    byte_tokenizer().save_pretrained(folder / "dense")
+    tokenizer = loading.load_tokenizer(str(folder / "dense"))
     names = {"masks": equal(decoder, groups), "compensated": compensated, "tokenizer": tokenizer}
-    names["fingerprint"] = identity.fingerprint(str(place / "dense"))
-    return place / "out", save(decoder, place / "out", **names), decoder
+    names["fingerprint"] = identity.fingerprint(str(folder / "dense"))
+    return folder / "out", save(decoder, folder / "out", **names), decoder
 
 
 def values_of(folder):
     return json.loads((folder / "config.json").read_text())
 
 
-def assert_equal_logits(found, expected):
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+def assert_equal_logits(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ needs_onnx = pytest.mark.skipif(
 )
 
 
-def assert_close(found, expected, relative):
-    torch.testing.assert_close(found, expected, rtol=0, atol=relative * float(expected.abs().max()))
+def assert_close(actual, expected, relative):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
 
 
 # The converter knows a byte-level tokenizer by a digest in a list of its own, where the bundled demo's is

@@ -106,36 +106,35 @@ def context_passes(decoder, study, sequences, monkeypatch):
     return counts.peak
 
 
-def learning(decoder, study, sequences, monkeypatch):
-    shape, length = decoder.shape, study.calibration.length
-    numbers = np.random.default_rng(0)
-    partition = a_partition(np.tile(np.arange(shape.neurons) % 32, (shape.layers, 1)))
-    scores = numbers.random((shape.layers, shape.neurons))
-    heads = numbers.random((shape.layers, shape.kv_heads))
+def learning_step(decoder, study, sequences, build_family):
+    """The peak of one step of a learning, with the family of masks that it learns."""
+    length = study.calibration.length
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
     with CountedMemory() as counts, gated(decoder) as gate:
-        family = MaskFamily.of(RankedUnits.build(shape, scores, heads, partition), decoder.device)
-        teacher = Teacher.build(decoder, sequences, length, 1)
-        rows = np.zeros((sequences, length), dtype=np.int64)
-        passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
-        thresholds = torch.full((family.count,), 0.5, device=decoder.device)
-        passes.run(thresholds, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
-    return counts.peak
-
-
-def gates(decoder, study, sequences, monkeypatch):
-    shape, length = decoder.shape, study.calibration.length
-    ids = ids_of(decoder, sequences, length)
-    settings = SparsitySettings(batch=sequences, epochs=1)
-    with CountedMemory() as counts, gated(decoder) as gate:
-        family = GateMasks.of(shape, 0.5, 1, 1.5, decoder.device)
+        family = build_family()
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
         passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
         values = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(values, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
     return counts.peak
+
+
+def learning(decoder, study, sequences, monkeypatch):
+    shape, numbers = decoder.shape, np.random.default_rng(0)
+    partition = a_partition(np.tile(np.arange(shape.neurons) % 32, (shape.layers, 1)))
+    scores = numbers.random((shape.layers, shape.neurons))
+    heads = numbers.random((shape.layers, shape.kv_heads))
+
+    def build_family():
+        return MaskFamily.of(RankedUnits.build(shape, scores, heads, partition), decoder.device)
+
+    return learning_step(decoder, study, sequences, build_family)
+
+
+def gates(decoder, study, sequences, monkeypatch):
+    return learning_step(decoder, study, sequences, lambda: GateMasks.of(decoder.shape, 0.5, 1, 1.5, decoder.device))
 
 
 def evaluation(decoder, study, sequences, monkeypatch):

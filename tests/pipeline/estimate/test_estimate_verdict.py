@@ -61,9 +61,9 @@ def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
 def test_the_named_setting_makes_it_fit():
     changes = {"card": 28.0, "calibration.length": 8192}
     verdict = judge(forecast_of(**changes))
-    named = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
-    assert 128 <= named < 8192
-    assert not judge(forecast_of(**(changes | {"calibration.length": named}))).refusal
+    length = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
+    assert 128 <= length < 8192
+    assert not judge(forecast_of(**(changes | {"calibration.length": length}))).refusal
 
 
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():

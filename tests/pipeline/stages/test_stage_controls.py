@@ -78,9 +78,9 @@ def test_one_ratio_of_wanda_sp_is_decided_once_under_both_of_its_names():
 
 
 def test_fixed_attention_is_gprunes_and_changes_controls_alone():
-    own, fixed = with_all(demo_study()), None
-    fixed = own.with_settings({"sparsity.attention": "gprune"})
-    first, second = keys(own), keys(fixed)
+    study, fixed = with_all(demo_study()), None
+    fixed = study.with_settings({"sparsity.attention": "gprune"})
+    first, second = keys(study), keys(fixed)
     changed = {name for name in first if name.startswith("masks_") and first[name] != second[name]}
     assert changed == {f"masks_{name}" for name in CONTROLS}
     graph = graph_of(fixed)
@@ -88,7 +88,7 @@ def test_fixed_attention_is_gprunes_and_changes_controls_alone():
         stage = stages.masks(graph, name)
         deciding = stages.learning(graph, name) if name in LEARNED else stage
         assert stages.masks(graph) in needed(deciding), name
-    assert stages.learning(graph).key == stages.learning(graph_of(own)).key
+    assert stages.learning(graph).key == stages.learning(graph_of(study)).key
 
 
 def test_run_names_are_safe_and_follow_the_settings_but_not_the_display_name():

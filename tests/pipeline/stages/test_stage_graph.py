@@ -28,10 +28,10 @@ def graph_of(metric="flap", **changes):
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_graph_of_every_method_is_the_one_that_was_reviewed(metric):
     """To accept a change: python tests/pipeline/stages/test_stage_graph.py, then read the difference."""
-    assert written(metric) == (GRAPHS / f"{metric}.txt").read_text(encoding="utf-8")
+    assert graph_text(metric) == (GRAPHS / f"{metric}.txt").read_text(encoding="utf-8")
 
 
-def written(metric):
+def graph_text(metric):
     lines = []
     for stage in execution_plan(graph_of(metric)):
         lines.append(f"{stage.name}: {stage.title}")
@@ -132,7 +132,9 @@ def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_onc
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     computed = []
     real = graph_module.content_key
-    monkeypatch.setattr(graph_module, "content_key", lambda *given: computed.append(given[0]) or real(*given))
+    monkeypatch.setattr(
+        graph_module, "content_key", lambda *arguments: computed.append(arguments[0]) or real(*arguments)
+    )
     graph = graph_of("twflap")
     result = execution_plan(graph)
     assert done.stdout.split() == [str(len(result)), "[]"]
@@ -163,4 +165,4 @@ def test_threads_that_declare_a_graph_at_once_get_the_same_handles():
 if __name__ == "__main__":
     GRAPHS.mkdir(exist_ok=True)
     for each in METRICS:
-        (GRAPHS / f"{each}.txt").write_text(written(each), encoding="utf-8")
+        (GRAPHS / f"{each}.txt").write_text(graph_text(each), encoding="utf-8")

@@ -50,10 +50,10 @@ def weights(folder, layer):
     return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
 
 
-def decomposed(rows, most=50):
+def decomposed(rows, limit=50):
     """The rows in their principal components, up to signs, and the shares of the variance."""
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    count = min(most, len(rows) - 1)
+    count = min(limit, len(rows) - 1)
     return np.abs(left * singular)[:, :count], (singular**2 / (singular**2).sum())[:count]
 
 

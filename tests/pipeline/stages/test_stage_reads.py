@@ -128,10 +128,10 @@ class Watch:
 
     def _computing(self, compute):
         def watched(runner, stage, started):
-            def make(*given, **needs):
+            def make(*arguments, **needs):
                 self.stage = stage.name
                 try:
-                    return stage.make(*given, **needs)
+                    return stage.make(*arguments, **needs)
                 finally:
                     self.stage = None
 
@@ -155,7 +155,8 @@ def watched(request, tmp_path_factory):
     study, store = from_dict(values), Store(folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
         watch = Watch(monkeypatch)
-        pipeline.run(study, store, lambda *_: None)
+        planned = [stage.name for stage in pipeline.stages.execution_plan(pipeline.opened(study, store).graph)]
+        assert list(pipeline.run(study, store, lambda *_: None)["keys"]) == planned
     return study, store, watch.read
 
 

@@ -77,16 +77,16 @@ def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop)
 @pytest.mark.slow
 def test_a_run_reads_it_as_first_second_and_third_text_and_evaluates_on_it(workshop):
     folder, texts, model = workshop
-    own = study_of(workshop)
+    plain = study_of(workshop)
     turned = study_of(workshop, primary=texts[0], auxiliary=OTHER, substitute=OWN)
     store = Store(folder / "cache")
-    for study in (own, turned):
+    for study in (plain, turned):
         result = pipeline.run(study, store, lambda *_: None, "perplexity")
     assert result["passes"]["sampled_auxiliary"] == {"forward": 1.25, "backward": 0.0}
     results = pipeline.opened(turned, store)
     assert results.has(stages.drift)
     # A of the one study is C of the other: drawn once
-    same = pipeline.opened(own, store).graph
+    same = pipeline.opened(plain, store).graph
     assert stages.sampled(results.graph, "substitute").key == stages.sampled(same, "primary").key
     saved = results.get(stages.sampled, "auxiliary")
     tokens = results.get(stages.tokens, "auxiliary")

@@ -183,9 +183,9 @@ def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study,
     assert GRADIENT not in roles(study)
     digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
     requested = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
-    own = replace(study, methods=("dense", "llm_pruner"))
-    assert roles(own)[GRADIENT] == "bookcorpus"
-    assert requested.key != masks(Graph(own, inputs), "llm_pruner").key
+    fewer = replace(study, methods=("dense", "llm_pruner"))
+    assert roles(fewer)[GRADIENT] == "bookcorpus"
+    assert requested.key != masks(Graph(fewer, inputs), "llm_pruner").key
 
 
 def test_pages_may_ask_for_the_recommended_recipe_where_a_study_has_drawn_nothing_for_it(study, inputs):
@@ -193,9 +193,9 @@ def test_pages_may_ask_for_the_recommended_recipe_where_a_study_has_drawn_nothin
     assert not {SAMPLED, FRESH, CHECK} & set(roles(study))
     digests = {role: text for role, text in inputs.calibration.items() if role in ("primary", "auxiliary")}
     requested = masks(Graph(study, replace(inputs, calibration=digests)), "recommended")
-    own = replace(study, methods=("dense", "recommended"))
-    assert {SAMPLED, FRESH} < set(roles(own))
-    assert requested.key != masks(Graph(own, inputs), "recommended").key
+    fewer = replace(study, methods=("dense", "recommended"))
+    assert {SAMPLED, FRESH} < set(roles(fewer))
+    assert requested.key != masks(Graph(fewer, inputs), "recommended").key
 
 
 def test_of_each_text_as_much_is_asked_for_as_the_study_reads():

@@ -62,11 +62,11 @@ def test_components_are_the_principal_directions(kind, batch):
         assert (np.take_along_axis(actual, np.abs(actual).argmax(axis=1)[:, None], axis=1) > 0).all()
 
 
-@pytest.mark.parametrize(("dimensions", "samples", "given"), [(64, 10, 8), (5, 10, 5), (64, 1, 5)])
-def test_dimensions_are_clamped_to_the_hidden_width_and_the_tokens(dimensions, samples, given):
+@pytest.mark.parametrize(("dimensions", "samples", "width"), [(64, 10, 8), (5, 10, 5), (64, 1, 5)])
+def test_dimensions_are_clamped_to_the_hidden_width_and_the_tokens(dimensions, samples, width):
     contexts = fit(tiny_decoder(), tokens(samples), dimensions=dimensions)
-    assert contexts.components.shape == (2, given, 8)
-    assert contexts.centroids.shape == (2, 3, given)
+    assert contexts.components.shape == (2, width, 8)
+    assert contexts.centroids.shape == (2, 3, width)
 
 
 @pytest.mark.parametrize(("limit", "used"), [(60, 10), (1000, 10), (18, 3), (19, 4), (12, 2)])

@@ -59,12 +59,12 @@ def left_alone(decoder):
 
 
 @pytest.fixture(params=PASSES)
-def named(request):
+def pass_case(request):
     return PASSES[request.param]
 
 
-def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_stopped(named):
-    run, steps, _ = named
+def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_stopped(pass_case):
+    run, steps, _ = pass_case
     decoder, events, ids = tiny_decoder(layers=3), [], torch.arange(12).reshape(2, 6)
     dense, before = decoder.hidden_states(ids), [weight.clone() for weight in decoder.model.parameters()]
     run(decoder, lambda done, total, _: events.append((done, total)))
@@ -79,13 +79,13 @@ def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_sto
             raise Cancelled(message)
 
     with pytest.raises(Cancelled):
-        named[0](decoder, stop)
+        pass_case[0](decoder, stop)
     assert left_alone(decoder)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_activations_that_are_not_finite_name_their_layer(named, value):
-    run, _, location = named
+def test_activations_that_are_not_finite_name_their_layer(pass_case, value):
+    run, _, location = pass_case
     decoder = tiny_decoder(layers=3)
     decoder.v_proj(1).weight[0, 0] = value
     with pytest.raises(NumericsError, match=rf"{location}.* is not finite.*bfloat16"):

@@ -22,7 +22,7 @@ def folders(tmp_path_factory):
     return {n: tiny_study.write_model(root / str(n), texts, kv_heads=n) for n in (4, 2, 1)}
 
 
-def asked(text="self:#keep=0.5", documents=6, length=12, role="calibration"):
+def recipe_of(text="self:#keep=0.5", documents=6, length=12, role="calibration"):
     return recipe(text, role, documents, length)
 
 
@@ -49,7 +49,7 @@ def loop(decoder, chosen):
 @torch.no_grad()
 def test_documents_are_those_of_a_loop_without_a_cache(folders, groups):
     decoder = load(folders[groups], "cpu", "float32")
-    chosen = asked("self:#seed=3&temperature=0.7&keep=0.5", documents=3, length=10)
+    chosen = recipe_of("self:#seed=3&temperature=0.7&keep=0.5", documents=3, length=10)
     sampled = sample(decoder, chosen, "self:")
     ids, perplexity = loop(decoder, chosen)
     np.testing.assert_allclose(sampled.perplexity, perplexity, rtol=1e-4)
@@ -76,24 +76,24 @@ def test_tokens_are_drawn_as_often_as_the_model_says():
 
 def test_the_seed_the_role_and_the_temperature_decide_what_is_written(folders):
     decoder = load(folders[2], "cpu", "float32")
-    first = sample(decoder, asked(), "self:").ids
-    np.testing.assert_array_equal(first, sample(decoder, asked(), "self:").ids)
+    first = sample(decoder, recipe_of(), "self:").ids
+    np.testing.assert_array_equal(first, sample(decoder, recipe_of(), "self:").ids)
     for other in (
-        asked("self:#seed=1&keep=0.5"),
-        asked(role="evaluation"),
-        asked("self:#temperature=2&keep=0.5"),
+        recipe_of("self:#seed=1&keep=0.5"),
+        recipe_of(role="evaluation"),
+        recipe_of("self:#temperature=2&keep=0.5"),
     ):
         assert not set(map(bytes, first)) & set(map(bytes, sample(decoder, other, "self:").ids))
     # more documents go on where fewer ended
-    more = sample(decoder, asked("self:#keep=1", documents=9), "self:").ids
-    np.testing.assert_array_equal(sample(decoder, asked("self:#keep=1"), "self:").ids, more[:6])
+    more = sample(decoder, recipe_of("self:#keep=1", documents=9), "self:").ids
+    np.testing.assert_array_equal(sample(decoder, recipe_of("self:#keep=1"), "self:").ids, more[:6])
 
 
 def test_a_tokenizer_that_begins_texts_begins_these_too(folders, monkeypatch):
     decoder = load(folders[2], "cpu", "float32")
-    plain = sample(decoder, asked("self:#keep=1"), "self:").ids
+    plain = sample(decoder, recipe_of("self:#keep=1"), "self:").ids
     monkeypatch.setattr(sampling, "_start", lambda *_: (0, 1))
-    prefixed = sample(decoder, asked("self:#keep=1"), "self:").ids
+    prefixed = sample(decoder, recipe_of("self:#keep=1"), "self:").ids
     assert prefixed.shape == plain.shape and (prefixed[:, 0] == 0).all()
     np.testing.assert_array_equal(prefixed[:, 1:], plain[:, :-1])
 
@@ -101,26 +101,26 @@ def test_a_tokenizer_that_begins_texts_begins_these_too(folders, monkeypatch):
 def test_what_cannot_be_written_is_said(folders):
     decoder = load(folders[2], "cpu", "float32")
     with pytest.raises(SettingsError, match="65 tokens do not fit the model, which has 64 positions.*length=64"):
-        sample(decoder, asked(length=65), "self:")
+        sample(decoder, recipe_of(length=65), "self:")
     with pytest.raises(
         CorpusError, match=r"gives only \d+ different documents in 200 drawn, and 100 are needed.*higher"
     ):
-        sample(decoder, asked("self:#temperature=0.01&keep=0.5", documents=100, length=2), "self:")
+        sample(decoder, recipe_of("self:#temperature=0.01&keep=0.5", documents=100, length=2), "self:")
     for config in (decoder.model.config, decoder.tokenizer):
         config.bos_token_id = config.eos_token_id = None
     decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
     with pytest.raises(ModelError, match="no token that begins or ends a text"):
-        sample(decoder, asked(), "self:")
+        sample(decoder, recipe_of(), "self:")
     decoder.tokenizer = None
     with pytest.raises(CorpusError, match="has no tokenizer"):
-        sample(decoder, asked(), "self:")
+        sample(decoder, recipe_of(), "self:")
 
 
 def test_scores_that_are_not_finite_end_the_text_and_a_recipe_draws_enough_and_a_share_more(folders):
     decoder = load(folders[2], "cpu", "float32")
     decoder.down_proj(1).weight.data.fill_(float("nan"))
     with pytest.raises(NumericsError, match="scores are not finite while it writes 'self:'"):
-        sample(decoder, asked(), "self:")
+        sample(decoder, recipe_of(), "self:")
     plain = recipe("self:", "calibration", 128, 64)
     assert (plain.documents, plain.length, plain.drawn) == (128, 64, 160)
     longer = recipe("self:#length=100&keep=1", "evaluation", None, 128)
@@ -130,7 +130,7 @@ def test_scores_that_are_not_finite_end_the_text_and_a_recipe_draws_enough_and_a
 
 def test_progress_counts_tokens_and_can_stop_the_writing(folders):
     decoder, events = load(folders[2], "cpu", "float32"), []
-    sample(decoder, asked(length=20), "self:", lambda *event: events.append(event))
+    sample(decoder, recipe_of(length=20), "self:", lambda *event: events.append(event))
     assert [done for done, *_ in events] == [0, 96, 192, 240]
     assert {(total, words) for _, total, words in events} == {(240, "tokens written by the model")}
 
@@ -138,4 +138,4 @@ def test_progress_counts_tokens_and_can_stop_the_writing(folders):
         raise Cancelled("stop")
 
     with pytest.raises(Cancelled):
-        sample(decoder, asked(), "self:", stop)
+        sample(decoder, recipe_of(), "self:", stop)

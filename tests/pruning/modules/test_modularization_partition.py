@@ -73,7 +73,9 @@ def test_auto_applies_the_admission_rule():
     np.testing.assert_array_equal(chosen.history, expected.history)
 
 
-@pytest.mark.parametrize(("metric", "profile"), [("flap", "magnitude"), ("twflap", "direction")])
+@pytest.mark.parametrize(
+    ("metric", "profile"), [("flap", "magnitude"), ("wanda_sp", "magnitude"), ("twflap", "direction")]
+)
 def test_preset_is_the_outcome_for_the_metric(metric, profile):
     partition = whole_stage(*inputs(metric=metric), quick(direction="preset"), seed=0)
     assert partition.profile == profile

@@ -10,7 +10,6 @@ from gprune.pruning.modules.direction import (
     below_boundary,
     boundary_mixing,
     drift_variation,
-    profiles_to_refine,
 )
 from gprune.pruning.modules.refinement import refine, standardized, without_gaps
 from gprune.pruning.ranking import ranks
@@ -118,18 +117,3 @@ def test_mixing_and_variation_equal_the_definitions():
 )
 def test_admission_rule(mixing, variation, expected):
     assert admits_direction(np.array(mixing), np.array(variation)) is expected
-
-
-@pytest.mark.parametrize(
-    ("direction", "metric", "expected"),
-    [
-        ("auto", "flap", ("magnitude", "direction")),
-        ("preset", "flap", ("magnitude",)),
-        ("preset", "wanda_sp", ("magnitude",)),
-        ("preset", "twflap", ("direction",)),
-        ("magnitude", "twflap", ("magnitude",)),
-        ("direction", "flap", ("direction",)),
-    ],
-)
-def test_profiles_to_refine(direction, metric, expected):
-    assert profiles_to_refine(ModularizationSettings(direction=direction), metric) == expected

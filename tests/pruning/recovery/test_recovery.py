@@ -41,17 +41,17 @@ class Case:
         ffn[:, 0] = heads[:, 0] = True
         return cut(decoder, PruningMasks("test", ffn, heads, 0.5, 0.5))
 
-    def run(self, on_progress=silent, kept=None, seed=0):
+    def run(self, on_progress=silent, resumption=None, seed=0):
         """Recovers in a process of its own, as far as anything can tell."""
 
-        def heard(done, total, message):
+        def listener(done, total, message):
             self.heard.append(str(message))
             on_progress(done, total, message)
 
         torch.manual_seed(np.random.default_rng().integers(2**31))
         decoder = self.decoder()
         model = self.cut(decoder)
-        return recover(decoder, model, "test", self.texts, self.settings, seed, heard, kept)
+        return recover(decoder, model, "test", self.texts, self.settings, seed, listener, resumption)
 
     def merged(self, record):
         decoder = self.decoder()

@@ -22,10 +22,10 @@ def damped(square):
     return square.numpy() + 0.01 * np.diag(square.numpy()).mean() * np.eye(len(square))
 
 
-def refitted(hessian, weight, kept):
+def refitted(hessian, weight, inputs):
     """(inputs, outputs) the best weights that use the kept inputs alone."""
     weights = np.zeros_like(weight.T)
-    weights[kept] = np.linalg.solve(hessian[np.ix_(kept, kept)], hessian[kept] @ weight.T)
+    weights[inputs] = np.linalg.solve(hessian[np.ix_(inputs, inputs)], hessian[inputs] @ weight.T)
     return weights
 
 

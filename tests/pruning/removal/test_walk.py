@@ -43,7 +43,7 @@ def some_tokens(samples=9, length=11, seed=0):
     return Tokens(text="text", ids=ids, fingerprint="", available=ids.size)
 
 
-def decided(name, decoder, tokens, batch=4):
+def walk_of(name, decoder, tokens, batch=4):
     """What the walk of a method ends with."""
     if name == "osscar":
         choose = osscar.osscar_decision(decoder.shape, TARGET)
@@ -58,7 +58,7 @@ def masks_of(name, decoder, walked):
 
 
 @torch.no_grad()
-def heard(decoder, ids, layer):
+def recorded_inputs(decoder, ids, layer):
     """(tokens, channels) inputs of o_proj, of the FFN and of down_proj in a layer, of one whole run."""
     values = {}
     parts = {"o_proj": decoder.o_proj, "gate": decoder.gate_proj, "down_proj": decoder.down_proj}
@@ -74,16 +74,16 @@ def heard(decoder, ids, layer):
     return values
 
 
-def refitted(name, weight, bias, x, kept):
+def refitted(name, weight, bias, x, inputs):
     """Weights of the kept columns and bias, as the methods' authors have them."""
     if name == "osscar":
         hessian = x.T @ x
         hessian += 0.01 * hessian.diagonal().mean() * torch.eye(len(hessian))
-        return torch.linalg.solve(hessian[kept][:, kept], hessian[kept] @ weight.T).T, bias
-    full, part = x @ weight.T, x[:, kept] @ weight[:, kept].T
+        return torch.linalg.solve(hessian[inputs][:, inputs], hessian[inputs] @ weight.T).T, bias
+    full, part = x @ weight.T, x[:, inputs] @ weight[:, inputs].T
     lines = [np.polyfit(part[:, i], full[:, i], 1) for i in range(len(weight))]
     scale, shift = (torch.tensor(values) for values in zip(*lines, strict=True))
-    return weight[:, kept] * scale[:, None], shift + (0 if bias is None else bias * 1)
+    return weight[:, inputs] * scale[:, None], shift + (0 if bias is None else bias * 1)
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def reference(name, decoder, tokens, counts):
     masks, weights = {"o_proj": [], "down_proj": []}, []
     for layer in range(shape.layers):
         for part, keep in (("o_proj", counts[0][layer]), ("down_proj", counts[1][layer])):
-            inputs = heard(wide, ids, layer)
+            inputs = recorded_inputs(wide, ids, layer)
             dense, x = getattr(wide, part)(layer), inputs[part]
             width = shape.group_channels if part == "o_proj" else 1
             units = x.shape[1] // width
@@ -130,13 +130,13 @@ def test_masks_and_weights_are_those_of_whole_runs_in_float64(name, kind, monkey
     decoder, tokens, walked = decoder_of(kind), some_tokens(), []
     before = copy.deepcopy(decoder.model.state_dict())
 
-    def told(actual, dtype, one, inner=walk.in_type):
-        walked.append(inner(actual, dtype, one))
+    def recording(actual, dtype, part, inner=walk.in_type):
+        walked.append(inner(actual, dtype, part))
         return walked[-1]
 
-    monkeypatch.setattr(walk, "in_type", told)
+    monkeypatch.setattr(walk, "in_type", recording)
     passed = decoder.forward_tokens
-    actual = decided(name, decoder, tokens)
+    actual = walk_of(name, decoder, tokens)
     assert decoder.forward_tokens - passed == {"osscar": 3, "slimllm": 4}[name] * tokens.ids.size
     monkeypatch.undo()
     counts = actual.heads.sum(axis=1), actual.ffn.sum(axis=1)
@@ -169,9 +169,9 @@ def test_masks_and_weights_are_those_of_whole_runs_in_float64(name, kind, monkey
 def test_where_nothing_leaves_nothing_changes(name):
     decoder, tokens, squares = decoder_of(), some_tokens(), []
 
-    def keep_all(one, actual):
+    def keep_all(part, actual):
         squares.append(actual.moments.square)
-        units = decoder.shape.kv_heads if one.name == "o_proj" else decoder.shape.neurons
+        units = decoder.shape.kv_heads if part.name == "o_proj" else decoder.shape.neurons
         return np.ones(units, dtype=bool), np.zeros(units)
 
     actual = walk.remove_upwards(decoder, tokens, 4, keep_all, METHODS[name].fit)
@@ -180,23 +180,23 @@ def test_where_nothing_leaves_nothing_changes(name):
         expected = torch.zeros_like(square)
         for start in range(0, len(tokens.ids), 4):
             ids = torch.from_numpy(tokens.ids[start : start + 4].astype(np.int64))
-            x = heard(decoder, ids, number // 2)[("o_proj", "down_proj")[number % 2]]
+            x = recorded_inputs(decoder, ids, number // 2)[("o_proj", "down_proj")[number % 2]]
             expected += x.T @ x
         assert torch.equal(square, expected)
     repaired = fit(decoder, masks_of(name, decoder, actual), [tokens], METHODS[name].fit, 4)
     dense = [part(layer).weight for layer in range(4) for part in (decoder.o_proj, decoder.down_proj)]
-    np.testing.assert_array_equal(repaired.numbers, np.concatenate([one.numpy().ravel() for one in dense]))
+    np.testing.assert_array_equal(repaired.numbers, np.concatenate([weight.numpy().ravel() for weight in dense]))
     assert not repaired.errors.any()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fewer_tokens_than_inputs_and_batches_of_any_size(name):
     decoder, few = decoder_of(), some_tokens(2, 3)
-    walked = decided(name, decoder, few, 1)
+    walked = walk_of(name, decoder, few, 1)
     repaired = fit(decoder, masks_of(name, decoder, walked), [few], METHODS[name].fit, 4)
     assert np.isfinite(repaired.numbers).all() and np.abs(repaired.numbers).max() < 1e3
     some = some_tokens()
-    first, second = (decided(name, decoder, some, batch) for batch in (2, 9))
+    first, second = (walk_of(name, decoder, some, batch) for batch in (2, 9))
     np.testing.assert_array_equal(first.ffn, second.ffn)
     np.testing.assert_array_equal(first.heads, second.heads)
 

@@ -30,13 +30,13 @@ def some_tokens(seed, samples=7, length=9):
     return Tokens(text=f"text {seed}", ids=ids, fingerprint=str(seed), available=ids.size)
 
 
-def some_masks(shape, seed=0, whole=()):
+def some_masks(shape, seed=0, full_layers=()):
     """Some units of every layer, but of the layers that stay whole."""
     rng = np.random.default_rng(seed)
     ffn = rng.random((shape.layers, shape.neurons)) < 0.6
     heads = rng.random((shape.layers, shape.kv_heads)) < 0.5
     ffn[:, 0], heads[:, -1] = True, True
-    ffn[list(whole)], heads[list(whole)] = True, True
+    ffn[list(full_layers)], heads[list(full_layers)] = True, True
     return PruningMasks("test", ffn, heads, 0.5, 0.5)
 
 
@@ -89,8 +89,8 @@ def reference(decoder, masks, texts, chosen):
                 missing = target[layer, name][1] - y
             else:
                 ends = {
-                    "o_proj": lambda seen, at=layer: seen[at, "layer"][0] + seen[at, "o_proj"][1],
-                    "down_proj": lambda seen, at=layer: seen[at, "layer"][1],
+                    "o_proj": lambda values, at=layer: values[at, "layer"][0] + values[at, "o_proj"][1],
+                    "down_proj": lambda values, at=layer: values[at, "layer"][1],
                 }
                 missing = ends[name](target) - ends[name](current)
             x = x[:, stays]
@@ -170,13 +170,13 @@ def test_sums_of_pieces_equal_float64_sums(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_loses_nothing_stays_bit_for_bit(kind):
     decoder, texts = decoder_of(), [some_tokens(1)]
-    full = some_masks(decoder.shape, whole=range(3))
+    full = some_masks(decoder.shape, full_layers=range(3))
     unchanged = fit(decoder, full, texts, settings(kind), 4)
     model = PrunedModel(full, (REPAIRS[kind],), {"weights": unchanged})
     ids = torch.from_numpy(texts[0].ids.astype(np.int64))
     assert torch.equal(cut(decoder, model)(ids).logits, decoder.model(ids).logits)
     assert not unchanged.errors.any()
-    lowest = some_masks(decoder.shape, whole=[0])
+    lowest = some_masks(decoder.shape, full_layers=[0])
     weights = fit(decoder, lowest, texts, settings(kind), 4)
     for end, map_ in zip(weights.ends[:2], repair.maps_of(decoder, PrunedModel(lowest))[:2], strict=True):
         numbers = weights.numbers[end - map_.dense.weight.numel() : end]

@@ -24,7 +24,7 @@ LAYERS, SHARDS, TOKENS, NEURONS, CONTEXTS, GROUPS = 2, 4, 15, 13, 3, 5
 SHAPE = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=2, hidden=6)
 
 
-def drawn(seed=0, absent=None):
+def random_inputs(seed=0, absent=None):
     """(layers, shards, tokens, neurons) inputs of down_proj, and (layers, shards, tokens) contexts."""
     generator = np.random.default_rng(seed)
     inputs = generator.normal(0.4, 2, (LAYERS, SHARDS, TOKENS, NEURONS)) * generator.gamma(2, 1, NEURONS)
@@ -76,7 +76,7 @@ def token_loop(inputs, kinds, labels, profile, distances, norms, temperature):
 @pytest.mark.parametrize("absent", [None, 1])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 5.0])
 def test_scores_are_those_of_a_loop_over_tokens(temperature, absent):
-    inputs, kinds = drawn(absent=absent)
+    inputs, kinds = random_inputs(absent=absent)
     labels, profile = grouping()
     settings = ContextSettings(count=CONTEXTS, temperature=temperature)
     statistics, contexts, norms = measured(inputs, kinds), contexts_of(SHAPE), column_norms()
@@ -90,7 +90,7 @@ def test_scores_are_those_of_a_loop_over_tokens(temperature, absent):
 
 @pytest.mark.parametrize("shards", [[1], [0, 2], np.array([3, 1, 0])], ids=str)
 def test_some_shards_score_as_their_tokens_alone(shards):
-    inputs, kinds = drawn()
+    inputs, kinds = random_inputs()
     labels, profile = grouping()
     arguments = contexts_of(SHAPE), column_norms(), labels, profile, HEADS, ContextSettings(count=CONTEXTS)
     actual = twflap.score(measured(inputs, kinds), *arguments, shards=shards)
@@ -153,7 +153,9 @@ def fluctuations(decoder, ids, module):
     layers = []
     for layer in range(decoder.shape.layers):
         mean, fluctuation, count, inputs = 0.0, 0.0, 0, []
-        handle = module(layer).register_forward_pre_hook(lambda _, arguments, heard=inputs: heard.append(arguments[0]))
+        handle = module(layer).register_forward_pre_hook(
+            lambda _, arguments, values=inputs: values.append(arguments[0])
+        )
         for row in ids:
             decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
         handle.remove()

@@ -49,7 +49,7 @@ class Study:
     def run(self, on_progress=silent, resumed=True, seed=None):
         """Learns in a process of its own, as far as anything can tell: model and random numbers are new."""
 
-        def heard(done, total, message):
+        def listener(done, total, message):
             if isinstance(message, Notice):
                 self.notices.append(str(message))
             self.reached.append(done)
@@ -57,19 +57,21 @@ class Study:
 
         decoder = self.decoder()
         torch.manual_seed(np.random.default_rng(seed).integers(2**31))
-        resumption = Resumption(self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard)
-        return self.learned(decoder, heard, resumption if resumed else None), resumption
+        resumption = Resumption(
+            self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), listener
+        )
+        return self.learned(decoder, listener, resumption if resumed else None), resumption
 
-    def learned(self, decoder, heard, kept):
-        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
+    def learned(self, decoder, listener, resumption):
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, listener, resumption)
         return learn(setting, self.scores, self.heads, self.partition, 0.5)
 
 
 class GateStudy(Study):
     """The same for gates."""
 
-    def learned(self, decoder, heard, kept):
-        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
+    def learned(self, decoder, listener, resumption):
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, listener, resumption)
         scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
         return learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
 

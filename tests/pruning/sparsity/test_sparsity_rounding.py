@@ -32,20 +32,6 @@ def _random_shape(generator):
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_target_is_met_within_a_thousandth(seed):
-    generator = np.random.default_rng(seed)
-    shape = _random_shape(generator)
-    target = float(generator.uniform(0.15, 0.95))
-    family, thresholds = _family(shape, generator, int(generator.integers(1, 20)))
-    masks = exact_masks(family.units, thresholds.numpy(), target).masks
-    assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
-    assert abs(masks.retention - target) <= 0.001
-    assert masks.target == target
-    assert masks.ffn.any(axis=1).all()
-    assert masks.heads.any(axis=1).all()
-
-
 @pytest.mark.parametrize("extreme", [0.0, 1.0])
 def test_floors_hold_where_a_layer_lost_everything(extreme):
     shape = ModelShape(layers=4, neurons=400, heads=4, kv_heads=4, head_width=4, hidden=8)

@@ -44,19 +44,19 @@ def odd_masks(decoder):
     return masks_of(decoder, [1, decoder.shape.kv_heads], [5, 9])
 
 
-def learned(decoder, model=None, settings=SETTINGS, seed=0, on_progress=silent, kept=None, drawn=None):
+def learned(decoder, model=None, settings=SETTINGS, seed=0, on_progress=silent, resumption=None, tokens=None):
     model = model or PrunedModel(odd_masks(decoder))
-    about = model.masks, "test", drawn or texts(), settings, seed, on_progress, kept
+    about = model.masks, "test", tokens or texts(), settings, seed, on_progress, resumption
     return learn_scales(decoder, cut(decoder, model), *about)
 
 
-def learned_gates(decoder, settings=SETTINGS, seed=0, on_progress=silent, kept=None, **sparsity):
+def learned_gates(decoder, settings=SETTINGS, seed=0, on_progress=silent, resumption=None, **sparsity):
     shape, generator = decoder.shape, np.random.default_rng(2)
     channels = np.zeros((shape.layers, shape.heads * shape.head_width))
     units = generator.random((shape.layers, shape.neurons)), generator.random((shape.layers, shape.kv_heads))
     scores = [UnitScores("flap", "text", *units, channels)]
     chosen = settings, GateSettings(), SparsitySettings(**sparsity)
-    gates = learn_scaled_gates(decoder, scores, texts(), chosen, 0.5, seed, on_progress, kept)
+    gates = learn_scaled_gates(decoder, scores, texts(), chosen, 0.5, seed, on_progress, resumption)
     return gates, starting(scores)
 
 
@@ -224,19 +224,21 @@ def test_a_learning_that_was_killed_ends_with_the_same_bits(tmp_path, monkeypatc
     expected, store = learn(decoder_of(dtype=dtype)), Store(tmp_path)
     assert same(learn(decoder_of(dtype=dtype)), expected) and not same(learn(decoder_of(dtype=dtype), seed=1), expected)
 
-    def kept(heard):
-        return Resumption(StateFile(store, "scales", "7" * 32), lambda: Spent(1, 2, 1.0), heard)
+    def resumption(listener):
+        return Resumption(StateFile(store, "scales", "7" * 32), lambda: Spent(1, 2, 1.0), listener)
 
     def stop(done, total, message):
         if done == after and not isinstance(message, Notice):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        learn(decoder_of(dtype=dtype), on_progress=stop, kept=kept(silent))
+        learn(decoder_of(dtype=dtype), on_progress=stop, resumption=resumption(silent))
     steps = []
     torch.manual_seed(5)
     decoder = decoder_of(dtype=dtype)
-    assert same(learn(decoder, on_progress=lambda done, *_: steps.append(done), kept=kept(silent)), expected)
+    assert same(
+        learn(decoder, on_progress=lambda done, *_: steps.append(done), resumption=resumption(silent)), expected
+    )
     assert min(steps) == after
     # what a cut student does counts as passes of the model that it was cut from
     assert decoder.backward_tokens == (10 - after) * 6 * 8
