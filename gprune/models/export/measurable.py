@@ -1,7 +1,6 @@
 """Load the models whose speed is measured: dense and pruned folders, and published shapes with random weights.
 
-`random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer, and
-`random:llama2-7b#layers=2` the same with fewer layers.
+`random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer.
 """
 
 from typing import Any
@@ -56,7 +55,7 @@ def require_known(name: str, align: int = 1) -> None:
 
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
-    is_published = name.partition("#")[0] in SHAPES
+    is_published = name in SHAPES
     try:
         folder = locate(RANDOM + name if is_published else name)
     except ModelError as error:
