@@ -16,10 +16,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.models.auto import configuration_auto
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
-)
 
 PREFIX = "gprune_"
 FIELDS: dict[str, tuple[Any, Any]] = {
@@ -228,11 +224,13 @@ def classes_of(family: str) -> Any:
     Raises:
         KeyError: this transformers has no such family.
     """
+    from transformers.models.auto import modeling_auto
+
     if family not in _CLASSES:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
         # what holds a language model beside other parts is often none by itself
-        places = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-        model: Any = next(model_class for mapping in places if (model_class := mapping.get(config, None)) is not None)
+        mappings = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+        model: Any = next(mapping[config] for mapping in mappings if config in mapping)
         fields = {name: default for name, (_, default) in FIELDS.items()}
         # saved by anybody, a folder gets this file and names it
         attributes = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
