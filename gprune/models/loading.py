@@ -1,7 +1,8 @@
 """Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted."""
 
-import gc
 import importlib
+import logging
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes, vocabulary
+from gprune.models import devices, identity, loadable, offloading, random_weights, shapes, vocabulary
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES, TIED
 from gprune.models.offloading import DeviceMap
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
+from gprune.system.safe_parsing import sentence
 
 _TWO_WORDS = "the cat"
 _SAMPLE = "A cat's (12345) tail.\n\n    def walk(self):\n        return self.steps + 1\n\nTHE END, or what's left\n"
@@ -193,7 +195,10 @@ def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
 def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
     if isinstance(device_map, str):
         arguments["max_memory"] = offloading.memory_limits()
-    with offloading.workspace() as work:
+    # it warns of offloading, which the study asks for, and demands a folder, in which it writes nothing, as it reads
+    # safetensors where they are
+    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="gprune-offload-") as work:
         return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=work, **arguments)
 
 
@@ -227,29 +232,21 @@ def move(model: nn.Module, target: torch.device) -> nn.Module:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers' progress bars and load reports off the terminal."""
-    from transformers.utils import logging
+    from transformers.utils import logging as library_logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
+    library_logging.set_verbosity_error()
+    library_logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        library_logging.set_verbosity(level)
         if bars:
-            logging.enable_progress_bar()
+            library_logging.enable_progress_bar()
 
 
 def _automatic(name: str) -> Any:
-    # the first import makes some hundred thousand objects that all stay: searching them for garbage takes a fifth
-    # of its seconds
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return getattr(importlib.import_module("transformers"), name)
-    finally:
-        if collecting:
-            gc.enable()
+    return getattr(importlib.import_module("transformers"), name)
 
 
 def _dtype(name: str, target: torch.device) -> torch.dtype | str:
@@ -267,4 +264,4 @@ def _as_model_error(context: str) -> Iterator[None]:
     except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic in Rust code is no Exception
-        raise ModelError(f"{context}: {library_errors.one_line(error)}") from error
+        raise ModelError(f"{context}: {sentence(error, 200)}") from error
