@@ -61,8 +61,7 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
     small for it.
     """
     resolved = resolve(name)
-    with safe_parsing.refused_as(ModelError):
-        folder = safe_parsing.path(resolved, "the model")
+    folder = Path(resolved).expanduser()
     if folder.is_dir():
         return folder
     if folder.is_file():

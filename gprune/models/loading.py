@@ -1,6 +1,5 @@
 """Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted."""
 
-import importlib
 import logging
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
 
 from gprune.models import devices, identity, loadable, offloading, random_weights, shapes, vocabulary
@@ -69,9 +69,12 @@ def read_weights(
     """
     if offload:
         identity.require_offloadable(folder)
+    number_type = _dtype(dtype, target)
     if shapes.holds(folder):
-        return _random(folder, target, dtype)
-    arguments = {"dtype": _dtype(dtype, target), "trust_remote_code": trust_remote_code}
+        config = random_weights.config_of(folder)
+        number_type = config.dtype if isinstance(number_type, str) else number_type
+        return random_weights.make(config, target, number_type, folder.name)
+    arguments = {"dtype": number_type, "trust_remote_code": trust_remote_code}
     if offload:
         device_map = _disk_map(folder, target, trust_remote_code)
     if device_map is not None:
@@ -82,26 +85,22 @@ def read_weights(
     return model
 
 
-def _random(folder: Path, target: torch.device, dtype: str) -> nn.Module:
-    config, kind = random_weights.config_of(folder), _dtype(dtype, target)
-    return random_weights.make(config, target, config.dtype if isinstance(kind, str) else kind, folder.name)
-
-
 def auto_class(folder: Path) -> Any:
     """Return the class of transformers by which the dense model in a folder loads."""
     layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
-    return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
+    return getattr(transformers, "AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     """Load the tokenizer of a model; ModelError where there is no such model, or no tokenizer that can be read."""
-    loader = _automatic("AutoTokenizer")
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
     remedy = "if tokenizer.json is right, set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read ({remedy})"):
         source = identity.tokenizer_folder(folder)
-        tokenizer = loader.from_pretrained(source, trust_remote_code=trust_remote_code, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            source, trust_remote_code=trust_remote_code, local_files_only=True
+        )
         if fault := _tokenizer_fault(tokenizer, source):
             raise ModelError(
                 f"the tokenizer in {str(folder)!r} {fault}. Set tokenizer_class in tokenizer_config.json to "
@@ -111,17 +110,18 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
 
 
 def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
+    from transformers.models.auto import tokenization_auto
+
     # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
     # pre-tokenizer
     text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if text.strip() == _TWO_WORDS.replace(" ", ""):
         return f"loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}"
     label, files = type(tokenizer).__name__, (folder / "tokenizer.json", folder / identity.CONFIG_FILE)
-    if label == _automatic("PreTrainedTokenizerFast").__name__ or not all(file.is_file() for file in files):
+    if label == transformers.PreTrainedTokenizerFast.__name__ or not all(file.is_file() for file in files):
         return ""
-    automatic = importlib.import_module("transformers.models.auto.tokenization_auto")
     # for these model types the library overrules the label: the tokens are the same wherever the model is read
-    forced = vars(automatic).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
+    forced = vars(tokenization_auto).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
     if identity.configuration(folder).get("model_type") in forced:
         return ""
     expected = vocabulary.tokenizer(str(folder)).encode(_SAMPLE, add_special_tokens=False).ids
@@ -188,7 +188,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
 
 def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
-        config = _automatic("AutoConfig").from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
     return offloading.disk_map(auto_class(folder), config, loadable.require_loadable(folder), target)
 
 
@@ -243,10 +243,6 @@ def quiet() -> Iterator[None]:
         library_logging.set_verbosity(level)
         if bars:
             library_logging.enable_progress_bar()
-
-
-def _automatic(name: str) -> Any:
-    return getattr(importlib.import_module("transformers"), name)
 
 
 def _dtype(name: str, target: torch.device) -> torch.dtype | str:

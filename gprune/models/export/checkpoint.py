@@ -51,11 +51,20 @@ def as_loaded(model: Any, layout: Layout) -> Any:
     That is an ordinary model where one holds these weights, else the model itself, turned into our class. A model
     that runs code of its own is returned as it is.
     """
-    family = str(getattr(model.config, "model_type", ""))
-    if type(model) is not modeling_gprune.classes_of(family).dense_class:
+    model_class = modeling_gprune.classes_of(model.config.model_type)
+    if type(model) is not model_class.dense_class:
         return model
     stock = ordinary.convert(model, layout)
-    return modeling_gprune.as_saved(model, family, own_fields(model, layout)) if stock is None else stock
+    if stock is not None:
+        return stock
+    fields = own_fields(model, layout) | {"architectures": [model_class.__name__]}
+    model.config.__class__, model.__class__ = model_class.config_class, model_class
+    for name, value in fields.items():
+        setattr(model.config, name, value)
+    if layout.text:
+        # weights are saved by the names that they have here, not by those of the dense model's files
+        model._weight_conversions = []
+    return model
 
 
 def save(

@@ -197,27 +197,6 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
     return layer
 
 
-def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
-    """Give a narrowed model of the family, in place, the class and configuration that its folder loads with.
-
-    Args:
-        model: whose layers are narrowed; one whose class is not the family's own is left as it is.
-        family: the dense model type.
-        values: of the configuration's own ``FIELDS``.
-    """
-    model_class = classes_of(family)
-    if type(model) is model_class.dense_class:
-        model.config.__class__ = model_class.config_class
-        for name, value in values.items():
-            setattr(model.config, name, value)
-        model.config.architectures = [model_class.__name__]
-        model.__class__ = model_class
-        if model.config.get_text_config() is not model.config:
-            # weights are saved by the names that they have here, not by those of the dense model's files
-            model._weight_conversions = []
-    return model
-
-
 def classes_of(family: str) -> Any:
     """The causal language model class of a pruned family, whose ``config_class`` is its configuration's.
 
