@@ -61,7 +61,8 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
     small for it.
     """
     resolved = resolve(name)
-    folder = Path(resolved).expanduser()
+    with safe_parsing.refused_as(ModelError):
+        folder = safe_parsing.path(resolved, "the model")
     if folder.is_dir():
         return folder
     if folder.is_file():
