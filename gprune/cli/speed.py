@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
         "models",
         nargs="+",
         metavar="FOLDER",
-        help="model folders, dense or pruned, or random:SHAPE[@RETENTION] with random weights, "
+        help="model folders, dense or pruned, or random:SHAPE[#layers=N][@RETENTION] with random weights, "
         f"where SHAPE is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it "
         "twice shows the noise",
     )

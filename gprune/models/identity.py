@@ -63,7 +63,7 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
     resolved = resolve(name)
     with safe_parsing.refused_as(ModelError):
         folder = safe_parsing.path(resolved, "the model")
-    if folder.is_dir():
+    if folder.is_dir() or shapes.holds(folder):
         return folder
     if folder.is_file():
         raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
@@ -88,6 +88,8 @@ def configuration(folder: Path) -> dict[str, Any]:
 
     A stored head that differs from the embedding is not tied, whatever the file says.
     """
+    if shapes.holds(folder) and (layers := shapes.layers(folder)):
+        return shapes.deepened(configuration(shapes.base(folder)), layers)
     values = _read_configuration(folder)
     tied = families.language_values(values).get(families.TIED)
     is_separate = bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
@@ -168,7 +170,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 def files(folder: Path) -> list[Path]:
     """Return the files of configuration and weights; ModelError as `weight_files`."""
-    return [folder / CONFIG_FILE, *weight_files(folder)]
+    return [(shapes.base(folder) if shapes.holds(folder) else folder) / CONFIG_FILE, *weight_files(folder)]
 
 
 def _indexed_files(folder: Path) -> list[Path]:
@@ -237,7 +239,9 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
     digest = _combine_digests(files(folder), memory)
     if not shapes.holds(folder):
         return digest
-    return hashlib.sha256(f"{digest} {shapes.WEIGHTS} {card}".encode()).hexdigest()
+    layers = shapes.layers(folder)
+    depth = f" layers {layers}" if layers else ""
+    return hashlib.sha256(f"{digest} {shapes.WEIGHTS} {card}{depth}".encode()).hexdigest()
 
 
 def tokenizer_fingerprint(name: str) -> str:

@@ -82,7 +82,8 @@ class Study(Form):
     WHAT: ClassVar = "a study"
     model: _Given
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
-    weights in that shape, to see what a study takes (see `speed --help` for the shapes)"""
+    weights in that shape, `random:llama2-7b#layers=2` with two of its layers, to see what a study takes (see
+    `speed --help` for the shapes)"""
     primary: _Given
     """primary calibration text A, by name or file (paper: WikiText2)"""
     auxiliary: _Given

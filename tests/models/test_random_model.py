@@ -164,3 +164,39 @@ def test_other_names_are_refused_alike_wherever_they_are_given(name, message):
         with pytest.raises(GpruneError, match=message):
             ask()
     assert launch.input_problem(requested) == str(refused.value)
+
+
+def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monkeypatch):
+    decoder = loading.load("random:tiny#layers=5", "cpu", "float32")
+    assert decoder.shape.layers == 5 and decoder.shape.neurons == 27
+    assert of_model("random:tiny#layers=5") == Dimensions.of(tiny_shape.TINY | {"num_hidden_layers": 5})
+    created = measurable.load_model("random:tiny#layers=3@0.5", "cpu", "float32")
+    assert len(created.config.ffn_widths) == 3 and created.config.ffn_widths[0] < 27
+    names = ["random:tiny", "random:tiny#layers=5", "random:tiny#layers=1", "random:wider#layers=5"]
+    assert len({identity.fingerprint(name) for name in names}) == 4
+    # its own depth makes no other model, and the key of the shape is what it was
+    assert identity.fingerprint("random:tiny#layers=2") == identity.fingerprint("random:tiny")
+    assert identity.tokenizer_fingerprint(names[1]) == identity.tokenizer_fingerprint("demo")
+    listed = {"num_hidden_layers": 2, "layer_types": ["a", "b"], "scale": [1, 2, 3]}
+    assert shapes.deepened(listed, 3) == {
+        "num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "scale": [1, 2, 3],
+    }  # fmt: skip
+    study, store = a_study(folder, "random:tiny#layers=3"), Store(folder / "cache")
+    pipeline.run(study, store, lambda *_: None, "masks")
+    results = pipeline.opened(study, store)
+    assert results.get(stages.masks, "gprune").ffn.shape == (3, 27)
+
+
+NO_DEPTH = ["", "layers=", "layers=0", "layers=-1", "layers=02", "layers=513", "layers=two", "layers=2.0"]
+
+
+@pytest.mark.parametrize("depth", [*NO_DEPTH, "layer=2", "layers=99999999", "layers=2#layers=3"])
+def test_a_depth_that_is_none_is_one_sentence(folder, depth):
+    name = f"random:tiny#{depth}"
+    with pytest.raises(ModelError, match=r"names no depth: after # comes layers=N, with N from 1 to 512"):
+        identity.locate(name)
+    with pytest.raises(ModelError, match="names no depth"):
+        measurable.require_known(name)
+    words = ["--model", name, "--primary", "a", "--auxiliary", "b"]
+    with pytest.raises(ModelError, match="names no depth"):
+        call(study, "study", *words)

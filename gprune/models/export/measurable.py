@@ -1,6 +1,7 @@
 """Load the models whose speed is measured: dense and pruned folders, and published shapes with random weights.
 
-`random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer.
+`random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer, and
+`random:llama2-7b#layers=2` the same with fewer layers.
 """
 
 from typing import Any
@@ -51,7 +52,7 @@ def require_known(name: str, align: int = 1) -> None:
 
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
-    folder = locate(RANDOM + name if name in SHAPES else name)
+    folder = locate(RANDOM + name if name.partition("#")[0] in SHAPES else name)
     config = random_weights.config_of(folder)
     return _narrow(config, _retention(fraction), align) if sign else config
 

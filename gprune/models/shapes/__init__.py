@@ -1,9 +1,10 @@
 """Configurations of published models that load with random weights, for measurements of time and memory.
 
 `random:llama2-7b` has the shape of LLaMA-2 7B and the tokenizer of the bundled demo, whose vocabulary is smaller, so
-that every token has a row in the embeddings. Needs no torch.
+that every token has a row in the embeddings. `random:llama2-7b#layers=2` has two of its layers. Needs no torch.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ RANDOM = "random:"
 """what the name of a model with random weights starts with"""
 WEIGHTS = "random weights 1"
 """how they are made, with a version: whoever changes that (`random_weights.make`) counts it up"""
+MOST_LAYERS = 512
+"""of a model with random weights; the deepest published ones have some hundred"""
 FOLDER = Path(__file__).parent
 _NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b")
 
@@ -30,11 +33,12 @@ def is_random(name: str) -> bool:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of ``random:SHAPE``.
+    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, which `base` maps to an existing one.
 
-    Raises ModelError where there is no such shape, or a retention follows it, which only `speed` takes.
+    Raises ModelError where there is no such shape or depth, or a retention follows it, which only `speed` takes.
     """
-    shape, sign, _ = name.removeprefix(RANDOM).partition("@")
+    model, sign, _ = name.removeprefix(RANDOM).partition("@")
+    shape, mark, depth = model.partition("#")
     if shape not in SHAPES:
         raise ModelError(
             f"{safe_parsing.quoted(name)} is no model with random weights: after {RANDOM} comes one of "
@@ -43,11 +47,45 @@ def folder(name: str) -> Path:
     if sign:
         raise ModelError(
             f"{safe_parsing.quoted(name)} names a retention, which only `speed` takes: a study has one of "
-            f"its own, give {RANDOM}{shape}"
+            f"its own, give {RANDOM}{model}"
         )
-    return FOLDER / shape
+    if not mark:
+        return FOLDER / shape
+    layers = _depth(depth)
+    if layers is None:
+        raise ModelError(
+            f"{safe_parsing.quoted(name)} names no depth: after # comes layers=N, with N from 1 to "
+            f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
+        )
+    # under its own depth it is the same model
+    is_published = SHAPES[shape].get("num_hidden_layers") == layers
+    return FOLDER / (shape if is_published else f"{shape}#{depth}")
+
+
+def _depth(text: str) -> int | None:
+    match = re.fullmatch(r"layers=([1-9][0-9]{0,3})", text)
+    return int(match[1]) if match and int(match[1]) <= MOST_LAYERS else None
+
+
+def layers(folder: Path) -> int | None:
+    """Return the depth in a folder's name; None for that of the published model."""
+    return _depth(folder.name.partition("#")[2])
+
+
+def base(folder: Path) -> Path:
+    """Return the existing folder of a shape, whatever its depth."""
+    return folder.with_name(folder.name.partition("#")[0])
+
+
+def deepened(values: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return a configuration with another number of layers; lists by layer are repeated or cut."""
+    depth = values["num_hidden_layers"]
+    lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == depth}
+    return {**values, **{name: (value * count)[:count] for name, value in lists.items()}, "num_hidden_layers": count}
 
 
 def holds(folder: Path) -> bool:
     """Return True for the folder of a shape, whose weights are in no files."""
-    return folder.name in SHAPES and folder.parent.resolve() == FOLDER.resolve()
+    shape, mark, _ = folder.name.partition("#")
+    is_shape = shape in SHAPES and (not mark or layers(folder) is not None)
+    return is_shape and folder.parent.resolve() == FOLDER.resolve()
