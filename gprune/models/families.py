@@ -57,6 +57,18 @@ _COUNTS = (
 )
 
 
+_NORMS = ("input_layernorm", "post_attention_layernorm")
+_QUERY_KEY_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+_OUTPUT_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+_GLM4_NORMS = (*_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
+_FOUR_NORMS = (*_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+
+
+_QKV = ("q_proj", "k_proj", "v_proj")
+_GATED = ("gate_proj", "up_proj", "down_proj")
+_BIASES = {"attention_bias": (*_QKV, "o_proj"), "mlp_bias": _GATED}
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A family: what it is called, the names of its parts, and where its units stand."""
@@ -81,6 +93,10 @@ class Layout:
     """whether llama.cpp's ``deci`` computes what a model of the family computes"""
     normalised: bool = False
     """whether what an output map gives is normalised before it is added to the stream"""
+    norms: tuple[str, ...] = _NORMS
+    """norms with weights in every model of the family, from a layer; none means no final norm with weights either"""
+    biases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _BIASES)
+    """maps with biases by the flag of the configuration that gives them; those of "" always have them"""
     text: tuple[str, ...] = ()
     """model types that the language model inside may be of, where the family is a wrapper about one; its
     other parts, as those for images, stay as they are"""
@@ -177,43 +193,65 @@ _GEMMA3 = {
 FAMILIES: dict[str, Layout] = {
     "llama": Layout("LLaMA", gguf=True),
     "mistral": Layout("Mistral", gguf=True),
-    "qwen2": Layout("Qwen2", gguf=True),
-    "qwen3": Layout("Qwen3"),
+    "qwen2": Layout("Qwen2", gguf=True, biases={"": _QKV}),
+    "qwen3": Layout("Qwen3", norms=_NORMS + _QUERY_KEY_NORMS),
     "gemma": Layout("Gemma", usual={TIED: True}),
-    "olmo": Layout("OLMo"),
+    "olmo": Layout("OLMo", norms=()),
     "smollm3": Layout("SmolLM3", usual={TIED: True}),
     "ministral": Layout("Ministral"),
     "ministral3": Layout("Ministral 3"),
-    "helium": Layout("Helium", free_heads=False),
-    "seed_oss": Layout("Seed-OSS"),
-    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}),
-    "hunyuan_v1_dense": Layout("Hunyuan"),
-    "exaone4": Layout("EXAONE 4", normalised=True),
+    "helium": Layout("Helium", free_heads=False, biases={"attention_bias": _QKV, "mlp_bias": _GATED}),
+    "seed_oss": Layout(
+        "Seed-OSS",
+        usual={"attention_bias": True},
+        biases={"attention_bias": _QKV, "attention_out_bias": ("o_proj",), "mlp_bias": _GATED},
+    ),
+    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}, biases={"use_bias": (*_QKV, "o_proj", *_GATED)}),
+    "hunyuan_v1_dense": Layout("Hunyuan", norms=(*_NORMS, "self_attn.query_layernorm", "self_attn.key_layernorm")),
+    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS),
     "granite": Layout("Granite"),
-    "gemma2": Layout("Gemma 2", normalised=True, usual={TIED: True}),
-    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, usual={TIED: True}),
-    "cohere": Layout("Cohere", slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
-    "cohere2": Layout("Cohere 2", usual={TIED: True}),
-    "stablelm": Layout("StableLM", free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
-    "glm": Layout("GLM", slices=_FUSED_FFN + _ATTENTION),
-    "glm4": Layout("GLM 4", slices=_FUSED_FFN + _ATTENTION, normalised=True),
+    "gemma2": Layout("Gemma 2", normalised=True, norms=_FOUR_NORMS, usual={TIED: True}),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _QUERY_KEY_NORMS, usual={TIED: True}),
+    "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
+    "cohere2": Layout("Cohere 2", norms=_NORMS[:1], usual={TIED: True}),
+    "stablelm": Layout(
+        "StableLM",
+        norms=_NORMS[:1],
+        free_heads=False,
+        slices=_FFN + _ATTENTION + _PER_HEAD,
+        biases={"use_qkv_bias": _QKV},
+    ),
+    "glm": Layout(
+        "GLM", slices=_FUSED_FFN + _ATTENTION, usual={"attention_bias": True}, biases={"attention_bias": _QKV}
+    ),
+    "glm4": Layout(
+        "GLM 4",
+        norms=_GLM4_NORMS,
+        slices=_FUSED_FFN + _ATTENTION,
+        normalised=True,
+        usual={"attention_bias": True},
+        biases={"attention_bias": _QKV},
+    ),
     "phi3": Layout(
         "Phi-3, Phi-4",
         slices=_FUSED_FFN + _FUSED_ATTENTION,
         counts=(*_COUNTS, ("self_attn.config.num_attention_heads", "query_heads")),
     ),
-    "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
-    "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
+    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
+    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
     "gemma3": Layout(
         "Gemma 3",
+        norms=_FOUR_NORMS + _QUERY_KEY_NORMS,
         layers=_INSIDE,
         normalised=True,
         text=("gemma3_text",),
         usual=_GEMMA3 | {TIED: True},
     ),
     "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={TIED: True}),
-    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}),
-    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}),
+    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}, biases={"": _QKV}),
+    "qwen2_5_vl": Layout(
+        "Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}, biases={"": _QKV}
+    ),
 }
 """Supported model types."""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
@@ -225,11 +263,6 @@ _LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", 
 def dense_type(model_type: object) -> str:
     """Return the model type before pruning; that of a dense model as it is."""
     return str(model_type).removeprefix(PRUNED_PREFIX)
-
-
-def dense_layout(model: Any) -> Layout:
-    """Return the layout of a dense or pruned model of a supported family."""
-    return FAMILIES[dense_type(model.config.model_type)]
 
 
 def layout_of(model_type: object, name: str) -> Layout:
@@ -327,6 +360,9 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
     width = int(values.get("head_dim") or hidden // heads)
     shape = ModelShape(layers, neurons, heads, groups, width, hidden)
     layout = FAMILIES.get(dense_type(values.get("model_type")))
-    if layout is None or layout.heads:
-        return shape
+    return shape if layout is None or layout.heads else one_group(shape)
+
+
+def one_group(shape: ModelShape) -> ModelShape:
+    """Return the same sizes with all heads of a layer as one group, which costs what they cost together."""
     return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

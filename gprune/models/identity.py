@@ -16,6 +16,7 @@ from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
 ADAPTER_FILE = "adapter_config.json"
+GENERATION_FILE = "generation_config.json"
 WEIGHT_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILES = (
@@ -28,6 +29,19 @@ TOKENIZER_FILES = (
     "merges.txt",
 )
 SENTENCE_PIECES = "tokenizer.model"
+_NEEDED_PARTS = {"Bert": '"WordPiece"', "T5": '"Unigram"', "Gemma": '"<unk>"'}
+"""parts of tokenizer.json that a class of tokenizers needs, by the beginning of its name"""
+_OTHER_FOLDERS = {
+    "*.gguf": "holds a GGUF file, which is not read: choose the folder of safetensors that {0} was made from",
+    "model_index.json": "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
+    **dict.fromkeys(
+        ("consolidated*", "params.json"),
+        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
+    ),
+    "checkpoint-*": "holds checkpoints of a training: choose one of them, such as {0}",
+    **dict.fromkeys(("trainer_state.json", "optimizer*"), "is a training state without a model: use save_pretrained"),
+}
+"""descriptions of folders of other kinds, with the remedy, by a file in them"""
 VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 """A tokenizer needs at least one of these."""
 
@@ -103,14 +117,20 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         if (folder / ADAPTER_FILE).is_file():
             raise adapter_error(folder) from error
-        raise ModelError(
-            f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose a folder that transformers' save_pretrained wrote"
-        ) from error
+        raise _other_folder(folder, f"has no {CONFIG_FILE}: choose the model's own folder") from error
     except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     if not isinstance(values, dict):
         raise ModelError(f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again")
     return values
+
+
+def optional_values(folder: Path, name: str) -> dict[str, Any]:
+    """Return the values of another JSON file of a model; nothing where it is missing or cannot be read."""
+    with contextlib.suppress(OSError, UnreadableError):
+        values = _read_json(folder, name)
+        return values if isinstance(values, dict) else {}
+    return {}
 
 
 def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
@@ -133,11 +153,17 @@ def number_type(folder: Path) -> str:
     return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
+def _other_folder(folder: Path, gap: str) -> ModelError:
+    for pattern, description in _OTHER_FOLDERS.items():
+        if files := sorted(folder.glob(pattern)):
+            gap = description.format(files[0].name)
+            break
+    return ModelError(f"the folder {str(folder)!r} {gap}")
+
+
 def adapter_error(folder: Path) -> ModelError:
     """Return the error for a folder that holds an adapter, which transformers may apply to another model."""
-    base = "another model"
-    with contextlib.suppress(OSError, UnreadableError, AttributeError):
-        base = _read_json(folder, ADAPTER_FILE).get("base_model_name_or_path") or base
+    base = optional_values(folder, ADAPTER_FILE).get("base_model_name_or_path") or "another model"
     return ModelError(
         f"the model {str(folder)!r} is a PEFT adapter of {base}: merge it first (`merge_and_unload`) or name the "
         f"merged folder, which has neither {ADAPTER_FILE} nor tensors of an adapter"
@@ -146,7 +172,8 @@ def adapter_error(folder: Path) -> ModelError:
 
 def _read_json(folder: Path, name: str) -> Any:
     # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
-    return safe_parsing.json_file(folder / name, name, finite=False)
+    path = safe_parsing.inside(folder, name, "the model")
+    return safe_parsing.json_file(path, name, finite=False)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -157,7 +184,8 @@ def weight_files(folder: Path) -> list[Path]:
     if shapes.holds(folder):
         return []
     if (folder / WEIGHT_FILE).is_file():
-        return [folder / WEIGHT_FILE]
+        with safe_parsing.refused_as(ModelError):
+            return [safe_parsing.inside(folder, WEIGHT_FILE, f"the model {safe_parsing.quoted(folder.name)}")]
     if (folder / INDEX_FILE).is_file():
         return [folder / INDEX_FILE, *_indexed_files(folder)]
     if any(any(folder.glob(pattern)) for pattern in ("*.bin", "*.pt", "*.pth")):
@@ -165,7 +193,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"the folder {str(folder)!r} has pickled weights only, which can run code when they are read: "
             f"convert them to {WEIGHT_FILE}"
         )
-    raise ModelError(f"the folder {str(folder)!r} has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
+    raise _other_folder(folder, f"has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
 
 
 def files(folder: Path) -> list[Path]:
@@ -177,10 +205,12 @@ def _indexed_files(folder: Path) -> list[Path]:
     index = folder / INDEX_FILE
     try:
         names = sorted(set(_read_json(folder, INDEX_FILE)["weight_map"].values()))
-        missing = [name for name in names if not (folder / name).is_file()]
+        for name in names:
+            safe_parsing.inside(folder, name, "its weight_map")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = safe_parsing.sentence(error, 160) if isinstance(error, UnreadableError) else repr(error)
         raise ModelError(f"{str(index)!r} cannot be read ({reason}): copy the model again") from error
+    missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise ModelError(
             f"the folder {str(folder)!r} lacks {len(missing)} of {len(names)} weight files, the first is "
@@ -248,7 +278,10 @@ def tokenizer_fingerprint(name: str) -> str:
     """Return the SHA-256 of a model's tokenizer files; ModelError without such a model or tokenizer."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
-    return _combine_digests([folder / name for name in TOKENIZER_FILES if (folder / name).is_file()])
+    with safe_parsing.refused_as(ModelError):
+        label = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
+        files = [safe_parsing.inside(folder, file, label) for file in TOKENIZER_FILES if (folder / file).is_file()]
+    return _combine_digests(files)
 
 
 def tokenizer_folder(folder: Path) -> Path:
@@ -275,6 +308,20 @@ def require_tokenizer(folder: Path) -> None:
             "a text become tokens: write tokenizer.json beside it. Of a LLaMA: install sentencepiece, then "
             "LlamaTokenizer.from_pretrained(FOLDER, add_bos_token=True).save_pretrained(FOLDER) of transformers"
         )
+
+
+def require_matching_class(folder: Path) -> None:
+    """Raise ModelError if tokenizer_config.json names a class that cannot read tokenizer.json."""
+    label, file = (
+        str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class")),
+        folder / "tokenizer.json",
+    )
+    for name, part in _NEEDED_PARTS.items():
+        if label.startswith(name) and file.is_file() and part.encode() not in file.read_bytes():
+            raise ModelError(
+                f"the tokenizer in {str(folder)!r} cannot be read as {label}, which needs {part} in tokenizer.json: "
+                "set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
+            )
 
 
 def _combine_digests(files: list[Path], memory: Path | None = None) -> str:

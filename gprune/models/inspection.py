@@ -11,6 +11,7 @@ from typing import Any
 from gprune.models import families, identity, loadable, vocabulary, weight_headers
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
+from gprune.system.safe_parsing import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +127,28 @@ def _tokenizer(folder: Path) -> str:
 
 
 def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
-    from transformers import CONFIG_MAPPING
+    from transformers.models.auto import configuration_auto
 
+    model_types = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     model_type, has_code = str(values.get("model_type")), bool(values.get("auto_map"))
-    is_pruned_class = model_type.startswith(families.PRUNED_PREFIX)
+    if model_type.startswith(families.PRUNED_PREFIX):
+        if disagreement:
+            return f"not: {disagreement}"
+        return f"{'with trust_remote_code=True anywhere, ' if has_code else ''}without it after `import gprune`"
+    if model_type not in model_types:
+        if has_code:
+            return "only with code of its own (trust_remote_code=True)"
+        return f"not: transformers knows no model type {quoted(model_type)}, and the folder brings no code"
+    if "per_layer_config" in values:
+        return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
     if disagreement:
-        return f"{'only with code of its own' if has_code and not is_pruned_class else 'not'}: {disagreement}"
-    if is_pruned_class:
-        return "with trust_remote_code=True anywhere, without it after `import gprune`"
-    if model_type not in CONFIG_MAPPING:
-        return "only with code of its own (trust_remote_code=True)" if has_code else "not: transformers lacks its type"
+        return f"{'only with code of its own' if has_code else 'not'}: {disagreement}"
     try:
         loadable.require_whole(folder)
     except ModelError:
         return "not as it is"
-    return "; ".join(filter(None, ("without code of its own", loadable.attention_notice(folder))))
+    words = "without code of its own" + (", although it brings some" if has_code else "")
+    return "; ".join(filter(None, (words, loadable.attention_notice(folder))))
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:

@@ -21,7 +21,19 @@ _WRAPPER = re.compile(
     r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module|language_model)\."
 )
 _CLASSIFIER = re.compile(r"\w*For\w*Classification|\w*ForQuestionAnswering|\w*RewardModel|^score\.weight$")
+_DTYPE = re.compile(r"(torch\.)?(auto|half|double|b?float\w*)")
 _ATTENTIONS = ("eager", "sdpa")
+_GPU_ATTENTIONS = {
+    "flash_attention_2": "flash-attn",
+    "flash_attention_3": "flash-attn-3",
+    "flash_attention_4": "flash-attn-4",
+    "flex_attention": "torch",
+}
+"""packages of what runs on a GPU alone; flex_attention has no backward pass on a CPU"""
+_EXPERT_KERNELS = ("eager", "batched_mm")
+"""what transformers accepts for a model without experts"""
+_DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
+"""down projections of unknown families"""
 _WIDTHS = "ffn_widths", "key_value_groups"
 _METHODS = {"quantization_config": "bitsandbytes", "compression_config": "compressed-tensors", "quantization": "MLX"}
 """quantization methods of fields that name none"""
@@ -62,6 +74,17 @@ def require_whole(folder: Path) -> None:
             f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
             f"around the model added: rename every tensor to name{renaming} and save the weights again"
         )
+    if (attention := values.get("_attn_implementation")) and attention not in _ATTENTIONS:
+        raise ModelError(
+            f"{identity.CONFIG_FILE} of {name} insists on {attention}: call the field attn_implementation, "
+            "without the underscore, or take it out"
+        )
+    for kernel in _settings(folder, "experts_implementation"):
+        if layout and kernel not in _EXPERT_KERNELS:
+            raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: take it out")
+    for dtype in _settings(folder, "dtype", "torch_dtype"):
+        if not _DTYPE.fullmatch(str(dtype)):
+            raise ModelError(f"dtype of {name} is {dtype!r}, which torch lacks: write bfloat16, float16 or float32")
     language = families.language_values(values)
     untied = not language.get(families.TIED, layout.usual.get(families.TIED, False)) if layout else False
     if tensors and untied and not any(key.endswith("lm_head.weight") for key in tensors):
@@ -71,18 +94,23 @@ def require_whole(folder: Path) -> None:
         )
     if odd := stored_sizes(values, tensors).disagreement:
         raise ModelError(f"{name} does not fit its {identity.CONFIG_FILE}: {odd}. Copy both from the same model")
-    _require_known_ids(language, name)
+    _require_known_ids(identity.CONFIG_FILE, language, name, language.get("vocab_size"))
+    identity.require_matching_class(folder)
+    generation, file = identity.optional_values(folder, identity.GENERATION_FILE), identity.GENERATION_FILE
+    _require_known_ids(file, generation, name, language.get("vocab_size"))
+    if generation.get("compile_config") is not None:
+        raise ModelError(f"compile_config in {file} of {name} cannot be read by transformers: take it out")
 
 
-def _require_known_ids(values: Mapping[str, Any], name: str) -> None:
-    vocabulary = values.get("vocab_size")
+def _require_known_ids(file: str, values: Mapping[str, Any], name: str, vocabulary: Any) -> None:
     for key in ("pad_token_id", "bos_token_id", "eos_token_id"):
         ids = values.get(key)
-        for token in ids if isinstance(ids, list) else [ids]:
+        for token in ids if key.startswith("eos") and isinstance(ids, list) else [ids]:
+            if not isinstance(token, int | None):
+                raise ModelError(f"{key} in {file} of {name} is {token!r}, which is no whole number: set it to null")
             if isinstance(token, int) and isinstance(vocabulary, int) and not -vocabulary <= token < vocabulary:
                 raise ModelError(
-                    f"{key} in {identity.CONFIG_FILE} of {name} is {token}, but it has {vocabulary} embeddings: "
-                    "set it to null"
+                    f"{key} in {file} of {name} is {token}, but it has {vocabulary} embeddings: set it to null"
                 )
 
 
@@ -107,7 +135,7 @@ def require_unquantized(folder: Path) -> None:
 def attention_notice(folder: Path) -> str:
     """Return a sentence if the configuration asks for an attention that cannot run here, else ``""``."""
     for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
-        can_run = name == "flash_attention_2" and machine.has_gpu() and any(distributions(name="flash-attn"))
+        can_run = name in _GPU_ATTENTIONS and machine.has_gpu() and any(distributions(name=_GPU_ATTENTIONS[name]))
         if not can_run and name not in _ATTENTIONS:
             return f"{identity.CONFIG_FILE} asks for {name}, which cannot run here: the model runs with sdpa"
     return ""
@@ -140,29 +168,55 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
         shape = families.shape_of(values)
     except (KeyError, TypeError, ValueError, GpruneError):
         shape = None
-    neurons = () if layout is None else _sizes(tensors, layout, layout.down_proj, 1)
-    if layout is None or shape is None or shape.heads % shape.kv_heads:
+    if layout is None:
+        by_layer = {int(match[1]): tensor.shape for key, tensor in tensors.items() if (match := _DOWN.search(key))}
+        neurons = tuple(by_layer[layer][-1] for layer in sorted(by_layer) if len(by_layer[layer]) == 2)
+        return StoredSizes(shape, neurons, (), _compare_layers(values, shape, neurons, ()))
+    neurons = _sizes(tensors, layout, layout.down_proj, 1)
+    if shape is None or shape.heads % shape.kv_heads:
         return StoredSizes(shape, neurons, (), "")
+    groups = tuple(width // shape.group_channels for width in _sizes(tensors, layout, layout.o_proj, 1))
     keys = _sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
-    groups = tuple(width // shape.head_width for width in keys)
-    # one map of queries, keys and values, or heads that stay
-    groups = groups or tuple(width // shape.group_channels for width in _sizes(tensors, layout, layout.o_proj, 1))
     disagreement = (
-        _compare_layers(values, shape, neurons, groups)
+        _compare_layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
+        or _compare_layers(values, shape, neurons, groups)
         or _compare_vocabulary(families.language_values(values), tensors)
-        or _find_missing(tensors, layout, shape.layers)
+        or _compare_names(families.language_values(values), tensors, layout, shape.layers)
     )
     return StoredSizes(shape, neurons, groups, disagreement)
 
 
-def _find_missing(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) -> str:
-    """Describe the first linear map of a layer that is not stored; random weights have no files."""
+def _compare_names(
+    values: Mapping[str, Any], tensors: Mapping[str, Tensor], layout: families.Layout, layers: int
+) -> str:
+    if not tensors:  # random weights have no files
+        return ""
     prefix = _layer_list(tensors, layout, layout.down_proj) or layout.stored[0]
-    for layer in range(layers if tensors else 0):
-        for piece in layout.slices:
-            tensor_name = f"{prefix}.{layer}.{piece.path}.weight"
-            if not piece.optional and tensor_name not in tensors:
-                return f"its weights lack {tensor_name}, which {layout.label} has"
+    model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
+    flags = {f"{layout.locate(part)[0]}.bias": flag for flag, parts in layout.biases.items() for part in parts}
+    paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
+    names = [f"{path}.weight" for path in paths]
+    # compensation gives a pruned model biases of its own
+    names += [path for path, flag in flags.items() if is_dense and (not flag or values.get(flag))]
+    expected = {f"{prefix}.{layer}.{name}" for layer in range(layers) for name in names}
+    if layout.norms:
+        expected.add(f"{model}norm.weight")
+    ends = {name for name in tensors if name.endswith("lm_head.weight")}
+    (ends if ends and values.get(families.TIED) else expected).add(f"{model}embed_tokens.weight")
+    rest = {
+        name
+        for name in tensors.keys() - expected - ends
+        if name.endswith((".weight", ".bias") if is_dense else ".weight")
+        and (name.startswith(f"{prefix}.") or not layout.text)
+    }
+    # such families have norms that their configuration turns on
+    rest = set() if any(piece.optional for piece in layout.slices) else rest
+    for words, denial, odd in (("lack", "has", expected - tensors.keys()), ("have", "does not have", rest)):
+        if odd:
+            name = min(odd)
+            flag = next((flag for path, flag in flags.items() if flag and name.endswith(f".{path}")), "")
+            reason = f"and {flag} is {bool(values.get(flag))}" if flag else f"which {layout.label} {denial}"
+            return f"its weights {words} {name}, {reason}"
     return ""
 
 
@@ -180,8 +234,10 @@ def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, ax
 
 
 def _compare_layers(
-    values: Mapping[str, Any], shape: ModelShape, neurons: tuple[int, ...], groups: tuple[int, ...]
+    values: Mapping[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]
 ) -> str:
+    if shape is None:
+        return ""
     dense = [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
     configured = (values.get(name, default) for name, default in zip(_WIDTHS, dense, strict=True))
     for unit, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), configured, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.families import TIED, UNITS, Layout, Slice, shape_of
+from gprune.models.families import TIED, UNITS, Layout, Slice, one_group
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError
 
@@ -105,20 +105,45 @@ def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, i
     return module if len(piece.parts) == 1 else Rows(module, part_ranges(piece, shape)[part])
 
 
-def common_shape(model: Any, layout: Layout) -> ModelShape:
-    """Return the sizes that all layers share, by the configuration; ModelError where a linear map has another size."""
-    shape = shape_of(model.config.to_dict())
-    sizes = axis_sizes(shape)
-    for index, layer in enumerate(model.get_submodule(layout.layers).children()):
-        for piece in layout.slices:
-            if piece.optional:
-                continue
-            units = sum(sizes[UNITS[part]] for part in piece.parts)
-            expected = (units, shape.hidden) if piece.axis == 0 else (shape.hidden, units)
-            actual = tuple(linear(layer, piece.path, index).weight.shape)
-            if actual != expected:
-                raise ModelError(
-                    f"layer {index}: {piece.path} is {actual}, and the configuration says {expected}: only a dense "
-                    "model with equal layers can be pruned, choose it"
-                )
+def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
+    """Return the sizes that all layers share; ModelError where they differ, or parts do not fit."""
+    layers = list(model.get_submodule(layout.layers).children())
+    if not layers:
+        raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")
+    shapes = [_layer_shape(layer, layout, index, len(layers)) for index, layer in enumerate(layers)]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ModelError(
+                f"layer {index} has {shape.neurons} neurons and {shape.kv_heads} key/value groups, layer 0 "
+                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only equal layers can be pruned, so "
+                "choose the dense one"
+            )
+    return shapes[0] if layout.heads else one_group(shapes[0])
+
+
+def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
+    maps = {piece: linear(layer, piece.path, index) for piece in layout.slices if not piece.optional}
+    down, out = (linear(layer, path, index) for path in (layout.down_proj, layout.o_proj))
+    head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
+    keys = next(piece for piece in layout.slices if "k_proj" in piece.parts)
+    key_rows = maps[keys].out_features
+    if "q_proj" in keys.parts:
+        # one map of queries, keys and values
+        key_rows = (key_rows - out.in_features) // 2
+    shape = ModelShape(
+        layers=layers,
+        neurons=down.in_features,
+        heads=out.in_features // head_width,
+        kv_heads=max(key_rows // head_width, 0) or 1,
+        head_width=head_width,
+        hidden=down.out_features,
+    )
+    if not key_rows // head_width or shape.heads % shape.kv_heads:
+        raise ModelError(f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads")
+    for piece, module in maps.items():
+        units = sum(axis_sizes(shape)[UNITS[part]] for part in piece.parts)
+        expected = (units, shape.hidden) if piece.axis == 0 else (shape.hidden, units)
+        actual, name = tuple(module.weight.shape), piece.path.rpartition(".")[2]
+        if actual != expected:
+            raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")
     return shape

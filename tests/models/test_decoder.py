@@ -88,7 +88,7 @@ def test_a_model_of_odd_parts_is_refused_by_their_names():
     feed_forward = model.model.layers[1].mlp
     feed_forward.gate_proj = feed_forward.up_proj = torch.nn.Linear(12, 7, bias=False)
     feed_forward.down_proj = torch.nn.Linear(7, 12, bias=False)
-    with pytest.raises(ModelError, match=r"layer 1: mlp.gate_proj is \(7, 12\), and the configuration says \(13, 12\)"):
+    with pytest.raises(ModelError, match="layer 1 has 7 neurons .* layer 0 has 13"):
         Decoder.from_model(model)
     model = tiny_decoder("llama", **SIZES).model
     del model.model.layers[2].self_attn.q_proj
@@ -100,7 +100,7 @@ def test_a_model_of_odd_parts_is_refused_by_their_names():
         Decoder.from_model(model)
     model = tiny_decoder("llama", **SIZES).model
     model.model.layers[0].self_attn.v_proj = torch.nn.Linear(12, 4, bias=False)
-    with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), and the configuration says \(8, 12\)"):
+    with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), expected \(8, 12\)"):
         Decoder.from_model(model)
     with pytest.raises(ModelError, match="model type None"):
         Decoder.from_model(torch.nn.Linear(2, 2))

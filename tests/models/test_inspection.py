@@ -69,13 +69,19 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
         (
             {"model_type": "no_such"},
             "nothing: .* is of model type 'no_such'",
-            "not: transformers lacks its type",
+            "not: transformers knows no model type",
         ),
         ({"model_type": "no_such", "auto_map": {"a": "b"}}, "nothing", "only with code of its own"),
+        ({"auto_map": {"a": "b"}}, "FFN neurons", "without code of its own, although it brings some"),
         (
             {"quantization_config": {"quant_method": "gptq"}},
             "nothing: the weights of the model .* are quantized .gptq.",
             "not as it is",
+        ),
+        (
+            {"per_layer_config": {"0": {}}},
+            "FFN neurons",
+            "where transformers' own modelling .* per_layer_config",
         ),
         ({"num_experts": 8}, "nothing: .* mixture of experts", "without code"),
         ({"num_hidden_layers": 4}, "nothing: .*its weights have 3 layers", "not: its weights have 3 layers"),
@@ -86,7 +92,7 @@ def test_other_peoples_folders_are_told_by_their_configuration(values, prunable,
 
     result = inspection.inspect(str(changed(dense(tmp_path)[0], **values)))
     assert re.match(prunable, result.prunable) and re.match(loads, result.loads)
-    assert result.neurons == (() if "no_such" in values.values() else (13, 13, 13))
+    assert result.neurons == (13, 13, 13)
 
 
 def test_a_damaged_folder_of_ours_is_told(tmp_path):

@@ -112,6 +112,7 @@ def test_weights_that_overflow_in_float16(folder):
         ({"num_hidden_layers": 3}, "its weights have 2 layers, and its configuration says 3"),
         ({"num_hidden_layers": 1}, "its weights have 2 layers, and its configuration says 1"),
         ({"num_key_value_heads": 1}, r"layer 0 has 2 key/value groups, and its configuration says 1"),
+        ({"attention_bias": True}, "its weights lack .*self_attn.k_proj.bias, and attention_bias is True"),
     ],
 )
 def test_a_configuration_that_disagrees_with_the_weights(folder, values, words):

@@ -1,4 +1,4 @@
-"""Save models so that transformers 4.x reads them too, which has other names for some values."""
+"""Make saved folders readable by transformers 4.x, which has other names for some values."""
 
 import json
 import shutil
@@ -17,15 +17,6 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 _CLASS_OF_5, _CLASS_OF_BOTH = "TokenizersBackend", "PreTrainedTokenizerFast"
 _LONG_FACTORS = "short_factor", "long_factor"
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
-
-
-def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write configuration, weights and, where there is one, the tokenizer of a model."""
-    with quiet():
-        model.save_pretrained(folder)
-    if tokenizer is not None:
-        save_tokenizer(tokenizer, folder)
-    add_older_rope_fields(folder)
 
 
 def add_older_rope_fields(folder: Path) -> None:
@@ -71,7 +62,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     if source.is_dir() and any((source / name).is_file() for name in identity.VOCABULARY_FILES):
         for name in names:
             if (source / name).is_file():
-                shutil.copyfile(source / name, folder / name)
+                shutil.copyfile(safe_parsing.inside(source, name, "the tokenizer"), folder / name)
         _name_class_of_both(folder)
         saved = load_tokenizer(str(folder))
         if saved.get_vocab() == tokenizer.get_vocab() and saved.chat_template == tokenizer.chat_template:
