@@ -130,3 +130,29 @@ def path(text: str, subject: str) -> Path:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{subject} cannot be {quoted(text)}: {sentence(error, 100)}") from error
     return location
+
+
+def inside(folder: Path, name: Any, subject: str) -> Path:
+    """Return the path of a file that something names inside a folder; a link counts as where it leads.
+
+    The hub's cache keeps the files of a snapshot as links to `blobs`, beside `snapshots`: these are inside.
+    Raises UnreadableError where the name leads outside the folder.
+    """
+    if not isinstance(name, str) or not name or Path(name).is_absolute():
+        raise UnreadableError(f"{subject} names {quoted(name)}, which is no file inside {quoted(str(folder))}")
+    target = folder / path(name, subject)
+    try:
+        real, home = target.resolve(), folder.resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UnreadableError(f"{subject} names {quoted(name)}, which leads nowhere: copy it again") from error
+    if not real.is_relative_to(home) and not (real.parent == _blobs(home) and real.is_file()):
+        raise UnreadableError(
+            f"{subject} names {quoted(name)}, which leads outside {quoted(str(folder))}: copy the file into it"
+        )
+    return target
+
+
+def _blobs(home: Path) -> Path | None:
+    """Return the folder of the hub's cache with the files of a snapshot that `home` is or lies in."""
+    snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
+    return next((parent.parent / "blobs" for parent in snapshots), None)

@@ -57,8 +57,8 @@ class Vocabulary:
     """numbers of the tokens bos, eos, unk and pad"""
     flags: dict[str, bool] = field(default_factory=dict)
     """add_bos_token, add_eos_token and add_space_prefix"""
-    chat_template: str | None = None
-    """Jinja template of a conversation; of several the default one"""
+    chat_template: str | list[dict[str, str]] | None = None
+    """Jinja template of a conversation; several as name and template, of which llama.cpp takes `default`"""
 
     def add_to(self, writer: Any) -> None:
         """Add every field to a ``gguf.GGUFWriter``."""
@@ -195,6 +195,8 @@ def _ends(tokenizer: Any) -> dict[str, bool]:
     }
 
 
-def _template(tokenizer: Any) -> str | None:
+def _template(tokenizer: Any) -> str | list[dict[str, str]] | None:
     templates = getattr(tokenizer, "chat_template", None)
-    return templates.get("default") if isinstance(templates, dict) else templates
+    if isinstance(templates, dict):
+        return [{"name": name, "template": template} for name, template in templates.items()] or None
+    return templates if isinstance(templates, str) else None

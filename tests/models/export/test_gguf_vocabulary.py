@@ -149,7 +149,7 @@ def test_other_tokenizers_are_refused():
         vocabulary_of(SimpleNamespace(), 8)
 
 
-def test_the_default_chat_template_is_written_where_llama_cpp_looks(tmp_path):
+def test_every_chat_template_is_written_the_default_one_where_llama_cpp_looks(tmp_path):
     gguf = pytest.importorskip("gguf", reason="requirements-gguf.txt is not installed")
     tokenizer = Tokenizer(sentence_piece())
     tokenizer.chat_template = {"default": "{{ a }}", "tool_use": "{{ b }}"}
@@ -158,5 +158,7 @@ def test_the_default_chat_template_is_written_where_llama_cpp_looks(tmp_path):
     vocabulary.add_to(writer)
     fields = {name: field.value for data in writer.kv_data for name, field in data.items()}
     assert fields["tokenizer.chat_template"] == "{{ a }}"
+    assert fields["tokenizer.chat_template.tool_use"] == "{{ b }}"
+    assert fields["tokenizer.chat_templates"] == ["tool_use"]
     tokenizer.chat_template = "{{ a }}"
     assert vocabulary_of(tokenizer, 13).chat_template == "{{ a }}"
