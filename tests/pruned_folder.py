@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_records import the_moments
+from tiny_family import tiny_decoder
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
@@ -15,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint
-from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, ActivationStatistics, PrunedModel, PruningMasks
 

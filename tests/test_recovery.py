@@ -105,8 +105,8 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     np.testing.assert_allclose(result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6)
     assert torch.equal(logits(opened.model(recovered=True)), logits(live))
     assert not torch.allclose(logits(opened.model()), logits(live))
-    assert torch.equal(logits(checkpoint.load_checkpoint(Path(result["recovered_checkpoint"]), "cpu")), logits(live))
-    plain = checkpoint.load_checkpoint(Path(result["checkpoint"]), "cpu")
+    assert torch.equal(logits(checkpoint.load_verified(Path(result["recovered_checkpoint"]))), logits(live))
+    plain = checkpoint.load_verified(Path(result["checkpoint"]))
     assert torch.equal(logits(plain), logits(opened.model()))
     assert sum(p.numel() for p in live.parameters()) == result["parameters"]["gprune"]
     with pytest.raises(ModelError, match="a recovered model is not the dense one with silent units"):
@@ -136,14 +136,14 @@ def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(mad
     opened, result = made
     folder = opened.export(tmp_path / "out", "flap", recovered=True)
     live = opened.model("flap", recovered=True)
-    assert torch.equal(logits(checkpoint.load_checkpoint(folder, "cpu")), logits(live))
+    assert torch.equal(logits(checkpoint.load_verified(folder)), logits(live))
     message = {item.text.rpartition("/")[2]: item.perplexity for item in model_card.figures_of(folder)}
     reference = result["recovery"]["perplexity"]["flap"]
     assert message == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in reference.items()}
     # a held one has it in its weights alone, which its pruning.json says
     stored = gprune.save(live, tmp_path / "held")
     assert pruning_file.read_record(stored).trained and not pruning_file.read_record(folder).trained
-    assert torch.equal(logits(checkpoint.load_checkpoint(stored, "cpu")), logits(live))
+    assert torch.equal(logits(checkpoint.load_verified(stored)), logits(live))
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):

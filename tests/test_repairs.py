@@ -166,7 +166,7 @@ def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     folder = Path(result["checkpoint"])
     assert [repair.name for repair in pruning_file.read_record(folder).pruned.repairs] == [KIND]
     ids, live = torch.arange(3, 12)[None], opened.model("gprune")
-    torch.testing.assert_close(checkpoint.load_checkpoint(folder, "cpu")(ids).logits, live(ids).logits)
+    torch.testing.assert_close(checkpoint.load_verified(folder)(ids).logits, live(ids).logits)
 
 
 def test_python_gives_a_model_of_the_run_with_another_repair(run):

@@ -103,14 +103,14 @@ def test_saved_padded_and_exported_models_carry_it(run, tmp_path):
     folder, ids = Path(result["checkpoint"]), torch.arange(3, 12)[None]
     assert json.loads((folder / "pruning.json").read_text())["repairs"] == ["least_squares", "scales"]
     live = opened.model("gprune")
-    assert torch.equal(checkpoint.load_checkpoint(folder, "cpu")(ids).logits, live(ids).logits)
+    assert torch.equal(checkpoint.load_verified(folder)(ids).logits, live(ids).logits)
     padded.save_padded(folder, tmp_path / "padded")
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "padded")
     torch.testing.assert_close(ordinary(ids).logits, live(ids).logits, rtol=1e-5, atol=1e-5)
     run_name, cache = result["run"], str(results_of(opened).store.root)
     words = ["export", run_name, "flap", str(tmp_path / "scaled"), "--repair", "scales", "--cache", cache]
     assert main(words) == 0
-    alone = checkpoint.load_checkpoint(tmp_path / "scaled", "cpu")(ids).logits
+    alone = checkpoint.load_verified(tmp_path / "scaled")(ids).logits
     assert torch.equal(alone, opened.model("flap", repair="scales")(ids).logits)
     assert not torch.allclose(alone, opened.model("flap", repair="none")(ids).logits)
 

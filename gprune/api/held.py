@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from gprune.api.types import LanguageModel, Tokenizer
     from gprune.models.decoder import Decoder
-    from gprune.models.origin import Origin
 
 _COLUMNS = ("layer", "unit", "index", "kept")
 
@@ -112,7 +111,7 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
 
     with _as_decoder(model) as decoder:
         record = masks if isinstance(masks, PruningMasks) else _read_masks(masks, decoder.shape)
-        return origin.remember(cut(decoder, record), origin.origin_of_cut(model, PrunedModel(record)))
+        return origin.remember(cut(decoder, record), PrunedModel(record), **origin.source_of(model))
 
 
 @contextmanager
@@ -205,27 +204,28 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     model.eval()
     try:
         provenance = origin.origin_of(model)
+        record = provenance.record
         return checkpoint.save(
             model,
-            tokenizer or _find_tokenizer(model, provenance),
+            tokenizer or _find_tokenizer(model, record.source),
             target,
-            provenance.pruned,
-            source=provenance.source,
-            fingerprint=provenance.fingerprint,
-            run=provenance.run,
-            study=provenance.study,
+            record.pruned,
+            source=record.source,
+            fingerprint=record.fingerprint,
+            run=record.run,
+            study=record.study,
             figures=provenance.figures,
-            trained=provenance.trained,
-            ids=provenance.ids,
+            trained=record.trained,
+            ids=record.probe_tokens,
         )
     finally:
         model.train(training)
 
 
-def _find_tokenizer(model: Any, origin: Origin) -> Any:
+def _find_tokenizer(model: Any, dense: str) -> Any:
     from gprune.models.loading import load_tokenizer
 
-    for source in (str(getattr(model, "name_or_path", "") or ""), origin.source):
+    for source in (str(getattr(model, "name_or_path", "") or ""), dense):
         try:
             return load_tokenizer(source)
         except (GpruneError, OSError):

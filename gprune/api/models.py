@@ -59,8 +59,8 @@ def cut(
         model = work.pruned(pruned).requires_grad_(True)
         if pruned is None:
             return model
-        facts = graph.origin | {"figures": _figures(results, method, recovered), "trained": recovered}
-        return origin.remember(model, origin.Origin(pruned, **facts, ids=work.passage()))
+        figures = _figures(results, method, recovered)
+        return origin.remember(model, pruned, figures, work.passage(), **graph.origin, trained=recovered)
 
 
 def export(

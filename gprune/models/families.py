@@ -265,6 +265,11 @@ def dense_type(model_type: object) -> str:
     return str(model_type).removeprefix(PRUNED_PREFIX)
 
 
+def dense_layout(model: Any) -> Layout:
+    """Return the layout of a dense or pruned model of a supported family."""
+    return FAMILIES[dense_type(model.config.model_type)]
+
+
 def layout_of(model_type: object, name: str) -> Layout:
     """Return the layout of a model type; ModelError if it is unknown, or that of an already pruned model."""
     if isinstance(model_type, str) and model_type in FAMILIES:

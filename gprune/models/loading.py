@@ -1,21 +1,23 @@
 """Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted."""
 
-import gc
-import importlib
+import logging
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
 
-from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes, vocabulary
+from gprune.models import devices, identity, loadable, offloading, random_weights, shapes, vocabulary
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES, TIED
 from gprune.models.offloading import DeviceMap
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
+from gprune.system.safe_parsing import sentence
 
 _TWO_WORDS = "the cat"
 _SAMPLE = "A cat's (12345) tail.\n\n    def walk(self):\n        return self.steps + 1\n\nTHE END, or what's left\n"
@@ -67,9 +69,12 @@ def read_weights(
     """
     if offload:
         identity.require_offloadable(folder)
+    number_type = _dtype(dtype, target)
     if shapes.holds(folder):
-        return _random(folder, target, dtype)
-    arguments = {"dtype": _dtype(dtype, target), "trust_remote_code": trust_remote_code}
+        config = random_weights.config_of(folder)
+        number_type = config.dtype if isinstance(number_type, str) else number_type
+        return random_weights.make(config, target, number_type, folder.name)
+    arguments = {"dtype": number_type, "trust_remote_code": trust_remote_code}
     if offload:
         device_map = _disk_map(folder, target, trust_remote_code)
     if device_map is not None:
@@ -80,26 +85,22 @@ def read_weights(
     return model
 
 
-def _random(folder: Path, target: torch.device, dtype: str) -> nn.Module:
-    config, kind = random_weights.config_of(folder), _dtype(dtype, target)
-    return random_weights.make(config, target, config.dtype if isinstance(kind, str) else kind, folder.name)
-
-
 def auto_class(folder: Path) -> Any:
     """Return the class of transformers by which the dense model in a folder loads."""
     layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
-    return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
+    return getattr(transformers, "AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     """Load the tokenizer of a model; ModelError where there is no such model, or no tokenizer that can be read."""
-    loader = _automatic("AutoTokenizer")
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
     remedy = "if tokenizer.json is right, set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read ({remedy})"):
         source = identity.tokenizer_folder(folder)
-        tokenizer = loader.from_pretrained(source, trust_remote_code=trust_remote_code, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            source, trust_remote_code=trust_remote_code, local_files_only=True
+        )
         if fault := _tokenizer_fault(tokenizer, source):
             raise ModelError(
                 f"the tokenizer in {str(folder)!r} {fault}. Set tokenizer_class in tokenizer_config.json to "
@@ -109,17 +110,18 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
 
 
 def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
+    from transformers.models.auto import tokenization_auto
+
     # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
     # pre-tokenizer
     text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if text.strip() == _TWO_WORDS.replace(" ", ""):
         return f"loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}"
     label, files = type(tokenizer).__name__, (folder / "tokenizer.json", folder / identity.CONFIG_FILE)
-    if label == _automatic("PreTrainedTokenizerFast").__name__ or not all(file.is_file() for file in files):
+    if label == transformers.PreTrainedTokenizerFast.__name__ or not all(file.is_file() for file in files):
         return ""
-    automatic = importlib.import_module("transformers.models.auto.tokenization_auto")
     # for these model types the library overrules the label: the tokens are the same wherever the model is read
-    forced = vars(automatic).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
+    forced = vars(tokenization_auto).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
     if identity.configuration(folder).get("model_type") in forced:
         return ""
     expected = vocabulary.tokenizer(str(folder)).encode(_SAMPLE, add_special_tokens=False).ids
@@ -186,14 +188,17 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
 
 def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
-        config = _automatic("AutoConfig").from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
     return offloading.disk_map(auto_class(folder), config, loadable.require_loadable(folder), target)
 
 
 def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
     if isinstance(device_map, str):
         arguments["max_memory"] = offloading.memory_limits()
-    with offloading.workspace() as work:
+    # it warns of offloading, which the study asks for, and demands a folder, in which it writes nothing, as it reads
+    # safetensors where they are
+    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="gprune-offload-") as work:
         return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=work, **arguments)
 
 
@@ -227,29 +232,17 @@ def move(model: nn.Module, target: torch.device) -> nn.Module:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers' progress bars and load reports off the terminal."""
-    from transformers.utils import logging
+    from transformers.utils import logging as library_logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
+    library_logging.set_verbosity_error()
+    library_logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        library_logging.set_verbosity(level)
         if bars:
-            logging.enable_progress_bar()
-
-
-def _automatic(name: str) -> Any:
-    # the first import makes some hundred thousand objects that all stay: searching them for garbage takes a fifth
-    # of its seconds
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return getattr(importlib.import_module("transformers"), name)
-    finally:
-        if collecting:
-            gc.enable()
+            library_logging.enable_progress_bar()
 
 
 def _dtype(name: str, target: torch.device) -> torch.dtype | str:
@@ -267,4 +260,4 @@ def _as_model_error(context: str) -> Iterator[None]:
     except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic in Rust code is no Exception
-        raise ModelError(f"{context}: {library_errors.one_line(error)}") from error
+        raise ModelError(f"{context}: {sentence(error, 200)}") from error

@@ -34,13 +34,10 @@ def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str,
 def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield A, (rank, inputs), and B, (outputs, rank), of every map, as views of one row of numbers.
 
-    `sizes` are outputs and inputs of each map. Raises ValueError where there are not as many numbers.
+    `sizes` are outputs and inputs of each map.
     """
     sizes = list(sizes)
-    lengths = [rank * width for outputs, inputs in sizes for width in (inputs, outputs)]
-    if sum(lengths) != len(numbers):
-        raise ValueError(f"there are {len(numbers)} numbers for {sum(lengths)}")
-    parts = iter(numbers.split(lengths))
+    parts = iter(numbers.split([rank * width for outputs, inputs in sizes for width in (inputs, outputs)]))
     for outputs, inputs in sizes:
         yield next(parts).view(rank, inputs), next(parts).view(outputs, rank)
 
@@ -49,7 +46,7 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
     """Add to the linear maps of a model what recovery has learned; its other weights stay as they are.
 
-    Raises ModelError where it was learned on another model or on other masks, or a sum overflows.
+    Raises ModelError where a sum overflows.
     """
     for name, module, (right, left) in _matched(model, layout, recovered):
         module.weight = nn.Parameter(_merged(module.weight, left, right, recovered.scale), requires_grad=False)
@@ -79,20 +76,11 @@ def _matched(
     model: Any, layout: Layout, recovered: RecoveredWeights
 ) -> list[tuple[str, nn.Linear, tuple[Tensor, Tensor]]]:
     """The linear maps that were trained, each with its name and A and B."""
-    targets = dict.fromkeys(name.partition(".")[2] for name in recovered.maps)
-    try:
-        maps = linear_maps(model, layout, targets)
-        chosen = [maps[name] for name in recovered.maps]
-        sizes = [(module.out_features, module.in_features) for module in chosen]
-        if len(maps) != len(chosen) or recovered.sizes.tolist() != [list(size) for size in sizes]:
-            raise ValueError("the widths differ")
-        factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
-        return list(zip(recovered.maps, chosen, factors, strict=True))
-    except (KeyError, AttributeError, ValueError) as error:
-        raise ModelError(
-            f"the recovered weights of {recovered.method} are those of other masks, or of another model: "
-            "recover these masks anew"
-        ) from error
+    maps = linear_maps(model, layout, dict.fromkeys(name.partition(".")[2] for name in recovered.maps))
+    chosen = [maps[name] for name in recovered.maps]
+    sizes = [(module.out_features, module.in_features) for module in chosen]
+    factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
+    return list(zip(recovered.maps, chosen, factors, strict=True))
 
 
 def _merged(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:

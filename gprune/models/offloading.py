@@ -4,8 +4,6 @@ Hooks of accelerate move the input of a layer to the layer's device. They read a
 module is called and drop it afterwards, so the results are those of the model on one device.
 """
 
-import logging
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -58,19 +56,6 @@ def memory_limits() -> dict[int | str, int]:
     """Return the bytes that weights may take on each GPU and in the machine's memory; the rest is for passes."""
     gpus = {index: devices.memory(torch.device(devices.GPU, index))[0] for index in range(devices.count())}
     return {device: int(WEIGHTS_OF_A_GPU * size) for device, size in (gpus | {"cpu": machine.memory()[0]}).items()}
-
-
-@contextmanager
-def workspace() -> Iterator[str]:
-    """Yield a folder that accelerate demands; it writes nothing there, as it reads safetensors where they are."""
-    logger = logging.getLogger("accelerate.big_modeling")
-    # accelerate warns of offloading, which the study asks for
-    before, logger.disabled = logger.disabled, True
-    try:
-        with tempfile.TemporaryDirectory(prefix="gprune-offload-") as folder:
-            yield folder
-    finally:
-        logger.disabled = before
 
 
 def execution_device(module: nn.Module) -> torch.device:

@@ -8,12 +8,11 @@ from torch import nn
 
 from gprune.models import devices
 from gprune.models.identity import configuration
-from gprune.models.library_errors import one_line
 from gprune.models.loadable import attention_notice
 from gprune.models.oom_backoff import out_of_memory
 from gprune.models.shapes import RANDOM
 from gprune.system.errors import ModelError, SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quoted, sentence
 
 _SEED = 0
 
@@ -28,7 +27,7 @@ def config_of(folder: Path) -> Any:
     try:
         return AutoConfig.for_model(**values)
     except Exception as error:  # whatever the library finds wrong with its fields
-        raise ModelError(f"{quoted(str(folder))} has a configuration of no model: {one_line(error)}") from error
+        raise ModelError(f"{quoted(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
 
 
 def make(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
@@ -46,19 +45,10 @@ def make(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> n
             model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
     except Exception as error:  # sizes that fit nowhere or not together
         if not out_of_memory(error):
-            raise ModelError(f"{RANDOM}{shape} cannot be made: {one_line(error)}") from error
+            raise ModelError(f"{RANDOM}{shape} cannot be made: {sentence(error, 200)}") from error
         kind = str(dtype).removeprefix("torch.")
         raise SettingsError(
             f"{RANDOM}{shape} in {kind} does not fit in the memory of {target}: use a smaller shape, fewer "
             "models or dtype bfloat16"
         ) from error
     return model.requires_grad_(False).eval()
-
-
-def weights(folder: Path) -> int:
-    """Return the number of weights of a model by its configuration; none is made."""
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config_of(folder))
-    return sum(parameter.numel() for parameter in model.parameters())

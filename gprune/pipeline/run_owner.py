@@ -92,7 +92,7 @@ class RunOwner:
         self.listener(self._plan[-1].name, 0, 1, Waiting(words))
 
     def _save(self) -> None:
-        if self._lock.held:
+        if self._lock.is_held:
             self._record.save("running")
             self._announced = True
 

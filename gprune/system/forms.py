@@ -193,7 +193,7 @@ def _is_form(hint: Any) -> bool:
 def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
     subject, names = form.WHAT, names_of(form)
     errors: Any = refused.errors(include_url=False)
-    missing = [_place(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
+    missing = [_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
     faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
     faults += [_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
     more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
@@ -203,7 +203,7 @@ def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], wher
 
 
 def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
-    kind, field, context = entry["type"], _place(entry["loc"], where), entry.get("ctx", {})
+    kind, field, context = entry["type"], _field_path(entry["loc"], where), entry.get("ctx", {})
     if kind == "unexpected_keyword_argument":
         section = field.removeprefix(where).rpartition(".")[0]
         siblings = [where + name for name in names if name.rpartition(".")[0] == section]
@@ -222,7 +222,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
     return f"{field or subject} must be {rule} (got {quoted(entry['input'])})"
 
 
-def _place(parts: Iterable[str | int], where: str) -> str:
+def _field_path(parts: Iterable[str | int], where: str) -> str:
     # a table may have keys of any length
     names = (f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST_NAME]}" for part in parts)
     return where + "".join(names).removeprefix(".")

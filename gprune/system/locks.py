@@ -26,7 +26,7 @@ class Lock:
         self._lock = filelock.FileLock(path, mode=0o600, poll_interval=poll, fallback_to_soft=False)
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Return True if this object holds the lock."""
         return bool(self._lock.is_locked)
 

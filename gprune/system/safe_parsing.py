@@ -1,4 +1,4 @@
-"""Readers of JSON, YAML and paths that come from outside: each failure is one sentence with the value."""
+"""Readers of JSON and paths that come from outside: each failure is one sentence with the value."""
 
 import json
 import re
@@ -28,19 +28,17 @@ _ADVICE = (
 
 def quoted(value: object, length: int = VALUE_LENGTH) -> str:
     """Return the repr of a value, cut in the middle to at most `length` characters."""
-    try:
-        return _cut(repr(value), length, (length - 1) * 2 // 3, "…")
-    except (ValueError, RecursionError):
-        # an integer of thousands of digits has no repr
-        return f"<{type(value).__name__}>"
+    return _cut(repr(value), length, (length - 1) * 2 // 3, "…")
 
 
 def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
     """Return a message in one line of at most `length` characters, which keeps the remedy at its end.
 
-    A library's advice to load unsafely is replaced, see `harmless`.
+    A library's advice to run or unpickle what came with a file is replaced.
     """
-    return _cut(harmless(" ".join(str(text).split())), length, (length - 3) // 2, " … ")
+    words = " ".join(str(text).split())
+    words = next((replacement for advice, replacement in _ADVICE if advice.search(words)), words)
+    return _cut(words, length, (length - 3) // 2, " … ")
 
 
 def _cut(text: str, length: int, head: int, gap: str) -> str:
@@ -49,23 +47,18 @@ def _cut(text: str, length: int, head: int, gap: str) -> str:
     return f"{text[:head]}{gap}{text[len(text) - (length - len(gap) - head) :]}"
 
 
-def harmless(line: str) -> str:
-    """Return a library's message, or our own where it advises to run or unpickle what came with a file."""
-    return next((replacement for advice, replacement in _ADVICE if advice.search(line)), line)
-
-
 def is_whole(text: str) -> bool:
     """Return True if a text has no lone surrogate, which JSON can write and UTF-8 cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 @contextmanager
-def refused_as(kind: type[GpruneError], remedy: str = "") -> Iterator[None]:
-    """Raise an UnreadableError of the block as an error of class `kind`, with a remedy at its end."""
+def refused_as(kind: type[GpruneError]) -> Iterator[None]:
+    """Raise an UnreadableError of the block as an error of class `kind`."""
     try:
         yield
     except UnreadableError as error:
-        raise kind(f"{error}; {remedy}" if remedy else str(error)) from error
+        raise kind(str(error)) from error
 
 
 def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
@@ -119,23 +112,6 @@ def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
         raise
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{subject} cannot be read: {sentence(error, 100)}") from error
-
-
-def yaml_object(text: str, subject: str) -> dict[str, Any]:
-    """Return the object in a YAML text, with every other value as a text; an empty text is an empty object.
-
-    Raises UnreadableError where it is not valid YAML, or holds no object.
-    """
-    import yaml
-
-    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        value = yaml.load(text, Loader=loader)
-    except Exception as error:  # the library's own classes, and whatever else it meets on its way
-        raise UnreadableError(f"{subject} is not valid YAML: {sentence(error, 120)}") from error
-    if value not in ("", None) and not isinstance(value, dict):
-        raise UnreadableError(f"{subject} holds no YAML object but {quoted(type(value).__name__)}: name its fields")
-    return value or {}
 
 
 def path(text: str, subject: str) -> Path:

@@ -103,7 +103,7 @@ def test_the_cost_of_padding_is_that_of_the_padded_model(family, compensated, tm
     assert sentence.groups == (3 if family in ("helium", "stablelm") else 1)
     save(decoder, tmp_path / "in", masks=masks, compensated=compensated)
     padded.save_padded(tmp_path / "in", tmp_path / "out")
-    models = checkpoint.load_checkpoint(tmp_path / "in", "cpu"), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    models = checkpoint.load_verified(tmp_path / "in"), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     sizes = decoder.size.parameters, *(model.num_parameters() for model in models)
     assert (sentence.dense, sentence.pruned, sentence.padded) == sizes
     config = models[1].config

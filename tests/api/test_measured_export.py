@@ -19,7 +19,7 @@ def test_an_export_answers_as_measured_on_tokens_of_an_evaluation_text(at_home, 
     ids = torch.tensor([plan["probe_tokens"]])
     text = run.study.evaluation.texts[0]
     assert ids[0].tolist() == texts.stream(text, run.tokenizer)[: ids.shape[1]].tolist()
-    model = checkpoint.load_checkpoint(folder)
+    model = checkpoint.load_verified(folder)
     with torch.inference_mode():
         last = model(input_ids=ids).logits[0, -1]
     chosen = torch.linspace(0, len(last) - 1, min(64, len(last))).long()

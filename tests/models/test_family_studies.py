@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tiny_study
 from family_switches import SIZES, SWITCHES
+from tiny_family import tiny_decoder
 
 from gprune import pipeline
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.families import FAMILIES
 from gprune.models.loading import load
-from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pruning.surgery import Silenced
 from gprune.store import Store

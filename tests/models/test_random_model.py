@@ -1,6 +1,7 @@
 """Random weights: the same in every process, and a whole study of them like that of any other model."""
 
 import argparse
+import functools
 import hashlib
 
 import numpy as np
@@ -58,7 +59,8 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
     assert weights.shape == (16, 27) and 0.015 < float(weights.std()) < 0.025
     assert decoder.tokenizer("words").input_ids and not weights.requires_grad
     # the type of the published model where `auto` leaves it to the checkpoint, as it does on a GPU
-    kinds = {name: loading._random(shapes.FOLDER / "tiny", torch.device("cpu"), name) for name in loading.DTYPES}
+    read = functools.partial(loading.read_weights, shapes.FOLDER / "tiny", torch.device("cpu"))
+    kinds = {name: read(name, False, False) for name in loading.DTYPES}
     assert {name: str(item.dtype) for name, item in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
     with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
         loading.load("random:tiny", "cpu", offload=True)

@@ -7,6 +7,7 @@ import pytest
 import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_family import tiny_decoder
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune import pipeline
@@ -15,7 +16,6 @@ from gprune.models import identity, inspection, loading
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, measurable, padded
 from gprune.models.families import FAMILIES, TIED, language_values
-from gprune.models.tiny import tiny_decoder
 from gprune.pipeline.estimate import dimensions
 from gprune.pipeline.stages import inputs
 from gprune.store import Store

@@ -33,7 +33,7 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             out = tmp_path / "out" / method
             assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
             assert "read back and compared" in capsys.readouterr().out
-            assert torch.equal(logits(checkpoint.load_checkpoint(out, "cpu")), logits(run.model(method)))
+            assert torch.equal(logits(checkpoint.load_verified(out)), logits(run.model(method)))
             plan = pruning_file.read_record(out)
             assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
             message = {figure.text: figure for figure in model_card.figures_of(out)}

@@ -13,10 +13,10 @@ from gprune.system.locks import Lock, is_locked
 def test_a_lock_excludes_a_second_holder_until_it_is_released(tmp_path):
     first, second = Lock(tmp_path / "a.lock"), Lock(tmp_path / "a.lock")
     assert not is_locked(tmp_path / "a.lock")
-    assert first.acquire(0) and first.held and is_locked(tmp_path / "a.lock")
-    assert not second.acquire(0.1) and not second.held
+    assert first.acquire(0) and first.is_held and is_locked(tmp_path / "a.lock")
+    assert not second.acquire(0.1) and not second.is_held
     first.release()
-    assert second.acquire(0) and not first.held
+    assert second.acquire(0) and not first.is_held
     second.release()
     assert not is_locked(tmp_path / "a.lock")
     assert stat.S_IMODE((tmp_path / "a.lock").stat().st_mode) == 0o600

@@ -48,27 +48,11 @@ def test_the_hubs_own_links_are_followed(tmp_path):
     assert len(identity.fingerprint(str(folder))) == len(identity.tokenizer_fingerprint(str(folder))) == 64
 
 
-@pytest.mark.parametrize("target", ["../../../secret", "../../refs", "../../blobs/../../secret"])
-def test_a_link_beside_the_hubs_blobs_is_not_followed(tmp_path, target):
-    folder = snapshot(tmp_path)
-    (tmp_path / "secret").write_text("secret")
-    (folder.parents[1] / "refs").write_text("main")
-    (folder / "one.safetensors").unlink()
-    (folder / "one.safetensors").symlink_to(target)
-    with pytest.raises(ModelError, match="'one.safetensors', which leads outside") as refusal:
-        identity.weight_files(folder)
-    said(refusal.value)
-
-
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", 3, ["a"], None, "a\0b"])
-def test_a_weight_map_that_leads_outside_the_model(tmp_path, name):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (tmp_path / "secret").write_text("secret")
-    (folder / "link").symlink_to(tmp_path / "secret")
-    (folder / identity.INDEX_FILE).write_text(json.dumps({"weight_map": {"a": name}}))
+@pytest.mark.parametrize("name", [3, ["a"], None])
+def test_a_weight_map_that_names_no_files(tmp_path, name):
+    (tmp_path / identity.INDEX_FILE).write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(ModelError, match="index.json' cannot be read .*copy the model again") as refusal:
-        identity.weight_files(folder)
+        identity.weight_files(tmp_path)
     said(refusal.value)
 
 
@@ -83,9 +67,7 @@ def test_a_configuration_that_is_hostile(tmp_path, content):
 @pytest.mark.parametrize(
     "change",
     [
-        {"neurons": 10**18},
         {"neurons": True},
-        {"kept_neurons": []},
         {"kept_neurons": [[True, False]]},
         {"kept_neurons": [[0.5]]},
         {"kept_neurons": 3},
@@ -159,4 +141,4 @@ def test_hostile_json_is_refused_in_one_sentence_that_names_it(data):
 def test_a_sentence_keeps_its_remedy_and_a_value_its_ends():
     long = safe_parsing.sentence("The start. " + "x" * 1000 + " do this instead")
     assert len(long) <= 300 and long.startswith("The start.") and long.endswith("do this instead")
-    assert len(safe_parsing.quoted("y" * 1000)) == 80 and safe_parsing.quoted(10**5000) == "<int>"
+    assert len(safe_parsing.quoted("y" * 1000)) == 80

@@ -92,7 +92,7 @@ def parse(text: str) -> TextName:
     text = text.strip()
     if not text:
         raise SettingsError("the name of a text is empty: give a known name, a file or a folder")
-    place, typed = _divide(text)
+    location, typed = _divide(text)
     options: dict[str, str] = {}
     for part in typed.split("&") if typed else ():
         option, _, value = part.partition("=")
@@ -100,13 +100,13 @@ def parse(text: str) -> TextName:
         if option in options:
             raise SettingsError(f"the text {text!r} gives the option {option!r} twice: give it once")
         options[option] = value
-    return TextName(text, place, tuple(options.items()))
+    return TextName(text, location, tuple(options.items()))
 
 
-def path_exists(place: str) -> bool:
-    """Return True if a place is a path on this machine."""
+def path_exists(text: str) -> bool:
+    """Return True if a text is a path on this machine."""
     try:
-        return safe_parsing.path(place, "the text").exists()
+        return safe_parsing.path(text, "the text").exists()
     except (OSError, UnreadableError):
         return False
 

@@ -18,12 +18,12 @@ from torch import nn
 
 from gprune.models import devices, low_rank, weight_headers
 from gprune.models.export import model_card, modeling_gprune, ordinary, same_model
-from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
-from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record, write_record
+from gprune.models.export.older_versions import save_model
+from gprune.models.export.pruning_file import PruningRecord, read_record, write_record
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_type
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_layout, dense_type
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
-from gprune.models.loading import DTYPES, device_of, move, quiet, read_model, require_finite
+from gprune.models.loading import move, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
 from gprune.store import manifests
 from gprune.system.errors import CheckpointError, ModelError
@@ -51,11 +51,20 @@ def as_loaded(model: Any, layout: Layout) -> Any:
     That is an ordinary model where one holds these weights, else the model itself, turned into our class. A model
     that runs code of its own is returned as it is.
     """
-    family = str(getattr(model.config, "model_type", ""))
-    if type(model) is not modeling_gprune.classes_of(family).dense_class:
+    model_class = modeling_gprune.classes_of(model.config.model_type)
+    if type(model) is not model_class.dense_class:
         return model
     stock = ordinary.convert(model, layout)
-    return modeling_gprune.as_saved(model, family, own_fields(model, layout)) if stock is None else stock
+    if stock is not None:
+        return stock
+    fields = own_fields(model, layout) | {"architectures": [model_class.__name__]}
+    model.config.__class__, model.__class__ = model_class.config_class, model_class
+    for name, value in fields.items():
+        setattr(model.config, name, value)
+    if layout.text:
+        # weights are saved by the names that they have here, not by those of the dense model's files
+        model._weight_conversions = []
+    return model
 
 
 def save(
@@ -89,46 +98,27 @@ def save(
         ids: tokens at which logits are compared; spread over the vocabulary where left out.
         accept: raises CheckpointError if the model read back is not the one that was measured.
 
-    Raises CheckpointError where the folder is taken, the disk is full, the masks are not those of the model, or
-    the saved model does not read back as it was.
+    Raises CheckpointError where the folder is taken, the disk is full, or the saved model does not read back as it
+    was.
     """
     folder = Path(folder).absolute()
-    model_class, pruned = _pruned_class(model), PrunedModel.of(pruned)
-    layout = _layout(model)
-    fields = own_fields(model, layout)
-    if (fields["ffn_widths"], fields["key_value_groups"]) != _widths(pruned.masks):
-        raise CheckpointError(
-            f"the model has layers of {fields['ffn_widths']} neurons and {fields['key_value_groups']} key/value "
-            f"groups, which the {pruned.masks.method} masks do not keep: save the model that was cut with these masks"
-        )
+    pruned, layout = PrunedModel.of(pruned), dense_layout(model)
     require_free_space(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
     with new_folder(folder) as partial, low_rank.merged(model, layout, pruned.recovered):
         tokens, logits = same_model.probe(model, ids)
-        _write(model, tokenizer, partial, model_class, fields)
+        save_model(model, tokenizer, partial)
+        _add_own_code(model, partial, layout)
         facts = {"source": source, "fingerprint": fingerprint, "run": run, "study": study, "trained": trained}
         record = PruningRecord.of(pruned, **facts, probe_tokens=tokens, probe_logits=logits)
         write_record(partial, record)
-        model_card.write(partial, record, figures, why=_why_not_ordinary(model, model_class, layout))
+        model_card.write(partial, record, figures)
         loaded = _read_beside(partial, model)
-        same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
+        same_model.require_same_tensors(model, loaded)
         same_model.require_same_logits(model, loaded, tokens)
         same_model.require_same_tokens(tokenizer, partial)
         if accept is not None:
             accept(loaded)
     return folder
-
-
-def load_checkpoint(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
-    """Load a pruned checkpoint that ``save`` made, in evaluation mode.
-
-    `device` is ``auto``, ``cpu`` or ``cuda``; `dtype` ``auto`` (float32 on a CPU, the checkpoint's type on a
-    GPU), float32, bfloat16 or float16. Raises CheckpointError where the folder is no pruned checkpoint or is
-    damaged, SettingsError where the device is not available.
-    """
-    target = device_of(device)
-    automatic = torch.float32 if target.type == "cpu" else "auto"
-    with as_checkpoint_error(f"the checkpoint {str(folder)!r} cannot be loaded"):
-        return move(_read(Path(folder), DTYPES.get(dtype, automatic)), target)
 
 
 def load_verified(folder: Path) -> nn.Module:
@@ -163,59 +153,29 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(configuration(folder).get("model_type"))
-    family = dense_type(model_type)
-    is_pruned_class = family != model_type
-    if family not in FAMILIES or not (is_pruned_class or (folder / PRUNING_FILE).is_file()):
-        raise CheckpointError(f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one")
-    model_class = modeling_gprune.classes_of(family)
+    model_class = modeling_gprune.classes_of(dense_type(model_type))
     # finds truncated and damaged files
     weight_headers.tensors(weight_files(folder))
-    loader = model_class if is_pruned_class else model_class.dense_class
+    loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
 
-def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, fields: dict[str, Any]) -> None:
-    with quiet():
-        model.save_pretrained(folder)
-    if tokenizer is not None:
-        save_tokenizer(tokenizer, folder)
-    add_older_rope_fields(folder)
+def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
+    """Add what an ordinary model does not need: the modelling file, and the fields that it reads."""
+    model_class = modeling_gprune.classes_of(dense_type(model.config.model_type))
     if type(model) is model_class.dense_class:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
     replaced = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in configuration(folder).items() if name not in replaced} | fields
+    values = {name: value for name, value in configuration(folder).items() if name not in replaced}
+    values |= own_fields(model, layout)
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
         "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
-        **{name: f"modeling_gprune.{model_class.__name__}" for name in _layout(model).loaders},
+        **{name: f"modeling_gprune.{model_class.__name__}" for name in layout.loaders},
     }
     (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-
-
-def _why_not_ordinary(model: Any, model_class: Any, layout: Layout) -> str:
-    if type(model) is model_class.dense_class or not ordinary.has_equal_widths(*ordinary.widths(model, layout)):
-        return ""
-    return ordinary.find_stock_model(model, layout).why
-
-
-def _pruned_class(model: nn.Module) -> Any:
-    model_type = getattr(getattr(model, "config", None), "model_type", None)
-    family = dense_type(model_type)
-    if family not in FAMILIES:
-        raise CheckpointError(
-            f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune models` lists"
-        )
-    return modeling_gprune.classes_of(family)
-
-
-def _layout(model: Any) -> Layout:
-    return FAMILIES[dense_type(model.config.model_type)]
-
-
-def _widths(masks: PruningMasks) -> tuple[list[int], list[int]]:
-    return masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
@@ -235,6 +195,5 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
     }
 
 
-# whoever imports this can load what it saves; a modelling file that is itself being imported is not ready yet
-if "__getattr__" in vars(modeling_gprune):
-    register_classes()
+# whoever imports this can load what it saves
+register_classes()

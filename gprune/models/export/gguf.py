@@ -16,7 +16,7 @@ import torch
 from gprune.models.export import checkpoint, ordinary
 from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
 from gprune.models.export.writing import as_checkpoint_error, new_file, require_free_space
-from gprune.models.families import FAMILIES, dense_type
+from gprune.models.families import FAMILIES, dense_layout, dense_type
 from gprune.models.loading import load_tokenizer
 from gprune.records import Array
 from gprune.system.errors import CheckpointError
@@ -160,7 +160,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     # up to the window, attention to the window is attention to all that is past
     writer.add_context_length(min(window, config.max_position_embeddings))
     writer.add_embedding_length(config.hidden_size)
-    neurons, groups = ordinary.widths(model, FAMILIES[dense_type(config.model_type)])
+    neurons, groups = ordinary.widths(model, dense_layout(model))
     writer.add_feed_forward_length(neurons)
     writer.add_head_count([group_size * count for count in groups])
     writer.add_head_count_kv(groups)

@@ -9,14 +9,13 @@ from typing import Any
 from torch import nn
 
 from gprune.models import loading, random_weights
-from gprune.models.export import checkpoint
 from gprune.models.export.modeling_gprune import classes_of
-from gprune.models.families import PRUNED_PREFIX, layout_of, shape_of
-from gprune.models.identity import configuration, locate
+from gprune.models.families import layout_of, shape_of
+from gprune.models.identity import locate
 from gprune.models.loadable import require_whole
 from gprune.models.shapes import RANDOM, SHAPES, is_random
 from gprune.records import budget
-from gprune.system.errors import ModelError, SettingsError
+from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
 
@@ -30,12 +29,9 @@ def load_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     """
     target = loading.device_of(device)
     if is_random(name):
-        checkpoint.register_classes()
         shape = name.removeprefix(RANDOM)
         return random_weights.make(_random_config(shape, align), target, loading.DTYPES[dtype], shape)
     folder = locate(name, download=True)
-    if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
-        return checkpoint.load_checkpoint(folder, device, dtype)
     require_whole(folder)
     # left open, the library would ask on the terminal whether to run the model's code
     arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
@@ -56,15 +52,7 @@ def require_known(name: str, align: int = 1) -> None:
 
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
-    is_published = name.partition("#")[0] in SHAPES
-    try:
-        folder = locate(RANDOM + name if is_published else name)
-    except ModelError as error:
-        if is_published:
-            raise
-        raise ModelError(
-            f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
-        ) from error
+    folder = locate(RANDOM + name if name.partition("#")[0] in SHAPES else name)
     config = random_weights.config_of(folder)
     return _narrow(config, _retention(fraction), align) if sign else config
 

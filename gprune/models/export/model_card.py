@@ -16,7 +16,6 @@ from gprune.models import identity
 from gprune.models.export.older_versions import NEWER_THAN_4
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type
-from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError
 from gprune.system.version import __version__
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
 CARD_FILE = "README.md"
-_FENCE = "---"
 _LICENCE_FILES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*", "USE_POLICY*")
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
@@ -32,6 +30,7 @@ _TEXTS = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
 _PADDED = "An ordinary model: every layer is padded with zeros to the widest, and needs no code of its own."
 _ORDINARY = "An ordinary model: every layer has the same width, and none needs code of its own."
+_UNEQUAL = "Layers differ in width"
 _EXACTLY = "Every layer has the same width, but no ordinary model has exactly these weights"
 _OF_ITS_OWN = (
     "{}, which `modeling_gprune.py` in this folder builds; it needs torch and "
@@ -53,11 +52,10 @@ class Figure:
     """the stamp of the figure; see gprune.evaluation.protocol"""
 
 
-def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = (), why: str = "") -> None:
+def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -> None:
     """Write the model card of a folder that holds configuration and weights.
 
-    Licence files of the base model and what prepares images for it are copied beside it. `why` tells why a model
-    whose layers all have the same width is no ordinary one.
+    Licence files of the base model and what prepares images for it are copied beside it.
     """
     from huggingface_hub import ModelCard
 
@@ -68,9 +66,9 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = (), w
             shutil.copyfile(file, folder / file.name)
     licence = {name: header[name] for name in _LICENCE_FIELDS if isinstance(header.get(name), str)}
     data = _hub_fields(record, licence, figures)
-    sections = (_title(record), _pruning(folder, record), _perplexities(figures), _loading(folder, record, why))
+    sections = (_title(record), _pruning(folder, record), _perplexities(figures), _loading(folder, record))
     text = "\n\n".join((*sections, _licence(licence, record.source))) + "\n"
-    card = ModelCard(f"{_FENCE}\n{data.to_yaml()}\n{_FENCE}\n\n{text}")
+    card = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}")
     (folder / CARD_FILE).write_text(str(card), encoding="utf-8")
 
 
@@ -94,11 +92,11 @@ def without_folders(name: str) -> str:
 
 def card_header(folder: Path) -> dict[str, Any]:
     """Return the fields at the head of a folder's card; nothing where they cannot be read."""
+    from huggingface_hub import metadata_load
+
     try:
-        text = (folder / CARD_FILE).read_text(encoding="utf-8")
-        opening, fields, *_ = text.split(f"{_FENCE}\n", 2)
-        return {} if opening else safe_parsing.yaml_object(fields, "the head of the card")
-    except (OSError, ValueError, GpruneError):
+        return metadata_load(folder / CARD_FILE) or {}
+    except Exception:  # no file, or whatever the library meets in it
         return {}
 
 
@@ -198,12 +196,13 @@ def _perplexities(figures: Sequence[Figure]) -> str:
     return f"## Perplexity\n\n{table}\n\nMeasured by this protocol, ± one standard error:\n\n{protocols}"
 
 
-def _loading(folder: Path, record: PruningRecord, why: str) -> str:
+def _loading(folder: Path, record: PruningRecord) -> str:
     model_type = str(identity.configuration(folder).get("model_type"))
     needs_code = model_type.startswith(PRUNED_PREFIX)
     option = ", trust_remote_code=True" if needs_code else ""
     if needs_code:
-        explanation = _OF_ITS_OWN.format(f"{_EXACTLY} ({why})" if why else "Layers differ in width")
+        has_equal_widths = all(len(set(layers)) == 1 for layers in record.widths)
+        explanation = _OF_ITS_OWN.format(_EXACTLY if has_equal_widths else _UNEQUAL)
     else:
         explanation = _PADDED if record.padded else _ORDINARY
     code = (

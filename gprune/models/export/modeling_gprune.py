@@ -16,10 +16,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.models.auto import configuration_auto
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
-)
 
 PREFIX = "gprune_"
 FIELDS: dict[str, tuple[Any, Any]] = {
@@ -201,38 +197,19 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
     return layer
 
 
-def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
-    """Give a narrowed model of the family, in place, the class and configuration that its folder loads with.
-
-    Args:
-        model: whose layers are narrowed; one whose class is not the family's own is left as it is.
-        family: the dense model type.
-        values: of the configuration's own ``FIELDS``.
-    """
-    model_class = classes_of(family)
-    if type(model) is model_class.dense_class:
-        model.config.__class__ = model_class.config_class
-        for name, value in values.items():
-            setattr(model.config, name, value)
-        model.config.architectures = [model_class.__name__]
-        model.__class__ = model_class
-        if model.config.get_text_config() is not model.config:
-            # weights are saved by the names that they have here, not by those of the dense model's files
-            model._weight_conversions = []
-    return model
-
-
 def classes_of(family: str) -> Any:
     """The causal language model class of a pruned family, whose ``config_class`` is its configuration's.
 
     Raises:
         KeyError: this transformers has no such family.
     """
+    from transformers.models.auto import modeling_auto
+
     if family not in _CLASSES:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
         # what holds a language model beside other parts is often none by itself
-        places = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-        model: Any = next(model_class for mapping in places if (model_class := mapping.get(config, None)) is not None)
+        mappings = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+        model: Any = next(mapping[config] for mapping in mappings if config in mapping)
         fields = {name: default for name, (_, default) in FIELDS.items()}
         # saved by anybody, a folder gets this file and names it
         attributes = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}

@@ -19,6 +19,15 @@ _LONG_FACTORS = "short_factor", "long_factor"
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write configuration, weights and, where there is one, the tokenizer of a model."""
+    with quiet():
+        model.save_pretrained(folder)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, folder)
+    add_older_rope_fields(folder)
+
+
 def add_older_rope_fields(folder: Path) -> None:
     """Write rotary parameters in ``config.json`` where transformers 4.x reads them as well.
 

@@ -6,6 +6,7 @@ family's own switches put some, with zeros beside them. Where the family has non
 another family that computes the same may hold the model.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +34,11 @@ _TWINS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StockModel:
-    """The ordinary model that a pruned one is, or why there is none."""
+    """The ordinary model that a pruned one is."""
 
-    config: Any = None
-    """None where no ordinary model has these weights"""
-    added_biases: tuple[str, ...] = ()
+    config: Any
+    added_biases: tuple[str, ...]
     """biases of the ordinary model that the pruned one lacks"""
-    why: str = ""
-    """why there is none, in words that follow a colon"""
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
@@ -64,37 +62,29 @@ def group_size(config: Any) -> int:
     return int(config.num_attention_heads // config.num_key_value_heads)
 
 
-def has_equal_widths(*widths: list[int]) -> bool:
-    """Return True if every list holds one number only."""
-    return all(len(set(layers)) == 1 for layers in widths)
-
-
-def find_stock_model(model: Any, layout: Layout) -> StockModel:
+def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     """Find the ordinary model that has exactly the weights of a cut one, apart from biases of zero.
 
-    `model` is of an own class of the family, or of ours.
+    `model` is of an own class of the family, or of ours. None where layers differ in width, other parts stand beside
+    the language model, or no family has a place for every weight.
     """
     neurons, groups = widths(model, layout)
-    if layout.text:
-        return StockModel(why="other parts stand beside its language model")
-    if not has_equal_widths(neurons, groups):
-        return StockModel(why="its layers differ in width")
-    config, model_family = model.config, dense_type(model.config.model_type)
+    if layout.text or len(set(neurons)) > 1 or len(set(groups)) > 1:
+        return None
+    config = model.config
     if layout.heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
-        return StockModel(why=f"an ordinary {model_family} model derives the width of its heads from their number")
+        return None
     sizes = {"intermediate_size": neurons[0], "head_dim": head_width(model, layout)}
     if layout.heads:
         sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * group_size(config)}
-    why = ""
     for family, values in stock_candidates(model):
-        try:
-            stock = _compare_tensors(model, stock_config(family, values | sizes))
-        except CheckpointError as error:
-            stock = StockModel(why=str(error))
-        if stock.config is not None:
-            return stock
-        why = stock.why if family == model_family else why
-    return StockModel(why=why)
+        # some configurations refuse a number of heads
+        with contextlib.suppress(CheckpointError):
+            stock = stock_config(family, values | sizes)
+            biases = _added_biases(model, stock)
+            if biases is not None:
+                return StockModel(stock, biases)
+    return None
 
 
 def convert(model: Any, layout: Layout) -> Any:
@@ -104,7 +94,7 @@ def convert(model: Any, layout: Layout) -> Any:
     none.
     """
     stock = find_stock_model(model, layout)
-    if stock.config is None:
+    if stock is None:
         return None
     if stock.config.model_type != model.config.model_type:
         return _rebuild(model, stock)
@@ -123,16 +113,11 @@ def has_own_class(model: Any) -> bool:
     return str(model.config.model_type).startswith(PRUNED_PREFIX)
 
 
-def stock_values(config: Any) -> dict[str, Any]:
-    """Return what a configuration says beside our own fields and its family."""
-    ignored = (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
-    return {name: value for name, value in config.to_dict().items() if name not in ignored}
-
-
 def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield families that may hold a model, with values of their configurations, the nearest first."""
     config, family = model.config, dense_type(model.config.model_type)
-    values = stock_values(config)
+    ignored = (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
+    values = {name: value for name, value in config.to_dict().items() if name not in ignored}
     yield family, values
     yield family, values | {name: True for name in values if name.endswith("_bias")}
     # what lies over several GPUs is tied to its modules
@@ -165,22 +150,14 @@ def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
         return AutoModelForCausalLM.from_config(config, dtype=dtype, **options)
 
 
-def _compare_tensors(model: Any, config: Any) -> StockModel:
-    family = config.model_type
-    with as_checkpoint_error(f"no ordinary {family} model holds this one"):
+def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
+    """Biases that an ordinary model has beside the tensors of a cut one; None where its other tensors differ."""
+    with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
-    for name, tensor in tensors.items():
-        if name not in expected:
-            return StockModel(why=f"an ordinary {family} model has no {name}")
-        if expected[name].shape != tensor.shape:
-            shapes = tuple(expected[name].shape), tuple(tensor.shape)
-            return StockModel(why=f"{name} of an ordinary {family} model is {shapes[0]}, not {shapes[1]}")
     added = tuple(name for name in expected if name not in tensors)
-    missing = next((name for name in added if not name.endswith(".bias")), None)
-    if missing is not None:
-        return StockModel(why=f"an ordinary {family} model needs {missing}")
-    return StockModel(config, added)
+    has_same_rest = all(name in expected and expected[name].shape == tensor.shape for name, tensor in tensors.items())
+    return added if has_same_rest and all(name.endswith(".bias") for name in added) else None
 
 
 def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:

@@ -6,21 +6,19 @@ contributes exactly nothing. The outputs stay; a part of what pruning has saved 
 have the same width is an ordinary one already (`ordinary`): nothing is added to it.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from gprune.models.export import checkpoint, model_card, ordinary, same_model
 from gprune.models.export.modeling_gprune import KeptUnits
-from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
+from gprune.models.export.older_versions import save_model
 from gprune.models.export.pruning_file import read_record, write_record
 from gprune.models.export.writing import new_folder, require_free_space
-from gprune.models.families import FAMILIES, Layout, dense_type
+from gprune.models.families import FAMILIES, dense_layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
-from gprune.models.loading import load_tokenizer, quiet, read_model
+from gprune.models.loading import load_tokenizer, read_model
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
@@ -34,6 +32,8 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
     Raises CheckpointError where the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
     disk is full, or the saved model does not give the same logits. Nothing is left behind.
     """
+    from transformers import AutoModelForCausalLM
+
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")
     pruned: Any = checkpoint.load_verified(folder_in)
@@ -46,11 +46,16 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
     padded.generation_config = pruned.generation_config
     with new_folder(folder_out) as partial:
         on_progress(2, _STEPS, "writing")
-        _write(padded, folder_in, partial)
+        has_tokenizer = any((folder_in / name).is_file() for name in VOCABULARY_FILES)
+        tokenizer = load_tokenizer(str(folder_in)) if has_tokenizer else None
+        save_model(padded, tokenizer, partial)
         record = record.model_copy(update={"padded": record.padded or differs})
         write_record(partial, record)
         on_progress(3, _STEPS, "reading back")
-        _verify(pruned, padded, partial, record.probe_tokens)
+        loaded = read_model(AutoModelForCausalLM, partial, dtype=pruned.dtype)
+        same_model.require_same_tensors(padded, loaded)
+        same_model.require_same_logits(pruned, loaded, record.probe_tokens)
+        same_model.require_same_tokens(tokenizer, partial)
         model_card.write(partial, record, model_card.figures_of(folder_in))
     on_progress(_STEPS, _STEPS, "padded")
     return folder_out
@@ -58,7 +63,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
 
 def _padded_config(pruned: Any, repaired_by: str) -> Any:
     """The configuration of the smallest ordinary model that can hold a pruned one."""
-    config, layout = pruned.config, _layout(pruned.config)
+    config, layout = pruned.config, dense_layout(pruned)
     if layout.text:
         raise CheckpointError(
             f"a padded {layout.label} is not made here, as parts stand beside its language model: use the pruned "
@@ -87,13 +92,9 @@ def _head_counts(family: str, config: Any) -> dict[str, int]:
     return {"num_key_value_heads": groups, "num_attention_heads": group_size * groups}
 
 
-def _layout(config: Any) -> Layout:
-    return FAMILIES[dense_type(config.model_type)]
-
-
 def _fill(padded: Any, pruned: Any) -> None:
     """Give an empty model the weights of the pruned one; rows and columns beyond them are zero."""
-    layout = _layout(pruned.config)
+    layout = dense_layout(pruned)
     tensors, filled, fused = pruned.state_dict(), {}, _fused_rows(padded, pruned)
     optional = tuple(f".{part.path}." for part in layout.slices if part.optional)
     for name, empty in padded.state_dict().items():
@@ -115,7 +116,7 @@ def _fill(padded: Any, pruned: Any) -> None:
 def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
     """Return the rows in the padded model of every map with several parts, by the names of its weights."""
     wide, rows = padded.config, {}
-    layout = _layout(pruned.config)
+    layout = dense_layout(pruned)
     sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
     dense = wide.intermediate_size, wide.num_key_value_heads, *sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
@@ -125,22 +126,3 @@ def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
             for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
                 rows[f"{layout.layers}.{layer}.{path}.{name}"] = remaining.joined(units)
     return rows
-
-
-def _write(padded: Any, folder_in: Path, folder: Path) -> None:
-    with quiet():
-        padded.save_pretrained(folder)
-    add_older_rope_fields(folder)
-    if not any((folder_in / name).is_file() for name in VOCABULARY_FILES):
-        return
-    tokenizer = load_tokenizer(str(folder_in))
-    save_tokenizer(tokenizer, folder)
-    same_model.require_same_tokens(tokenizer, folder)
-
-
-def _verify(pruned: nn.Module, padded: nn.Module, folder: Path, tokens: Sequence[int]) -> None:
-    from transformers import AutoModelForCausalLM
-
-    loaded = read_model(AutoModelForCausalLM, folder, dtype=pruned.dtype)
-    same_model.require_same_tensors(padded.state_dict(), loaded.state_dict())
-    same_model.require_same_logits(pruned, loaded, tokens)

@@ -2,10 +2,10 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
 
 from gprune.records import REPAIRS, Array, PrunedModel, PruningMasks
 from gprune.records.repairs import in_order
@@ -13,8 +13,7 @@ from gprune.system.errors import CheckpointError, UnreadableError
 from gprune.system.safe_parsing import contents, sentence
 
 PRUNING_FILE = "pruning.json"
-Width = Annotated[int, Field(ge=1, le=2**22)]
-Units = Annotated[list[list[int]], Field(min_length=1)]
+Units = list[list[int]]
 """indices of kept units by layer"""
 
 
@@ -42,9 +41,9 @@ class PruningRecord(BaseModel):
     """whether the weights were changed after the cut, its repairs and its recovery"""
     padded: bool = False
     """whether zeros fill every layer up to the widest"""
-    neurons: Width
+    neurons: int
     """FFN neurons of a dense layer"""
-    key_value_groups: Width
+    key_value_groups: int
     """key/value groups of a dense layer"""
     kept_neurons: Units
     kept_key_value_groups: Units

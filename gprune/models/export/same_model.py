@@ -12,10 +12,8 @@ from gprune.system.errors import CheckpointError
 _PROBE_TOKENS = 16
 _PROBE_LOGITS = 64
 _PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
-# Largest difference of logits, relative to the largest logit: of two loads on one device in float32 and in
-# 16 bits, and of two devices likewise.
-_SAME_DEVICE = (1e-5, 1e-2)
-_ANY_DEVICE = (1e-4, 5e-2)
+_TOLERANCE, _COARSE_TOLERANCE = 1e-4, 5e-2
+"""largest difference of logits, relative to the largest logit, in float32 and in 16 bits: devices round differently"""
 
 
 def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float]]:
@@ -36,8 +34,9 @@ def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
     return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
 
 
-def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
-    """Raise CheckpointError if a tensor of two state dicts is missing, extra or differs in a bit."""
+def require_same_tensors(live: Any, loaded: Any) -> None:
+    """Raise CheckpointError if a tensor of two models is missing, extra or differs in a bit."""
+    before, after = live.state_dict(), loaded.state_dict()
     for name in sorted(before.keys() | after.keys()):
         if name not in before or name not in after or not torch.equal(before[name].to(after[name].device), after[name]):
             raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
@@ -45,13 +44,12 @@ def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch
 
 def require_same_logits(live: Any, loaded: Any, tokens: Sequence[int]) -> None:
     """Raise CheckpointError if two models of one number type answer some tokens differently beyond rounding."""
-    tolerances = _SAME_DEVICE if live.device == loaded.device else _ANY_DEVICE
-    _require_close(_logits(live, tokens), _logits(loaded, tokens), live, tolerances)
+    _require_close(_logits(live, tokens), _logits(loaded, tokens), live)
 
 
 def require_answer(model: Any, tokens: Sequence[int], logits: Sequence[float]) -> None:
     """Raise CheckpointError if a model does not answer a probe as it did when it was saved."""
-    _require_close(torch.tensor(logits), torch.tensor(probe(model, tokens)[1]), model, _ANY_DEVICE)
+    _require_close(torch.tensor(logits), torch.tensor(probe(model, tokens)[1]), model)
 
 
 def require_same_tokens(tokenizer: Any, folder: Path) -> None:
@@ -67,8 +65,8 @@ def require_same_tokens(tokenizer: Any, folder: Path) -> None:
         )
 
 
-def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any, tolerances: tuple[float, float]) -> None:
-    tolerance = tolerances[0] if model.dtype == torch.float32 else tolerances[1]
+def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any) -> None:
+    tolerance = _TOLERANCE if model.dtype == torch.float32 else _COARSE_TOLERANCE
     difference = relative_difference(expected, actual)
     if not difference <= tolerance:
         raise CheckpointError(

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gprune.models.library_errors import one_line
 from gprune.system import limits
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
 from gprune.system.files import beside, replaced
+from gprune.system.safe_parsing import sentence
 
 
 def require_free_space(target: Path, size: int) -> None:
     """Raise CheckpointError if an absolute path is taken, or the disk has fewer bytes left than `size`."""
-    _require_free(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
     remedy = "free some space or choose another folder"
     limits.require_room(CheckpointError, "the model", size, target.parent, remedy)
 
@@ -44,7 +45,6 @@ def new_file(file: Path) -> Iterator[Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         with replaced(file) as partial:
             yield partial
-            _require_free(file)
 
 
 @contextmanager
@@ -57,9 +57,4 @@ def as_checkpoint_error(context: str) -> Iterator[None]:
     except GpruneError:
         raise
     except Exception as error:
-        raise CheckpointError(f"{context}: {one_line(error)}") from error
-
-
-def _require_free(target: Path) -> None:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
+        raise CheckpointError(f"{context}: {sentence(error, 200)}") from error

@@ -105,13 +105,14 @@ def full(*arguments, **options):
 
 def refused(monkeypatch, module, damage, export, folder, out, reason):
     """An export after whose writing something happens to the file is refused, and leaves nothing behind."""
-    write = module._write
+    name = "save_model" if module is padded else "_write"
+    write = getattr(module, name)
 
     def write_damaged(*arguments):
         write(*arguments)
         damage(*arguments)
 
-    monkeypatch.setattr(module, "_write", write_damaged)
+    monkeypatch.setattr(module, name, write_damaged)
     with pytest.raises(CheckpointError, match=reason):
         export(folder, out)
     assert sorted(file.name for file in out.parent.iterdir()) == ["dense", "in"]

@@ -149,7 +149,7 @@ def test_a_trained_model_is_marked_as_trained(tmp_path):
     assert training.training and pruning_file.read_record(folder).trained
     assert "trained after the cut | yes |" in (folder / "README.md").read_text()
     # what was loaded from there and trained again still knows what was pruned
-    loaded = checkpoint.load_checkpoint(folder, "cpu").requires_grad_(True)
+    loaded = checkpoint.load_verified(folder).requires_grad_(True)
     further = gprune.save(stepped(loaded), tmp_path / "further")
     assert pruning_file.read_record(further).trained
 

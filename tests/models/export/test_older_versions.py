@@ -13,13 +13,13 @@ import pytest
 import tiny_study
 import torch
 import transformers
+from tiny_family import tiny_decoder
 from transformers import AutoConfig, AutoTokenizer
 
 from gprune import pipeline
 from gprune.models.export import padded
 from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
 from gprune.models.families import FAMILIES
-from gprune.models.tiny import tiny_decoder
 from gprune.store import Store
 from gprune.study import from_dict
 

@@ -9,10 +9,10 @@ import torch
 from family_switches import SIZES, SWITCHES
 from pruned_folder import masks_of, with_biases
 from sparsity.reference_sparsity import cross_entropy, distillation, random_tokens
+from tiny_family import tiny_decoder
 
 from gprune.models.export import checkpoint
 from gprune.models.families import FAMILIES
-from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import tuning
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
 from gprune.pruning.sparsity.scales import learn_scaled_gates, learn_scales
@@ -198,7 +198,7 @@ def test_folding_says_what_was_learned_in_every_family(family, tmp_path):
     pruned = PrunedModel(model.masks, (*model.repairs, SCALES))
     checkpoint.save(live, None, tmp_path / "out", pruned, source="d", fingerprint="f")
     with torch.no_grad():
-        assert torch.equal(checkpoint.load_checkpoint(tmp_path / "out", "cpu")(ids).logits, actual)
+        assert torch.equal(checkpoint.load_verified(tmp_path / "out")(ids).logits, actual)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -18,7 +18,7 @@ from gprune.app.preview.questions import WindowLosses
 from gprune.app.preview.requests import Fit, ModelSpec, Place, Pruning, Scaling, Text, missing_model
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
-from gprune.models import identity, library_errors, loading
+from gprune.models import identity, loading
 from gprune.models.oom_backoff import out_of_memory
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import repair
@@ -30,7 +30,7 @@ from gprune.records import REPAIRS, Array, PrunedModel, PruningMasks, RepairedWe
 from gprune.records.repairs import in_order
 from gprune.store import Store
 from gprune.study import EvaluationSettings
-from gprune.system import machine
+from gprune.system import machine, safe_parsing
 from gprune.system.errors import CorpusError, ModelError, SettingsError
 from gprune.system.progress import Progress, silent
 
@@ -214,7 +214,7 @@ def describe_error(error: Exception) -> str:
     """Return one sentence about an unexpected error, which may be that memory ran out."""
     if out_of_memory(_cause(error)):
         return _TOO_SMALL
-    return f"live evaluation failed ({type(error).__name__}: {library_errors.one_line(error)}): ask again"
+    return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): ask again"
 
 
 def _cause(error: Exception) -> Exception:
