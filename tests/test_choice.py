@@ -19,9 +19,9 @@ from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
 from gprune.models.export import pruning_file
 from gprune.pipeline import stages
+from gprune.pipeline.estimate import estimate_study
 from gprune.pipeline.estimate.dimensions import of_model
 from gprune.pipeline.estimate.memory import Case, memory_need
-from gprune.pipeline.preflight import estimate_study
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import measured_on, read_inputs, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS

@@ -115,7 +115,7 @@ def _study(options: argparse.Namespace) -> int:
     if not options.dry_run:
         sys.stdout.write(study.to_json())
         return 0
-    from gprune.pipeline.preflight import estimate_study
+    from gprune.pipeline.estimate import estimate_study
 
     print_forecast(estimate_study(study))
     return 0

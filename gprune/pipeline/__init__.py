@@ -13,8 +13,8 @@ from gprune.models.loadable import attention_notice
 from gprune.models.vocabulary import embedding_notice
 from gprune.pipeline import runs, stages
 from gprune.pipeline.computing import StageComputer
+from gprune.pipeline.estimate import ESTIMATE, estimate_missing, require_room
 from gprune.pipeline.eta import expected, stage_times
-from gprune.pipeline.preflight import ESTIMATE, require_room
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
 from gprune.pipeline.stages import Graph, Results, Stage
@@ -53,13 +53,12 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
         raise identity.offloaded(learning)
     # the records of all runs are read once
     times = stage_times(results)
-    expectation = expected(plan, results, times)
-    record = RunRecord(results, until, expectation.seconds, missing_tasks, listener)
-    record.expected_from_cache = expectation.from_cache
+    record = RunRecord(results, until, expected(plan, results, times), missing_tasks, listener)
+    record.expected_from_cache = times.scale is not None
     for notice in filter(None, (attention_notice(identity.locate(study.model)), embedding_notice(study.model))):
         listener(ESTIMATE, 1, 1, Notice(notice))
     stages.require_texts(results, plan)
-    require_room(plan, results, times, listener, anyway)
+    require_room(estimate_missing(plan, results, times), listener, anyway)
     store.sweep()
     states.sweep(store)
     with RunOwner(record, plan, listener) as owner:

@@ -13,7 +13,7 @@ from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
 from gprune.pipeline import opened
-from gprune.pipeline.eta import expected
+from gprune.pipeline.eta import missing_seconds
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import Study
@@ -98,7 +98,7 @@ class TableWork:
         """Return the number of missing studies, and the seconds of all of them; None if no such run was timed."""
         left = missing(self.tables, self.series, self.finished)
         opened_studies = [(opened(entry.study, self.store), entry.until) for entry in left]
-        times = [expected(results.plan(until), results).total for results, until in opened_studies]
+        times = [missing_seconds(results.plan(until), results) for results, until in opened_studies]
         return len(left), None if None in times else sum(seconds or 0.0 for seconds in times)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
