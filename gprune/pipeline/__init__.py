@@ -22,7 +22,6 @@ from gprune.pipeline.stages.inputs import GRADIENT, read_inputs, require_all, re
 from gprune.pipeline.summary import summarized
 from gprune.store import Store, states
 from gprune.study import Study, run_name
-from gprune.study.settings import require
 from gprune.system import safe_parsing
 from gprune.system.errors import MethodError, StoreError, TaskError
 from gprune.system.progress import Notice
@@ -37,9 +36,6 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     perplexities and seconds, as plain JSON values; fields of stages that were not asked for are absent.
     Raises GpruneError with one sentence that says what is wrong and what to do.
     """
-    if until == "answers":
-        tasks = list(study.evaluation.tasks)
-        require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
     if until in ("perplexity", "all"):
         study.recovery.require_installed()
     require_tasks(study)
@@ -80,8 +76,6 @@ def opened(study: Study, store: Store) -> Results:
 
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
-    if until == "positions":
-        return tuple(stages.positions(graph, role) for role in stages.PAIR)
     return (stages.drift(graph), stages.adapted(graph)) if until in ("adapted", "agreement") else (stages.drift(graph),)
 
 

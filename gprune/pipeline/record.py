@@ -109,11 +109,6 @@ class RunRecord:
             for stage in stages
         )
 
-    @property
-    def adds_to_finished(self) -> bool:
-        """Return True if the run adds positions or answers to a run that was done, and stays so when it stops."""
-        return self.until in ("positions", "answers") and self.previous.get("state") == "done"
-
     def note(self, stage: Stage[Any], reused: bool) -> None:
         """Enter a finished stage with the details of its result; nothing is written yet."""
         details, facts = self.results.details(stage), ("passes", "notices", "resumed")
@@ -141,7 +136,7 @@ class RunRecord:
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
             "state": state,
-            "until": self._asked_for(),
+            "until": self.until,
             "error": error if error is None else sentence(error),
             "owner": processes.this_one() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
@@ -158,11 +153,6 @@ class RunRecord:
             "result": result or self._result,
         }
         runs.save(self.results.store, self.name, values)
-
-    def _asked_for(self) -> str:
-        """Return the end of the run: added results take a finished run no further than it was."""
-        earlier = self.previous.get("until")
-        return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
