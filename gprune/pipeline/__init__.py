@@ -53,7 +53,6 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     record.expected_from_cache = times.scale is not None
     for notice in filter(None, (attention_notice(identity.locate(study.model)), embedding_notice(study.model))):
         listener(ESTIMATE, 1, 1, Notice(notice))
-    stages.require_texts(results, plan)
     require_room(estimate_missing(plan, results, times), listener, anyway)
     store.sweep()
     states.sweep(store)

@@ -45,7 +45,7 @@ def test_a_run_is_chosen_by_its_address_and_cloned_into_the_form(visit):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_path):
+def test_speed_that_is_measured_later_stands_on_the_page_of_its_run(chromium, tmp_path):
     values = tiny_study.made(tmp_path, device="cpu")
     pipeline.run(from_dict(values), Store(tmp_path / "cache"), lambda *_: None)
     with served(tmp_path / "cache") as server, looking(chromium, server, tmp_path / "cache") as visit:
@@ -55,7 +55,8 @@ def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_
         choose(page, page.locator("[class*=evaluation-speed] input").last, SPEEDS["cpu"])
         page.get_by_role("button", name="Start the evaluation").click()
         wait_for(lambda: [job.state for job in queue.jobs(tmp_path / "cache")] == ["done"], 60)
-        page.goto(f"{visit.address}/compare?tab=speed&run={name}")
+        (job,) = queue.jobs(tmp_path / "cache")
+        page.goto(f"{visit.address}/compare?tab=speed&run={job.run}")
         measured = page.locator(".st-key-card_sx_speed .trace.scatter")
         measured.first.wait_for(state="attached")
         expect(page.get_by_role("heading", name=re.compile("GPrune decodes"))).to_be_visible()

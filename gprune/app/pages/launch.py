@@ -765,9 +765,9 @@ def draw_evaluation(root: str) -> None:
     with panel, buttons.show_errors():
         st.caption(
             f"Uses the masks of {plain(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
-            "again. Tasks and speed appear on the pages of that run."
+            "again. The measurements are a run of their own with the same masks."
         )
-        measured, key = run.graph.study, f"measure_{run.name}"
+        measured, key = run.study, f"measure_{run.name}"
         fields = _ask_evaluation(root, key, f"{key}_evaluate", measured.evaluation)
         fields |= ask_section("evaluation", key, measured)
         _describe_tasks(fields["tasks"], fields["task_folder"])
