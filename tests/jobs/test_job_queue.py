@@ -319,11 +319,3 @@ def test_two_caches_share_the_lock_of_a_gpu_and_not_that_of_the_cpu(tmp_path, mo
     monkeypatch.setattr(machine, "cards", lambda: ("H100",))
     assert worker.lock_path(first, "slot0") == worker.lock_path(second, "slot0")
     assert worker.lock_path(first, "cpu").parent == first
-
-
-def test_a_job_killed_while_cancelling_reads_as_cancelled_before_anyone_reconciles(cache, workers):
-    job = submit(cache, make_study())
-    write_state(job.folder, JobState(state="cancelling", started=5.0, cancel_requested=7.0, **DEAD))
-    assert (get(cache, job.id).state, get(cache, job.id).ended) == ("cancelled", 7.0)
-    assert not get(cache, job.id).active
-    assert read_state(job.folder).state == "cancelling"

@@ -203,7 +203,7 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     run = work.under_way(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and job.exports:
-        share, left = progress.fraction, progress.eta
+        share = progress.fraction
     elif run is not None and run.outlook and job.state != "done":
         estimate = run_status.run_outlook(run, progress)
         share, left = estimate.share, estimate.left
