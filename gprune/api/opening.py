@@ -26,7 +26,7 @@ from gprune.system.progress import Notice, Reused
 from gprune.system.safe_parsing import sentence
 
 if TYPE_CHECKING:
-    from gprune.pipeline import Listener
+    from gprune.pipeline.record import Listener
 
 Place = str | os.PathLike[str]
 

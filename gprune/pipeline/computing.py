@@ -61,8 +61,8 @@ class StageComputer:
         def details() -> dict[str, Any]:
             values = self._cost(resumption.spent) | provenance.versions()
             values |= {"notices": notices} if notices else {}
-            here = {"step": resumption.began, **self._cost(cost_here())}
-            return values | ({"resumed": here} if resumption.began else {})
+            part = {"step": resumption.began, **self._cost(cost_here())}
+            return values | ({"resumed": part} if resumption.began else {})
 
         with work.within_memory(stage.title):
             if KINDS[stage.kind].record is None:

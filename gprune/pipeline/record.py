@@ -101,7 +101,7 @@ class RunRecord:
             and all(stage.name in self._earlier or stage.name in self._told for stage in stages)
         )
 
-    def whole(self, stages: Iterable[Stage[Any]]) -> bool:
+    def has_all_results(self, stages: Iterable[Stage[Any]]) -> bool:
         """Return True if every result exists, except those that no earlier run could compute."""
         keys, store = {name: entry["key"] for name, entry in self._earlier.items()}, self.results.store
         return all(
@@ -120,8 +120,8 @@ class RunRecord:
             return
         words = _cost(seconds, details.get("passes"))
         if resumed:
-            here = _cost(resumed["seconds"], resumed["passes"])
-            words += f" in all; {here} of it after step {resumed['step']}, here"
+            recent = _cost(resumed["seconds"], resumed["passes"])
+            words += f" in all; {recent} of it after step {resumed['step']}, here"
         ended = self.expected.keys() & {*self.stages, *self.unavailable}
         self.listener(stage.name, 1, 1, f"{words} (step {len(ended)} of {len(self.expected)})")
 

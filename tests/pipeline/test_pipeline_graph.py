@@ -10,7 +10,7 @@ from tiny_study import silent
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.evaluation import speed
-from gprune.pipeline import arrays, runs, stages
+from gprune.pipeline import arrays, running, runs, stages
 from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time, missing_seconds, stage_times
 from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
@@ -212,14 +212,14 @@ class Refusing:
 
     def __init__(self, monkeypatch, *names):
         self.names = set(names)
-        make = pipeline._Runner._compute
+        make = running._Runner._compute
 
         def compute(runner, stage, started):
             if stage.name in self.names:
                 raise MethodError(f"{stage.name} does not fit")
             make(runner, stage, started)
 
-        monkeypatch.setattr(pipeline._Runner, "_compute", compute)
+        monkeypatch.setattr(running._Runner, "_compute", compute)
 
 
 def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_shorter_runs(

@@ -226,15 +226,15 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     samples, length = study.calibration.samples, study.calibration.length
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
-    beside = stage.kind in ("scales", "recovered")
+    is_pruned = stage.kind in ("scales", "recovered")
     if stage.kind == "recovered":
         name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
         repeated = study.recovery.steps * batch > sequences
         trained, adapters = _low_rank(case)
-    elif beside or (stage.method and METHODS[stage.method].scaled):
+    elif is_pruned or (stage.method and METHODS[stage.method].scaled):
         name, batch, scales = "scales", study.scales.batch, study.scales
         sequences = len(scales.roles) * min(scales.samples, samples)
-        repeated = (scales.steps if beside else scales.joint_steps) * batch > sequences
+        repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
     else:
         name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
         repeated = study.sparsity.epochs > 1
@@ -242,9 +242,9 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     # the dense model's states, where sequences come again
     cached = case.stream(sequences) * repeated
     rows = min(max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary), batch * length * model.vocabulary)
-    activations = case.backward(length, study.retention if beside else 1.0, recomputed=stage.kind != "recovered")
+    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=stage.kind != "recovered")
     return MemoryNeed(
-        weights=case.weights + (case.pruned(stage.method) if beside else 0.0),
+        weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
         # the order of all units, for masks
         fixed=OPTIMIZER * trained + 100.0 * model.units + case.logits(rows, 5),
         per_sequence=activations + adapters * length,
