@@ -22,7 +22,7 @@ from gprune.system import machine
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
 from gprune.system.progress import Notice
-from gprune.system.units import amount, duration
+from gprune.system.units import duration
 
 ESTIMATE = "estimate"
 """the stage name under which a run reports its estimate"""
@@ -201,23 +201,23 @@ def judge(forecast: Forecast) -> Verdict:
     needed = max((forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
     if not refusal and needed > forecast.capacity.free:
         warnings.append(
-            f"only {amount(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
-            f"{amount(needed)}: close what else uses it"
+            f"only {_gib(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
+            f"{_gib(needed)}: close what else uses it"
         )
     return Verdict(_summary(forecast), refusal, tuple(dict.fromkeys(filter(None, warnings))))
 
 
 def _summary(forecast: Forecast) -> str:
-    memory = f"{amount(forecast.capacity.host)} of memory"
+    memory = f"{_gib(forecast.capacity.host)} of memory"
     if forecast.capacity.gpu:
-        memory = f"{forecast.capacity.device} with {amount(forecast.capacity.card)}, beside {memory}"
+        memory = f"{forecast.capacity.device} with {_gib(forecast.capacity.card)}, beside {memory}"
     if not forecast.stages:
         return f"nothing that needs the model is left to be made; there is {memory}"
     peak = max(forecast.stages, key=lambda stage: forecast.on_device(stage.need, stage.need.batch))
     time = "the time left shows after the first batch"
     if forecast.seconds is not None:
         time = f"about {duration(forecast.seconds, 1)}, as in earlier runs"
-    peak_size = amount(forecast.on_device(peak.need, peak.need.batch))
+    peak_size = _gib(forecast.on_device(peak.need, peak.need.batch))
     return f"at most {peak_size} ({peak.title}, {forecast.precision}) of {memory}; {time}"
 
 
@@ -228,7 +228,7 @@ def _refusal(forecast: Forecast, stage: StageNeed) -> str:
     memory, needed, available = shortage
     smallest = " with a single sequence at a time" if stage.need.setting else ""
     return (
-        f"{stage.title} takes about {amount(needed)}{smallest}, more than the {amount(available)} of {memory}: "
+        f"{stage.title} takes about {_gib(needed)}{smallest}, more than the {_gib(available)} of {memory}: "
         f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
     )
 
@@ -276,9 +276,13 @@ def _halving(forecast: Forecast, stage: StageNeed) -> str:
         size //= 2
     if not need.setting or not available or size in (0, need.batch):
         return ""
-    needed = amount(forecast.on_device(need, need.batch))
-    words = f"{stage.title}: {need.setting} {need.batch} takes about {needed} of {amount(available)}"
+    needed = _gib(forecast.on_device(need, need.batch))
+    words = f"{stage.title}: {need.setting} {need.batch} takes about {needed} of {_gib(available)}"
     if capacity.gpu:
         return f"{words}, so about {size} at a time will be left of it"
     # the system ends a process rather than refusing it memory
     return f"{words}, so the system may end the run: set {need.setting} to {size}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"
