@@ -35,8 +35,6 @@ class JobRecord(LooseForm):
     """What was added to the usual command."""
     fingerprint: str
     """Hash of the study and the arguments: equal for jobs that do the same."""
-    number: int = 0
-    """Larger than the number of every earlier job."""
     asks: str = "auto"
     """Device that it asks for, as in a study."""
     timed: bool = False
@@ -100,7 +98,6 @@ def create(
     label: str,
     arguments: Sequence[str],
     build: CommandBuilder,
-    number: int = 0,
     cwd: str = "",
 ) -> Job:
     """Write the folder of a new job under another name and rename it; JobError where it cannot be written.
@@ -117,7 +114,6 @@ def create(
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
-        "number": number,
         "asks": _requested_device(study, arguments),
         # so that readers need not open the study of every job
         "run": run_name(study),

@@ -156,7 +156,7 @@ def test_resume_submits_the_same_study(cache, workers):
     first = submit(cache, make_study(5), label="kept", arguments=["--anyway"], cwd="/")
     put(first, "failed", error="out of memory", ended=2.0)
     again = resume(cache, first.id)
-    assert again.id != first.id and again.number == first.number + 1
+    assert again.id != first.id and again.created > first.created
     assert (again.label, again.arguments, again.fingerprint, again.cwd) == (
         "kept",
         ("--anyway",),
@@ -207,7 +207,7 @@ def test_many_threads_share_a_double_click(cache, workers):
     for thread in threads:
         thread.join()
     assert len(results) == 8 and len(set(results)) == 3 == len(jobs(cache)) == len(workers)
-    assert sorted(job.number for job in jobs(cache)) == [1, 2, 3]
+    assert [job.position for job in jobs(cache)] == [3, 2, 1]
 
 
 def test_at_work_are_jobs_that_wait_or_compute(cache, workers):
