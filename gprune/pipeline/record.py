@@ -111,19 +111,17 @@ class RunRecord:
 
     def note(self, stage: Stage[Any], reused: bool) -> None:
         """Enter a finished stage with the details of its result; nothing is written yet."""
-        details, facts = self.results.details(stage), ("passes", "notices", "resumed")
-        seconds, resumed = float(details.get("seconds") or 0.0), details.get("resumed")
+        details, facts = self.results.details(stage), ("passes", "notices")
+        seconds = float(details.get("seconds") or 0.0)
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
         self.stages[stage.name] = entry | {name: details[name] for name in facts if details.get(name)}
         if reused:
             self.listener(stage.name, 1, 1, Reused("reused"))
             return
-        words = _cost(seconds, details.get("passes"))
-        if resumed:
-            recent = _cost(resumed["seconds"], resumed["passes"])
-            words += f" in all; {recent} of it after step {resumed['step']}, here"
         ended = self.expected.keys() & {*self.stages, *self.unavailable}
-        self.listener(stage.name, 1, 1, f"{words} (step {len(ended)} of {len(self.expected)})")
+        passes = (f", {count:g} {way} passes" for way, count in (details.get("passes") or {}).items() if count)
+        words = f"{seconds:.1f} s{''.join(passes)} (step {len(ended)} of {len(self.expected)})"
+        self.listener(stage.name, 1, 1, words)
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Write the record.
@@ -159,8 +157,3 @@ class RunRecord:
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}
         return described | {text: texts.describe(text, "evaluation", cache) for text in study.evaluation.texts}
-
-
-def _cost(seconds: float, passes: dict[str, float] | None) -> str:
-    pass_counts = (f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
-    return f"{seconds:.1f} s{''.join(pass_counts)}"
