@@ -229,6 +229,8 @@ def _to_json(job: Job) -> dict[str, Any]:
 
 def _follow(log: Path, start: int, is_active: Callable[[], bool]) -> Iterator[str]:
     """Yield what is added to a log, until the job has ended and everything was read."""
+    from gprune.jobs.folder import printable
+
     rest = b""
     while True:
         # asked before reading: what a job writes before it ends is read afterwards
@@ -241,7 +243,7 @@ def _follow(log: Path, start: int, is_active: Callable[[], bool]) -> Iterator[st
         if not goes_on and rest:
             lines.append(rest)
         for line in lines:
-            yield line.decode("utf-8", errors="replace").rpartition("\r")[2] + "\n"
+            yield printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
         if not goes_on:
             return
         time.sleep(FOLLOW_SECONDS)

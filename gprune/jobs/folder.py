@@ -113,5 +113,13 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     if size > window:
         # the first line is incomplete
         lines = lines[1:] or lines
-    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines]
+    lines = [printable(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
     return lines[-count:] if count > 0 and any(lines) else []
+
+
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def printable(line: str) -> str:
+    """Return a line of a log without codes that move a cursor or change colours."""
+    return _TERMINAL_CODES.sub("", line).rstrip()
