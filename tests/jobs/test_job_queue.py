@@ -230,7 +230,7 @@ def test_progress_reads_the_events_of_the_job(cache, workers):
     event = {"ts": time.time(), "stage": "score", "done": 1, "total": 2, "message": "flap"}
     (job.folder / files.EVENTS).write_text(json.dumps(event) + '\n{"ts": 1')
     visible = progress(cache, job.id)
-    assert (visible.stage, visible.fraction, visible.message, visible.eta) == ("score", 0.5, "flap", None)
+    assert (visible.stage, visible.fraction, visible.message) == ("score", 0.5, "flap")
 
 
 @pytest.mark.parametrize("changes", [{"device": 3}, {"state": "odd"}])
