@@ -19,9 +19,9 @@ from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
 from gprune.models.export import pruning_file
 from gprune.pipeline import stages
+from gprune.pipeline.estimate import estimate_study
 from gprune.pipeline.estimate.dimensions import of_model
 from gprune.pipeline.estimate.memory import Case, memory_need
-from gprune.pipeline.preflight import estimate_study
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import measured_on, read_inputs, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
@@ -30,7 +30,7 @@ from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS as KNOWN
 from gprune.study.settings import MOST_CANDIDATES
-from gprune.system.errors import MethodError, SettingsError
+from gprune.system.errors import CorpusError, MethodError, SettingsError
 
 pytestmark = pytest.mark.slow
 
@@ -171,17 +171,17 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
     assert keys[0] != keys[1] and chosen.digest != fewer.digest
 
 
-def test_a_text_that_is_too_short_is_refused_before_anything_is_made_with_what_is_missing(tmp_path):
+def test_a_text_that_is_too_short_is_refused_before_the_model_runs(tmp_path):
     values = values_of(tmp_path, sequences=5000)
     study, store = from_dict(values), Store(tmp_path / "cache")
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(CorpusError) as refused:
         pipeline.run(study, store, tiny_study.silent)
     tokens = pipeline.stages.RunContext(study, read_inputs(study), store.texts).tokenizer
     with open(study.primary, encoding="utf-8") as file:
         available = len(tokens(file.read())["input_ids"]) // 16
-    missing = 16 + 5000 - available
-    assert f"and {missing:,} sequences of 16 tokens are missing" in str(refused.value)
-    assert not (store.root / "shape").exists() and not (store.root / "tokens").exists()
+    assert f"gives {available:,} sequences of 16 tokens" in str(refused.value)
+    assert "5,016 were asked for" in str(refused.value)
+    assert not (store.root / "shape").exists() and not (store.root / "statistics").exists()
 
 
 def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):

@@ -125,7 +125,7 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
 
     Raises MissingResultError if the study has tasks and none is measured.
     """
-    tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
+    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version", "metric")
     return _measured(run, stages.accuracy, tasks, fields)
 

@@ -26,7 +26,7 @@ from gprune.system.progress import Notice, Reused
 from gprune.system.safe_parsing import sentence
 
 if TYPE_CHECKING:
-    from gprune.pipeline import Listener
+    from gprune.pipeline.record import Listener
 
 Place = str | os.PathLike[str]
 
@@ -45,7 +45,7 @@ def run(
 
     Args:
         study: study, its fields as plain values, a study file, or `demo` for the bundled study.
-        until: last result to compute: positions, drift, adapted, agreement, masks, perplexity or all.
+        until: last result to compute: drift, adapted, agreement, masks, perplexity or all.
         cache: cache folder; by default GPRUNE_CACHE or the folder `cache`.
         progress: show a progress bar, on a terminal and in a notebook.
         anyway: start even if the estimated memory does not fit.

@@ -98,8 +98,8 @@ def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
     """Print the stages of the run of each study in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
     from gprune.cli.study import print_forecast, require_readable
+    from gprune.pipeline.estimate import estimate_missing
     from gprune.pipeline.eta import last_time
-    from gprune.pipeline.preflight import estimate_missing
     from gprune.pipeline.stages.inputs import require_tasks
 
     store = Store(options.cache)

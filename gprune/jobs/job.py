@@ -6,14 +6,14 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, NO_DEVICE
-from gprune.jobs.local import SERIES, CommandBuilder, exports, has_process, times
+from gprune.jobs.local import SERIES, CommandBuilder, exports, times
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
@@ -35,8 +35,6 @@ class JobRecord(LooseForm):
     """What was added to the usual command."""
     fingerprint: str
     """Hash of the study and the arguments: equal for jobs that do the same."""
-    number: int = 0
-    """Larger than the number of every earlier job."""
     asks: str = "auto"
     """Device that it asks for, as in a study."""
     timed: bool = False
@@ -100,7 +98,6 @@ def create(
     label: str,
     arguments: Sequence[str],
     build: CommandBuilder,
-    number: int = 0,
     cwd: str = "",
 ) -> Job:
     """Write the folder of a new job under another name and rename it; JobError where it cannot be written.
@@ -117,7 +114,6 @@ def create(
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
-        "number": number,
         "asks": _requested_device(study, arguments),
         # so that readers need not open the study of every job
         "run": run_name(study),
@@ -139,13 +135,9 @@ def create(
 
 def read_job(folder: Path) -> Job:
     """Return one job, without its place in the queue; JobError where its record is missing or damaged."""
-    state = read_state(folder)
-    if state.state == "cancelling" and not has_process(folder, state):
-        # killed before it could report; `reconcile` writes it
-        state = replace(state, state="cancelled", ended=state.cancel_requested)
     try:
         record = JobRecord.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:
         reason = f"its {files.JOB} is missing or damaged ({error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
-    return Job(id=folder.name, folder=folder, **vars(record), **vars(state))
+    return Job(id=folder.name, folder=folder, **vars(record), **vars(read_state(folder)))

@@ -33,7 +33,7 @@ def jobs(cache: Path) -> list[Job]:
     for folder in files.all_folders(files.root(cache)):
         with contextlib.suppress(JobError):
             listed.append(read_job(folder))
-    listed.sort(key=lambda job: (job.number, job.created, job.id), reverse=True)
+    listed.sort(key=lambda job: (job.created, job.id), reverse=True)
     waiting = [job.id for job in reversed(listed) if job.state == "queued"]
     positions = {job_id: position for position, job_id in enumerate(waiting, start=1)}
     return [replace(job, position=positions.get(job.id)) for job in listed]
@@ -93,14 +93,12 @@ def submit(
         make_folder(home)
     reconcile(cache)
     with files.locked(home):
-        earlier = jobs(cache)
-        active = [job for job in earlier if job.active and job.state != "cancelling"]
+        active = [job for job in jobs(cache) if job.active and job.state != "cancelling"]
         digest = fingerprint(study, arguments, cwd)
         same = next((job for job in active if job.fingerprint == digest), None)
         if same is not None:
             return same
-        number = max((job.number for job in earlier), default=0) + 1
-        job = create(home, study, label, arguments, build, number, cwd)
+        job = create(home, study, label, arguments, build, cwd)
         _start(job)
     return get(cache, job.id)
 

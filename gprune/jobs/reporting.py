@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from gprune.jobs import folder as files
@@ -23,7 +22,7 @@ from gprune.jobs.state import JobState, read_state, update
 from gprune.jobs.timeline import Event
 from gprune.system.errors import Cancelled, GpruneError, Interrupted
 from gprune.system.files import make_folder
-from gprune.system.progress import Progress, Waiting
+from gprune.system.progress import Waiting
 from gprune.system.safe_parsing import sentence
 
 EVENT_SECONDS = 0.3
@@ -74,10 +73,6 @@ class JobReporter:
             self._checked = current_time
             if is_cancelled(self.folder):
                 raise Cancelled("the run was cancelled")
-
-    def stage(self, name: str) -> Progress:
-        """Return a listener for one stage: a function of done, total and message."""
-        return partial(self, name)
 
     def _append(self, line: str) -> None:
         with contextlib.suppress(OSError), open(self.folder / files.EVENTS, "ab", buffering=0) as file:

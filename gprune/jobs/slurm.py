@@ -21,9 +21,6 @@ from gprune.system.files import make_folder, write_text
 FOLDER, SCRIPT = "slurm", "batch.sh"
 WARNING_SECONDS = 120
 """Slurm sends USR1 this long before the time limit."""
-SUBMIT_SECONDS = 60.0
-MAX_TASKS = 1000
-"""Slurm's default limit of an array is 1,001 tasks."""
 
 _BODY = """
 job=$SLURM_JOB_ID
@@ -80,8 +77,6 @@ def submit_array(
     Raises:
         JobError: No Slurm client is installed, or Slurm refuses the job.
     """
-    if len(studies) > MAX_TASKS:
-        raise JobError(f"{len(studies)} studies exceed the {MAX_TASKS} tasks of one array: submit fewer at a time")
     folder = cache.resolve() / FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}"
     script = build_script(folder, cache, len(studies), until, shared, _split(options))
     if dry_run:
@@ -99,7 +94,7 @@ def submit_array(
         job_ids.append(_sbatch([f"--array=0-{len(studies) - 1}", *dependency], folder))
     except JobError:
         for job_id in job_ids:
-            subprocess.run(["scancel", job_id], timeout=SUBMIT_SECONDS, check=False)
+            subprocess.run(["scancel", job_id], check=False)
         raise
     return Submission(script, folder, tuple(job_ids))
 
@@ -147,10 +142,7 @@ def _sbatch(arguments: Sequence[str], folder: Path) -> str:
     if shutil.which("sbatch") is None:
         raise JobError("this machine has no Slurm client (no sbatch on PATH): submit from a login node")
     command = ["sbatch", "--parsable", *arguments, str(folder / SCRIPT)]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise JobError(f"sbatch did not answer ({error}): try again later") from error
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise JobError(f"Slurm refused the job: {safe_parsing.sentence(answer.stderr.replace('sbatch: error: ', ''))}")
     return answer.stdout.strip().partition(";")[0]

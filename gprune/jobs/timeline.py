@@ -1,6 +1,6 @@
-"""Progress of a job: the time of each stage, and how long the present one still needs.
+"""Progress of a job: its latest event and the time of each stage.
 
-The time left of a whole run is estimated by `pipeline.eta`, which knows what its stages cost.
+The time left of a run is estimated by `pipeline.eta`, which knows what its stages cost.
 """
 
 from collections.abc import Iterable
@@ -10,9 +10,6 @@ from pathlib import Path
 
 from gprune.jobs.state import JobState
 from gprune.system import safe_parsing
-
-MIN_SECONDS = 1.0
-"""Seconds of a stage before its time left is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +60,6 @@ class JobProgress:
     """What it waits for while another run computes what it needs; else empty."""
     elapsed: float | None = None
     """Seconds since the job left the queue; None while it waits."""
-    eta: float | None = None
-    """Seconds left of the present stage; None while it cannot be estimated."""
     stages: tuple[StageTime, ...] = ()
     """Time of each stage, in order of appearance."""
 
@@ -121,7 +116,6 @@ def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
         message=last.message,
         waits=last.message if last.waits else "",
         elapsed=elapsed,
-        eta=None if state.finished else remaining(last, now - trace.spans[-1][1]),
         stages=_stage_times(trace.spans, state, end),
     )
 
@@ -136,10 +130,3 @@ def _stage_times(spans: Iterable[tuple[str, float]], state: JobState, end: float
     last = spans[-1][0]
     rows[last] = replace(rows[last], state=state.state if state.finished else "running")
     return tuple(rows.values())
-
-
-def remaining(event: Event, seconds: float) -> float | None:
-    """Return the seconds left of a stage that took `seconds` so far; None while they cannot be estimated."""
-    if seconds < MIN_SECONDS or not 0 < event.done <= event.total:
-        return None
-    return seconds * (event.total - event.done) / event.done

@@ -75,7 +75,7 @@ def lock_path(home: Path, name: str) -> Path:
 def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
     """Return True if an older job of this machine waits for one of the devices."""
     for other in jobs(job.folder.parents[1]):
-        older = other.state == "queued" and (other.number, other.id) < (job.number, job.id)
+        older = other.state == "queued" and (other.created, other.id) < (job.created, job.id)
         if not older or not set(names) & set(device_slots.candidates(other.asks, other.timed)[0]):
             continue
         state = read_state(other.folder)

@@ -54,15 +54,12 @@ class StageComputer:
             self.listener(stage.name, done, total, message)
 
         work.progress = on_progress
-        cost_here = work.count_cost(started)
         checkpoint = states.StateFile(store, stage.kind, stage.key)
-        work.resumption = resumption = Resumption(checkpoint, cost_here, on_progress)
+        work.resumption = resumption = Resumption(checkpoint, work.count_cost(started), on_progress)
 
         def details() -> dict[str, Any]:
             values = self._cost(resumption.spent) | provenance.versions()
-            values |= {"notices": notices} if notices else {}
-            here = {"step": resumption.began, **self._cost(cost_here())}
-            return values | ({"resumed": here} if resumption.began else {})
+            return values | ({"notices": notices} if notices else {})
 
         with work.within_memory(stage.title):
             if KINDS[stage.kind].record is None:

@@ -120,38 +120,30 @@ class StageTimes:
         return sum(self.of_stage(stage) or 0.0 for stage in distinct)
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """Seconds that the stages of a run will take."""
-
-    seconds: dict[str, float]
-    """by name, in order; 0 for results that are there"""
-    from_cache: bool
-    """False if no batches were timed: then these are proportions, as on the bundled demo"""
-
-    @property
-    def total(self) -> float | None:
-        """Seconds of all stages; None where no batches were timed."""
-        return sum(self.seconds.values()) if self.from_cache else None
-
-
 def stage_times(results: Results) -> StageTimes:
     """Read the seconds of stages from the runs of a cache."""
     records = (record for _, record in runs.read_all(results.store))
     return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
 
 
-def expected(stages: Stages, results: Results, times: StageTimes | None = None) -> Expectation:
-    """Return the expected seconds of every stage of a run; `times` are by default read from the cache."""
-    stages = tuple(stages)
-    times, seconds, keys = times or stage_times(results), dict[str, float](), set[str]()
+def missing_seconds(stages: Stages, results: Results) -> float | None:
+    """Return the expected seconds of the stages without a result; None where no batches were timed."""
+    return stage_times(results).total(stage for stage in stages if not results.holds(stage))
+
+
+def expected(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
+    """Return the expected seconds of every stage of a run by name, in order; 0 for results that are there.
+
+    Where no batches were timed these are proportions, as on the bundled demo.
+    """
+    seconds, keys = dict[str, float](), set[str]()
     for stage in stages:
         # stages with one key are computed once
         computed = stage.key in keys or results.holds(stage)
         estimate = times.of_stage(stage)
         seconds[stage.name] = 0.0 if computed else KINDS[stage.kind].seconds if estimate is None else estimate
         keys.add(stage.key)
-    return Expectation(seconds, times.scale is not None)
+    return seconds
 
 
 def last_time(stages: Stages, results: Results) -> dict[str, float | None]:

@@ -101,7 +101,7 @@ class RunRecord:
             and all(stage.name in self._earlier or stage.name in self._told for stage in stages)
         )
 
-    def whole(self, stages: Iterable[Stage[Any]]) -> bool:
+    def has_all_results(self, stages: Iterable[Stage[Any]]) -> bool:
         """Return True if every result exists, except those that no earlier run could compute."""
         keys, store = {name: entry["key"] for name, entry in self._earlier.items()}, self.results.store
         return all(
@@ -109,26 +109,19 @@ class RunRecord:
             for stage in stages
         )
 
-    @property
-    def adds_to_finished(self) -> bool:
-        """Return True if the run adds positions or answers to a run that was done, and stays so when it stops."""
-        return self.until in ("positions", "answers") and self.previous.get("state") == "done"
-
     def note(self, stage: Stage[Any], reused: bool) -> None:
         """Enter a finished stage with the details of its result; nothing is written yet."""
-        details, facts = self.results.details(stage), ("passes", "notices", "resumed")
-        seconds, resumed = float(details.get("seconds") or 0.0), details.get("resumed")
+        details, facts = self.results.details(stage), ("passes", "notices")
+        seconds = float(details.get("seconds") or 0.0)
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
         self.stages[stage.name] = entry | {name: details[name] for name in facts if details.get(name)}
         if reused:
             self.listener(stage.name, 1, 1, Reused("reused"))
             return
-        words = _cost(seconds, details.get("passes"))
-        if resumed:
-            here = _cost(resumed["seconds"], resumed["passes"])
-            words += f" in all; {here} of it after step {resumed['step']}, here"
         ended = self.expected.keys() & {*self.stages, *self.unavailable}
-        self.listener(stage.name, 1, 1, f"{words} (step {len(ended)} of {len(self.expected)})")
+        passes = (f", {count:g} {way} passes" for way, count in (details.get("passes") or {}).items() if count)
+        words = f"{seconds:.1f} s{''.join(passes)} (step {len(ended)} of {len(self.expected)})"
+        self.listener(stage.name, 1, 1, words)
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Write the record.
@@ -141,7 +134,7 @@ class RunRecord:
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
             "state": state,
-            "until": self._asked_for(),
+            "until": self.until,
             "error": error if error is None else sentence(error),
             "owner": processes.this_one() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
@@ -159,18 +152,8 @@ class RunRecord:
         }
         runs.save(self.results.store, self.name, values)
 
-    def _asked_for(self) -> str:
-        """Return the end of the run: added results take a finished run no further than it was."""
-        earlier = self.previous.get("until")
-        return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
-
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}
         return described | {text: texts.describe(text, "evaluation", cache) for text in study.evaluation.texts}
-
-
-def _cost(seconds: float, passes: dict[str, float] | None) -> str:
-    pass_counts = (f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
-    return f"{seconds:.1f} s{''.join(pass_counts)}"

@@ -101,7 +101,4 @@ class RunOwner:
             return
         # on a full disk the run reads as interrupted once this process has ended
         with contextlib.suppress(StoreError):
-            if self._record.adds_to_finished:
-                self._record.save("done")
-            else:
-                self._record.save(state, error=error)
+            self._record.save(state, error=error)

@@ -14,7 +14,7 @@ from gprune.study.methods import METHODS, RECOMMENDED
 def summarized(results: stages.Results, plan: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
     """Return the result of a run."""
     graph, study, until = results.graph, results.graph.study, record.until
-    unavailable = {} if until in ("positions", "drift", "adapted", "agreement") else _unavailable(results, record)
+    unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     methods = [name for name in study.methods if name not in unavailable]
     result: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):

@@ -8,7 +8,7 @@ Nothing here needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,6 @@ class Repair:
     """what a method is that has it, as in: GPrune compensated"""
     needs: Mapping[str, str]
     """kinds of results by the parameter that takes them: of each text that it is made from, or FITTED"""
-    bytes: Callable[[ModelShape, float], float]
-    """bytes on the device at its peak, beside the dense and the pruned model, at a retention"""
     biases: bool
     """whether o_proj and down_proj have a bias afterwards"""
     weights: bool
@@ -57,19 +55,9 @@ LEARNED = "scales"
 """the kind of result that has scales and biases learned for the masks of a method"""
 
 
-def _widened_columns(shape: ModelShape, retention: float) -> float:
-    """The columns of one map that leave, in float64."""
-    return (1 - retention) * 8 * shape.hidden * max(shape.neurons, shape.heads * shape.head_width)
-
-
-def _one_map(shape: ModelShape, retention: float) -> float:
-    """The numbers of one map on their way to the device."""
-    return retention * 4 * shape.hidden * max(shape.neurons, shape.heads * shape.head_width)
-
-
 def _fitted(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
     needs = {"weights": FITTED}
-    return Repair(word, word, label, about, attribute, needs, _one_map, biases, True, 0, "fitted")
+    return Repair(word, word, label, about, attribute, needs, biases, True, 0, "fitted")
 
 
 REPAIRS: dict[str, Repair] = {
@@ -82,7 +70,6 @@ REPAIRS: dict[str, Repair] = {
             about="What removed neurons contribute on average is added to a bias. FLAP does it.",
             attribute="compensated",
             needs={"means": "statistics"},
-            bytes=_widened_columns,
             biases=True,
             weights=False,
             version=0,
@@ -122,7 +109,6 @@ REPAIRS: dict[str, Repair] = {
             about="A factor of each kept unit and a bias of each output channel are learned and folded in.",
             attribute="scaled",
             needs={"scales": LEARNED},
-            bytes=_one_map,
             biases=True,
             weights=True,
             version=0,
@@ -137,7 +123,6 @@ AUTO = Repair(
     about="Several repairs are fitted, and the one that does best on held-out text is taken, or none.",
     attribute="repaired as chosen",
     needs={"weights": FITTED},
-    bytes=lambda shape, retention: max(_widened_columns(shape, retention), _one_map(shape, retention)),
     biases=True,
     weights=True,
     version=0,

@@ -74,7 +74,7 @@ def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
         (lambda: run.figure("movers", selected=(0, None, 99)), "this run has no neuron 99"),
         (lambda: run.adapt(drift_quantile=2), "reliability.drift_quantile must be"),
         (lambda: gprune.run(3), "a study is a gprune.Study"),
-        (lambda: gprune.run("demo", until="tea"), "until must be one of positions"),
+        (lambda: gprune.run("demo", until="tea"), "until must be one of drift"),
         (lambda: gprune.prune(run.model("dense"), run.drift), "masks need the columns"),
         (
             lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]),

@@ -131,12 +131,12 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
 def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, monkeypatch):
     app = show("inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
     assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
-    assert any("--until positions" in code.value for code in app.code)
+    assert any("--until all" in code.value for code in app.code)
     requested = []
     monkeypatch.setattr("gprune.app.ui.work.start", lambda *arguments: requested.append(arguments))
     app.button(key="ins_fires_make").click().run()
     ((root, study, arguments),) = requested
-    assert arguments == ("--until", "positions") and study == the_run(cache).study and root == str(cache)
+    assert arguments == ("--until", "all") and study == the_run(cache).study and root == str(cache)
 
 
 def test_a_study_that_keeps_none_and_a_pack_say_so(cache):

@@ -16,7 +16,6 @@ from gprune.app.pages import launch
 from gprune.app.ui.commands import command
 from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
-from gprune.pipeline.preflight import estimate_study, further_seconds
 from gprune.plugins import registry
 from gprune.study import (
     ChoiceSettings,
@@ -363,20 +362,6 @@ def test_the_settings_of_a_run_that_failed_are_edited_in_the_form(cache, started
     app.number_input(key="launch_retention").set_value(0.6).run()
     app.button(key="launch_start").click().run()
     assert started == [(replace(study, retention=0.6), ())]
-
-
-def test_an_estimate_counts_the_seeds_and_what_they_share_once():
-    """The figures of the form, from the forecast: of three seeds, and of none further."""
-    seeds = [replace(demo_study(), seed=seed, device="cpu") for seed in range(3)]
-    record = {
-        "study": seeds[0].to_dict(),
-        "provenance": {"device": "cpu", "inputs": {"precision": "float32"}},
-        "stages": {"learning": {"key": "k", "seconds": 36.0}},
-    }
-    first, further = estimate_study(seeds[0], [record]).seconds, further_seconds(seeds, [record])
-    assert first < further < 2 * first and further_seconds(seeds[:1], [record]) == 0
-    assert further_seconds([seeds[0], seeds[0]], [record]) == 0
-    assert estimate_study(seeds[0]).seconds is further_seconds(seeds) is None
 
 
 def test_further_settings_that_nobody_opened_are_those_that_they_begin_with(cache, started):

@@ -126,7 +126,7 @@ def test_a_run_at_work_is_not_deleted(cache):
 def test_a_run_that_a_job_waits_for_is_not_deleted(cache, monkeypatch):
     name, home = write_run(cache), job_files.root(cache)
     home.mkdir()
-    job = job_records.create(home, a_study(), "mine", (), worker_command, 1)
+    job = job_records.create(home, a_study(), "mine", (), worker_command)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda _: None)
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()

@@ -213,7 +213,7 @@ def test_an_interrupted_run_and_its_job_can_be_continued(cache, started, monkeyp
     write_run(cache, stages=names()[:9], state="interrupted")
     home = files.root(cache)
     home.mkdir()
-    job = records.create(home, a_study(), "an interrupted job", (), worker_command, 1)
+    job = records.create(home, a_study(), "an interrupted job", (), worker_command)
     write_state(job.folder, JobState(state="running", started=1.0).ended_as("interrupted"))
     app = opened()
     assert ":orange-badge[interrupted]" in words(app)

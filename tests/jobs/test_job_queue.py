@@ -156,7 +156,7 @@ def test_resume_submits_the_same_study(cache, workers):
     first = submit(cache, make_study(5), label="kept", arguments=["--anyway"], cwd="/")
     put(first, "failed", error="out of memory", ended=2.0)
     again = resume(cache, first.id)
-    assert again.id != first.id and again.number == first.number + 1
+    assert again.id != first.id and again.created > first.created
     assert (again.label, again.arguments, again.fingerprint, again.cwd) == (
         "kept",
         ("--anyway",),
@@ -207,7 +207,7 @@ def test_many_threads_share_a_double_click(cache, workers):
     for thread in threads:
         thread.join()
     assert len(results) == 8 and len(set(results)) == 3 == len(jobs(cache)) == len(workers)
-    assert sorted(job.number for job in jobs(cache)) == [1, 2, 3]
+    assert [job.position for job in jobs(cache)] == [3, 2, 1]
 
 
 def test_at_work_are_jobs_that_wait_or_compute(cache, workers):
@@ -230,7 +230,7 @@ def test_progress_reads_the_events_of_the_job(cache, workers):
     event = {"ts": time.time(), "stage": "score", "done": 1, "total": 2, "message": "flap"}
     (job.folder / files.EVENTS).write_text(json.dumps(event) + '\n{"ts": 1')
     visible = progress(cache, job.id)
-    assert (visible.stage, visible.fraction, visible.message, visible.eta) == ("score", 0.5, "flap", None)
+    assert (visible.stage, visible.fraction, visible.message) == ("score", 0.5, "flap")
 
 
 @pytest.mark.parametrize("changes", [{"device": 3}, {"state": "odd"}])
@@ -316,11 +316,3 @@ def test_two_caches_share_the_lock_of_a_gpu_and_not_that_of_the_cpu(tmp_path, mo
     monkeypatch.setattr(machine, "cards", lambda: ("H100",))
     assert worker.lock_path(first, "slot0") == worker.lock_path(second, "slot0")
     assert worker.lock_path(first, "cpu").parent == first
-
-
-def test_a_job_killed_while_cancelling_reads_as_cancelled_before_anyone_reconciles(cache, workers):
-    job = submit(cache, make_study())
-    write_state(job.folder, JobState(state="cancelling", started=5.0, cancel_requested=7.0, **DEAD))
-    assert (get(cache, job.id).state, get(cache, job.id).ended) == ("cancelled", 7.0)
-    assert not get(cache, job.id).active
-    assert read_state(job.folder).state == "cancelling"

@@ -13,7 +13,7 @@ from gprune.jobs import folder as files
 from gprune.jobs.folder import EVENTS
 from gprune.jobs.reporting import describe_error
 from gprune.jobs.state import JobState, read_state, write_state
-from gprune.jobs.timeline import Event, StageTime, measure, read_trace, remaining
+from gprune.jobs.timeline import StageTime, measure, read_trace
 from gprune.system.errors import Cancelled, CorpusError, Interrupted, JobError
 from gprune.system.progress import Waiting
 
@@ -173,16 +173,7 @@ def test_ended_job_stops_the_clock_and_marks_its_last_stage(tmp_path, end):
     trace = write(tmp_path / "e", line(0, "calibrate", 1, 1), line(2, "score", 1, 4))
     progress = measure(trace, JobState(state=end, started=0.0, ended=5.0), now=1000.0)
     assert progress.elapsed == 5.0
-    assert progress.eta is None
     assert [(row.seconds, row.state) for row in progress.stages] == [(2.0, "done"), (3.0, end)]
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "seconds", "left"),
-    [(25, 100, 50.0, 150.0), (100, 100, 50.0, 0.0), (0, 100, 50.0, None), (5, 0, 50.0, None), (9, 100, 0.5, None)],
-)
-def test_the_time_left_follows_the_rate_of_the_stage(done, total, seconds, left):
-    assert remaining(Event(100.0, "learn", done, total, ""), seconds) == left
 
 
 def test_unknown_totals_and_many_events(tmp_path):

@@ -303,7 +303,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     assert notice in inspection.inspect(str(folder)).loads
     study = tmp_path / "study.json"
     study.write_text(json.dumps(values))
-    assert main(["run", str(study), "--cache", str(tmp_path / "cache"), "--until", "positions"]) == 0
+    assert main(["run", str(study), "--cache", str(tmp_path / "cache"), "--until", "drift"]) == 0
     assert notice in capsys.readouterr().err
 
 

@@ -103,7 +103,6 @@ def nothing_starts(monkeypatch):
 def a_job(
     cache,
     state,
-    number=1,
     *,
     arguments=(),
     seed=0,
@@ -111,7 +110,7 @@ def a_job(
     home = files.root(cache)
     home.mkdir(exist_ok=True)
     study = a_study(seed=seed)
-    job = records.create(home, study, "mine", arguments, local.worker_command, number)
+    job = records.create(home, study, "mine", arguments, local.worker_command)
     pid = os.getpid()
     at_work = {"pid": pid, "process_started": processes.process_start(pid), "started": 1.0}
     values = at_work if state == "running" else {}

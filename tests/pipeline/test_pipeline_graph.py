@@ -10,8 +10,8 @@ from tiny_study import silent
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.evaluation import speed
-from gprune.pipeline import arrays, runs, stages
-from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time
+from gprune.pipeline import arrays, running, runs, stages
+from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time, missing_seconds, stage_times
 from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
@@ -139,16 +139,15 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     study, store = study_of(workshop), Store(tmp_path)
     results = pipeline.opened(study, store)
     plan = results.plan("adapted")
-    expectation = expected(plan, results)
-    assert not expectation.from_cache and expectation.total is None
-    assert expectation.seconds == {stage.name: KINDS[stage.kind].seconds for stage in plan}
+    assert stage_times(results).scale is None and missing_seconds(plan, results) is None
+    assert expected(plan, results, stage_times(results)) == {stage.name: KINDS[stage.kind].seconds for stage in plan}
     assert set(last_time(plan, results).values()) == {None}
     done = pipeline.run(study, store, silent, until="adapted")
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
     again = execution_plan(other.graph, "adapted")
-    reference = expected(again, other)
-    assert reference.seconds["norms"] == 0.0 and reference.seconds["partition"] == done["seconds"]["partition"]
-    assert reference.from_cache and reference.total == pytest.approx(sum(reference.seconds.values()))
+    reference = expected(again, other, stage_times(other))
+    assert reference["norms"] == 0.0 and reference["partition"] == done["seconds"]["partition"]
+    assert missing_seconds(again, other) == pytest.approx(sum(reference.values()))
     assert last_time(again, other)["norms"] == done["seconds"]["norms"]
 
 
@@ -212,14 +211,14 @@ class Refusing:
 
     def __init__(self, monkeypatch, *names):
         self.names = set(names)
-        make = pipeline._Runner._compute
+        make = running._Runner._compute
 
         def compute(runner, stage, started):
             if stage.name in self.names:
                 raise MethodError(f"{stage.name} does not fit")
             make(runner, stage, started)
 
-        monkeypatch.setattr(pipeline._Runner, "_compute", compute)
+        monkeypatch.setattr(running._Runner, "_compute", compute)
 
 
 def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_shorter_runs(

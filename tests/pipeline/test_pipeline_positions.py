@@ -1,7 +1,6 @@
 """Strongest positions in a run: made on the way of the statistics, had later by a pass, missed by no run."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from gprune.pipeline import runs, stages
 from gprune.pipeline.estimate import TooLarge
 from gprune.store import Store
 from gprune.study import from_dict, run_name
-from gprune.system.errors import Cancelled, SettingsError
+from gprune.system.errors import SettingsError
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +79,7 @@ def test_neither_their_absence_nor_their_number_changes_any_other_key(study, fre
 
 def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fresh):
     was = of(older, study)
-    result = pipeline.run(study, older, silent, "positions")
+    result = pipeline.run(study, older, silent, "agreement")
     assert (
         set(result["keys"]) - set(result["reused"])
         == MADE
@@ -94,18 +93,6 @@ def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fr
         first, second = (results.get(stages.positions, role) for results in (neighbours, alone))
         for name in ("sequences", "positions", "values"):
             assert np.array_equal(getattr(first, name), getattr(second, name))
-
-
-def test_who_stops_on_the_way_to_them_leaves_a_done_run_done(study, older):
-    def stop(stage, done, total, message):
-        if stage == "positions_primary" and message == "strongest positions":
-            raise Cancelled("stop")
-
-    with pytest.raises(Cancelled):
-        pipeline.run(study, older, stop, "positions")
-    record = of(older, study)
-    assert (record["state"], record["error"], record["until"]) == ("done", None, "agreement")
-    assert not Path(older.root / "positions").exists() or not list((older.root / "positions").iterdir())
 
 
 @pytest.fixture

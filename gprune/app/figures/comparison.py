@@ -387,12 +387,12 @@ def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
     known = [
         other
         for other in runs
-        if (other.name == run.name or (other.complete and not (other.about.hidden or other.shown_by)))
+        if (other.name == run.name or (other.complete and not other.about.hidden))
         and (other.graph.inputs.model, other.graph.inputs.precision) == (inputs.model, inputs.precision)
         and _has_perplexity(other)
     ]
     # of equal models the first is shown, and only a timed one has a cost in time
-    return sorted(known[:MOST_RUNS], key=lambda other: other.measured.speed == "none") or [run]
+    return sorted(known[:MOST_RUNS], key=lambda other: other.study.evaluation.speed == "none") or [run]
 
 
 def _has_perplexity(run: Run) -> bool:
@@ -466,7 +466,7 @@ def _times(compared: Comparison) -> dict[tuple[str, str], float]:
     rows = {
         run.name: list(run.load(stages.speed).rows)
         for run in compared.runs
-        if run.measured.speed != "none" and run.has(stages.speed)
+        if run.study.evaluation.speed != "none" and run.has(stages.speed)
     }
     ratios = {
         line.name: speeds.ratio_of(rows[line.name[0]], line.method)[0]

@@ -97,7 +97,7 @@ def _has_questions(run: Run, method: str, task: str) -> bool:
 
 def measured_tasks(run: Run) -> list[str]:
     """Return the tasks of a run that had data when it was made."""
-    return [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
+    return [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
 
 
 def missing_answers(run: Run) -> MissingResultError:

@@ -81,8 +81,8 @@ def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
     rules = accuracy.RULES
     rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
     drawn.title(_accuracy_finding(accuracies, rule))
-    if run.measured.limit:
-        words = f"limited to {run.measured.limit} documents a task"
+    if run.study.evaluation.limit:
+        words = f"limited to {run.study.evaluation.limit} documents a task"
         st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
     tables.show(accuracy_table(accuracies, rule), alt="accuracy of every task and method")
     st.caption(

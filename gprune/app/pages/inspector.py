@@ -48,7 +48,6 @@ _WINDOW = 16
 """tokens on either side of an example"""
 _MOST_MEMBERS = 2000
 """rows of a table"""
-_UNTIL_POSITIONS = ("--until", "positions")
 _SWITCH_ON = "switch on “Ask the model” above."
 
 
@@ -530,11 +529,12 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
         return
     st.info(
         f"The top-activating examples on {texts} were not kept when this run was made. One pass of the model "
-        "over each text makes them; nothing else changes.",
+        "over each text makes them, when the run is started again; nothing else changes.",
         icon=":material/info:",
     )
+    until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
         clicked = buttons.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
-        st.code(command(run.study, arguments=_UNTIL_POSITIONS), language="bash", wrap_lines=True)
-    if clicked and work.start(run.root, run.study, _UNTIL_POSITIONS) is not None:
+        st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
+    if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

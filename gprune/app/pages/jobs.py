@@ -116,10 +116,9 @@ def _draw_controls(root: str, job: Job) -> None:
             if buttons.pressed(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
-        # what was measured later stands on the pages of the run that it measures
-        name = (run.shown_by or run.name) if run is not None else ""
-        if name and (current is None or current.name != name):
-            buttons.act("Show its run on every page", f"jobs_open_{job.id}", "visibility", run_choice.choose_run, name)
+        if run is not None and (current is None or current.name != run.name):
+            label, key = "Show its run on every page", f"jobs_open_{job.id}"
+            buttons.act(label, key, "visibility", run_choice.choose_run, run.name)
 
 
 def _resume(root: str, job_id: str) -> None:
@@ -204,7 +203,7 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     run = work.under_way(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and job.exports:
-        share, left = progress.fraction, progress.eta
+        share = progress.fraction
     elif run is not None and run.outlook and job.state != "done":
         estimate = run_status.run_outlook(run, progress)
         share, left = estimate.share, estimate.left
@@ -295,8 +294,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{counted(len(listed), 'run')}. Size: all results used. Unique: freed on deletion. “With its "
-            "run”: measured later, shown on the pages of that run.",
+            f"{counted(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.",
             width="stretch",
         )
         if len(chosen) > 1 and buttons.pressed("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
@@ -324,7 +322,7 @@ def _run_row(run: Run, name: str) -> dict[str, str]:
         "keep": f"{100 * study.retention:.3g}%",
         "γ": "none" if rule.selection == "none" else f"{rule.drift_quantile:.2f} / {rule.score_quantile:.2f}",
         "best PPL": _best_perplexity(run),
-        "list": "hidden" if run.about.hidden else "with its run" if run.shown_by else "",
+        "list": "hidden" if run.about.hidden else "",
     }
 
 

@@ -27,8 +27,7 @@ from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
 from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
 from gprune.models import families, identity
-from gprune.pipeline.estimate import ANYWAY, Forecast, judge
-from gprune.pipeline.preflight import estimate_study, further_seconds
+from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study, judge
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
 from gprune.records.repairs import AUTO, WORDS
@@ -706,14 +705,13 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     if forecast is None:
         st.caption("Memory and time are not known before the model is on this machine.", width="stretch")
         return ()
-    verdict, further = judge(forecast), further_seconds(studies, records)
+    verdict = judge(forecast)
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
     memory = forecast.capacity.card if forecast.capacity.gpu else forecast.capacity.host
     words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
     if forecast.seconds is not None:
         words[0] += f", about {duration(forecast.seconds, 1)}"
-    if len(studies) > 1 and forecast.seconds is not None and further is not None:
-        words[0] += f" for one seed, {duration(forecast.seconds + further, 1)} for all {len(studies)}"
+        words[0] += " for one seed" * (len(studies) > 1)
     words += [f":orange[:material/warning: {said(warning)}]" for warning in verdict.warnings]
     if verdict.refusal:
         words.append(f":red[:material/error: {said(verdict.refusal)}]")
@@ -764,9 +762,9 @@ def draw_evaluation(root: str) -> None:
     with panel, buttons.show_errors():
         st.caption(
             f"Uses the masks of {plain(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
-            "again. Tasks and speed appear on the pages of that run."
+            "again. The measurements are a run of their own with the same masks."
         )
-        measured, key = run.graph.study, f"measure_{run.name}"
+        measured, key = run.study, f"measure_{run.name}"
         fields = _ask_evaluation(root, key, f"{key}_evaluate", measured.evaluation)
         fields |= ask_section("evaluation", key, measured)
         _describe_tasks(fields["tasks"], fields["task_folder"])

@@ -285,7 +285,7 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
         st.caption("These are the thresholds and the retention of this run.")
         return
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
-    seconds = eta.expected(results.plan("all"), results).total
+    seconds = eta.missing_seconds(results.plan("all"), results)
     with st.container(horizontal=True, vertical_alignment="center"):
         start = buttons.pressed("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
         if start and work.start(run.root, study) is not None:

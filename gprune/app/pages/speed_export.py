@@ -45,7 +45,7 @@ def show(run: Run) -> None:
 
 def load_speed(run: Run) -> Throughput | None:
     """Return a run's speed measurement; None where there is none."""
-    timed = run.measured.speed != "none" and run.has(stages.speed)
+    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
     return run.load(stages.speed) if timed else None
 
 

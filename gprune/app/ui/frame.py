@@ -384,7 +384,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
         if buttons.pressed("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
             _close_banner(job.id)
             if run is not None and job.state == "done":
-                run_choice.choose_run(run.shown_by or run.name)
+                run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.turn(target if job.state == "done" else "launch")
         if is_result and run is not None:
@@ -409,8 +409,6 @@ def describe_result(run: Run, origin: Run | None) -> str:
     Where both measured no text alike it is the headline of the run.
     """
     try:
-        if run.shown_by:
-            return "What it measured appears on the pages of its run."
         method, changes = _changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
         if origin is None or not changes:
             return f"{plain(story.headline(run).sentence)}."

@@ -35,13 +35,8 @@ def labels(runs: list[Run]) -> dict[str, str]:
     Name or model, the state of those that are not done and what is not the default; of runs that share these,
     the settings in which they differ, and of runs without such a short hash: a narrow list shows it all.
     """
-    # what only measures an earlier run is called like that one, which needs no telling apart from it
-    independent = [run for run in runs if not run.shown_by]
-    labels_by_name = {run.name: _words(run) for run in independent}
-    _tell_apart(independent, labels_by_name)
-    for run in runs:
-        if run.shown_by:
-            labels_by_name[run.name] = f"{labels_by_name.get(run.shown_by) or _words(run)} · {_measures(run)}"
+    labels_by_name = {run.name: _words(run) for run in runs}
+    _tell_apart(runs, labels_by_name)
     # no two are called alike: a browser speaks of a run by its label
     for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(labels_by_name.values())
@@ -83,13 +78,6 @@ def _label_setting(run: Run, field: str, value: str) -> str:
     return shorten(words, _LONGEST, placeholder=" …")
 
 
-def _measures(run: Run) -> str:
-    """Name what a run measured that only measures an earlier one."""
-    evaluation = run.study.evaluation
-    tasks = [counted(len(evaluation.tasks), "task")] if evaluation.tasks else []
-    return ", ".join([*tasks, *(["speed"] if evaluation.speed != "none" else [])]) or "measured again"
-
-
 def _words(run: Run) -> str:
     study = run.study
     parts = [run.title or short(study.model)]
@@ -121,7 +109,7 @@ def forget(name: str, left: list[Run]) -> None:
 
 def _default(runs: list[Run]) -> str:
     """The run to show where none was chosen; empty where there is none."""
-    listed = [run for run in runs if not _passed_over(run)] or runs
+    listed = [run for run in runs if not run.about.hidden] or runs
     independent, _ = _split_studies(listed)
     run = work.preferred(independent or listed)
     return run.name if run else ""
@@ -164,7 +152,7 @@ def explain_missing(runs: list[Run]) -> None:
 
 def _selector(runs: list[Run], chosen: str | None) -> None:
     """The widget itself, empty where no run is chosen, and below it the switch for the runs of studies."""
-    independent, of_studies = _split_studies([run for run in runs if not _passed_over(run)])
+    independent, of_studies = _split_studies([run for run in runs if not run.about.hidden])
     offered = {run.name: run for run in listed(runs, (chosen,) if chosen else ())}
     names = labels(runs)
     st.session_state[_PICKED] = chosen
@@ -202,17 +190,10 @@ def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     of runs that have only measured what an earlier one shows.
     """
     always_listed = set(always)
-    independent, of_studies = _split_studies(
-        [run for run in runs if not _passed_over(run) or run.name in always_listed]
-    )
+    independent, of_studies = _split_studies([run for run in runs if not run.about.hidden or run.name in always_listed])
     if not independent or st.session_state.get(_STUDIES):
         return independent + of_studies
     return independent + [run for run in of_studies if run.name in always_listed]
-
-
-def _passed_over(run: Run) -> bool:
-    """Return True if lists have no entry of a run."""
-    return run.about.hidden or bool(run.shown_by)
 
 
 def run_label(run: Run, names: dict[str, str]) -> str:

@@ -16,7 +16,6 @@ from gprune.data.texts.tokens import (
     choose,
     draw,
     draw_windows,
-    missing,
     require_embedded,
     stream,
     tokens_for_calibration,

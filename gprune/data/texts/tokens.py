@@ -84,23 +84,10 @@ def draw(
     `after` is the number of sequences of a calibration set under the same seed, with which these share none. Raises
     SettingsError where the name is not valid, CorpusError where the text cannot be read or is too short.
     """
-    return choose(text, _drawable(text, tokenizer, after or samples, length, cache), samples, length, seed, after)
-
-
-def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path | None) -> Array:
-    count = tokens_for_calibration(samples, length)
+    count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
     partial = source.kind == "hub" and not source.joined
-    return _token_stream(source, tokenizer, count if partial else None)
-
-
-def missing(text: str, tokenizer: Any, samples: int, held_out: int, length: int, cache: Path | None) -> int:
-    """Return how many sequences a text lacks to give a calibration set and so many held-out ones; 0 for none.
-
-    `samples` is 0 where nothing is calibrated on it. Errors as `draw`.
-    """
-    tokens = _drawable(text, tokenizer, samples or held_out, length, cache)
-    return max(0, samples + held_out - len(tokens) // length)
+    return choose(text, _token_stream(source, tokenizer, count if partial else None), samples, length, seed, after)
 
 
 def tokens_for_calibration(samples: int, length: int) -> int:

@@ -1,3 +1,14 @@
 """Memory and time of a study before it starts: every stage by formula, without torch."""
 
-from gprune.pipeline.estimate.forecast import ANYWAY, Forecast, StageNeed, TooLarge, Verdict, forecast, judge
+from gprune.pipeline.estimate.forecast import (
+    ANYWAY,
+    ESTIMATE,
+    Forecast,
+    StageNeed,
+    TooLarge,
+    Verdict,
+    estimate_missing,
+    estimate_study,
+    judge,
+    require_room,
+)

@@ -6,21 +6,26 @@ if it would not fit with one sequence at a time even if the formula were too lar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gprune.models.shapes import is_random
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, MemoryNeed, memory_need
-from gprune.pipeline.eta import StageTimes
-from gprune.pipeline.stages import Stage, StageId
+from gprune.pipeline.eta import StageTimes, stage_times
+from gprune.pipeline.record import Listener
+from gprune.pipeline.stages import Graph, Results, Stage, StageId, execution_plan
+from gprune.pipeline.stages.inputs import precision_of
 from gprune.study import Study
 from gprune.system import machine
-from gprune.system.errors import ModelError, SettingsError
+from gprune.system.errors import GpruneError, ModelError, SettingsError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
+from gprune.system.progress import Notice
 from gprune.system.units import duration
 
+ESTIMATE = "estimate"
+"""the stage name under which a run reports its estimate"""
 SLACK = 1.3
 """factor within which the formulas are right"""
 ANYWAY = "--anyway"
@@ -71,11 +76,10 @@ class Capacity:
         free, host = machine.memory()
         number, count = device.partition(":")[2], len(machine.cards())
         index = int(number) if number.isdecimal() else 0
-        gpu = device != "cpu" and machine.has_gpu() and index < count
-        name = machine.cards()[index] if gpu else "cpu"
-        card = float(machine.card_memory(index)) if gpu else 0.0
-        gpus = 1 if number or not gpu else count
-        return cls(name, gpu, card, float(host), float(free), gpus)
+        if device == "cpu" or not machine.has_gpu() or index >= count:
+            return cls("cpu", False, 0.0, float(host), float(free))
+        card = float(machine.card_memory(index))
+        return cls(machine.cards()[index], True, card, float(host), float(free), 1 if number else count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,28 @@ def forecast(study: Study, precision: str, stages: Iterable[Stage[Any]], times: 
     return Forecast(model, study, precision, capacity, tuple(needs), times.total(stages), gpus)
 
 
+def estimate_missing(
+    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
+) -> Forecast | None:
+    """Estimate the stages of a run that have no result; None if the model is not on this machine."""
+    missing = [stage for stage in stages if not results.holds(stage)]
+    return forecast(results.graph.study, results.graph.inputs.precision, missing, times or stage_times(results))
+
+
+def estimate_study(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
+    """Estimate a whole run of a study, as if it had no results; None if its model is absent or unusable.
+
+    `records` are those of a cache's runs, the latest first.
+    """
+    try:
+        precision = precision_of(study)
+        stages = execution_plan(Graph(study))
+        return forecast(study, precision, stages, StageTimes.of(records, study, precision))
+    except GpruneError:
+        # the sentence appears when the run is started
+        return None
+
+
 def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
     """Return how many GPUs share the layers of a model whose numbers take `width` bytes each.
 
@@ -153,20 +179,32 @@ class Verdict:
         return (self.summary, *warnings, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
 
 
+def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) -> None:
+    """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
+    if estimate is None or not estimate.stages:
+        return
+    verdict = judge(estimate)
+    for words in (verdict.summary, *verdict.warnings):
+        listener(ESTIMATE, 1, 1, Notice(words))
+    if verdict.refusal:
+        if not anyway:
+            raise TooLarge(verdict.refusal)
+        listener(ESTIMATE, 1, 1, Notice(f"started anyway: {verdict.refusal}"))
+
+
 def judge(forecast: Forecast) -> Verdict:
     """Compare the memory of a run with that of the machine."""
     # stages that offload cannot help come first: they decide whether the run is possible at all
     ordered = sorted(forecast.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
-    refusals = [words for stage in ordered if (words := _refusal(forecast, stage))]
-    warnings = [forecast.model.note] if forecast.model.note else []
-    warnings += [words for stage in forecast.stages if (words := _halving(forecast, stage))]
+    refusal = next((words for stage in ordered if (words := _refusal(forecast, stage))), "")
+    warnings = [forecast.model.note, *(_halving(forecast, stage) for stage in forecast.stages)]
     needed = max((forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
-    if not refusals and needed > forecast.capacity.free:
+    if not refusal and needed > forecast.capacity.free:
         warnings.append(
             f"only {_gib(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
             f"{_gib(needed)}: close what else uses it"
         )
-    return Verdict(_summary(forecast), refusals[0] if refusals else "", tuple(dict.fromkeys(warnings)))
+    return Verdict(_summary(forecast), refusal, tuple(dict.fromkeys(filter(None, warnings))))
 
 
 def _summary(forecast: Forecast) -> str:
@@ -209,23 +247,18 @@ def _shortage(forecast: Forecast, need: MemoryNeed) -> tuple[str, float, float] 
 
 
 def _remedy(forecast: Forecast, stage: StageNeed) -> str:
-    study, smaller = forecast.study, dict[str, dict[str, Any]]()
-    if stage.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
-        smaller["switch offload on"] = {"offload": True}
-    length = study.calibration.length
-    while length > 16 and stage.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
-        length //= 2
-        smaller[f"set calibration.length {length}"] = {"calibration.length": length}
-    if study.evaluation.length > 128 and stage.need.setting == "evaluation.batch":
-        smaller["set evaluation.preset 128"] = {"evaluation.preset": "128"}
-    options = [(words, forecast.precision, changes) for words, changes in smaller.items()]
+    study, changes = forecast.study, dict[str, dict[str, Any]]()
     if forecast.precision == "float32":
-        narrow = [(f"{words} and dtype bfloat16", "bfloat16", changes) for words, changes in smaller.items()]
-        options = [("set dtype bfloat16", "bfloat16", {}), *options, *narrow]
-    for words, precision, changes in options:
-        case = Case(
-            forecast.model, study.with_settings(changes), WIDTHS[precision], forecast.capacity.gpu, forecast.gpus
-        )
+        changes["set dtype bfloat16"] = {"dtype": "bfloat16"}
+    if stage.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
+        changes["switch offload on"] = {"offload": True}
+    length = study.calibration.length // 2
+    while length >= 8 and stage.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
+        changes[f"set calibration.length {length}"] = {"calibration.length": length}
+        length //= 2
+    for words, settings in changes.items():
+        width = WIDTHS[settings.get("dtype", forecast.precision)]
+        case = Case(forecast.model, study.with_settings(settings), width, forecast.capacity.gpu, forecast.gpus)
         need = memory_need(stage.identity, case)
         if need is not None and _shortage(forecast, need) is None:
             return words

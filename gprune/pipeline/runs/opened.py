@@ -5,7 +5,7 @@ names its content, and a stamp its files as they are, so nothing that is cached 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -13,12 +13,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 from gprune import records
 from gprune.pipeline import runs, stages
 from gprune.pipeline.runs import cached, notes
-from gprune.pipeline.runs.attached import Attached, Source, attached
 from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.results import Declaration
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
-from gprune.study import EvaluationSettings, Study
+from gprune.study import Study
 from gprune.study.methods import of_masks
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.units import seconds_since_1970
@@ -60,13 +59,11 @@ class Run:
     study: Study
     """the study behind it"""
     graph: Graph
-    """its stages, under the digests of what the run has read, with what was measured later of its models"""
+    """its stages, under the digests of what the run has read"""
     about: runs.RunNotes = runs.RunNotes()
     """what a person says of it"""
     complaint: str = ""
     """why that cannot be read; empty if it can"""
-    later: Attached | None = None
-    """what other runs have measured of its models; None where nobody looked"""
 
     @property
     def cutting(self) -> dict[str, str]:
@@ -105,20 +102,9 @@ class Run:
         return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
-    def measured(self) -> EvaluationSettings:
-        """Return the settings of all measurements of its models, by this run and later ones."""
-        return self.graph.study.evaluation
-
-    @property
-    def shown_by(self) -> str:
-        """Name of an earlier run that shows all of this one, which has only measured it; empty if none."""
-        return self.later.shown_by if self.later else ""
-
-    @property
     def missing_tasks(self) -> Mapping[str, str]:
         """Return why zero-shot tasks could not be measured, by task."""
-        later = self.later.missing_tasks if self.later else None
-        return (self.record.get("missing_tasks") or {}) if later is None else later
+        return self.record.get("missing_tasks") or {}
 
     @property
     def outlook(self) -> dict[str, float]:
@@ -281,9 +267,7 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
         else:
             good.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    sources = [Source(run.name, run.record, run.graph, bool(run.about.name), run.state == "done") for run in good]
-    pairs = zip(good, attached(sources), strict=True)
-    return [replace(run, graph=later.graph, later=later) for run, later in pairs], bad
+    return good, bad
 
 
 def run_named(root: str, name: str) -> Run:

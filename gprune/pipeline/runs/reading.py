@@ -1,13 +1,13 @@
 """Read and check the records of runs.
 
-A record may be damaged, from another version or made by hand. Every field that a page, a table or a later run relies
-on is checked here; fields may be absent, and fields that nobody reads may be anything.
+A record may be damaged or from another version. The fields that a page, a table or a later run relies on are checked
+here; fields may be absent, and fields that nobody reads may be anything.
 """
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,31 +48,6 @@ class _Reason(LooseForm):
 
 
 @dataclass(frozen=True)
-class _Inputs(LooseForm):
-    calibration: dict[str, str] = field(default_factory=dict)
-    evaluation: dict[str, str] = field(default_factory=dict)
-    tasks: dict[str, str] = field(default_factory=dict)
-    plugins: dict[str, dict[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Provenance(LooseForm):
-    inputs: _Inputs | None = None
-
-
-@dataclass(frozen=True)
-class _Packed(LooseForm):
-    left_out: dict[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class _Owner(LooseForm):
-    pid: int | None = None
-    host: str = ""
-    started: float | None = None
-
-
-@dataclass(frozen=True)
 class _Record(LooseForm):
     study: dict[str, Any]
     stages: dict[_Name, _Stage]
@@ -87,10 +62,10 @@ class _Record(LooseForm):
     unavailable: dict[str, _Reason] | None = None
     missing_tasks: dict[str, str] | None = None
     texts: dict[str, str] | None = None
-    provenance: _Provenance | None = None
+    provenance: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
-    packed: _Packed | None = None
-    owner: _Owner | None = None
+    packed: dict[str, Any] | None = None
+    owner: dict[str, Any] | None = None
 
 
 def load(path: Path) -> dict[str, Any]:

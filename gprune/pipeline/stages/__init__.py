@@ -52,7 +52,7 @@ from gprune.pipeline.stages.pruned_models import (
 )
 from gprune.pipeline.stages.pruning import gates, learning, repaired, repairs
 from gprune.pipeline.stages.rasa import adapted, agreements, modules, side, space
-from gprune.pipeline.stages.results import Results, applied_repairs, find_choice, require_texts
+from gprune.pipeline.stages.results import Results, applied_repairs, find_choice
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import drift, partition, scores
 from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS

@@ -4,10 +4,12 @@ Most are decided from statistics that are there already: sequential Wanda-sp, OS
 layer above the pruned ones, and LLM-Pruner needs the gradient of the weights.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,14 +22,13 @@ from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.plugins.registry import PluginInfo
-from gprune.pruning.allocation import fang, flap, llm_pruner, uniform
-from gprune.pruning.allocation.alignment import align_widths, margin
-from gprune.pruning.modules.functional_groups import functional_groups, group_profile
-from gprune.pruning.scoring import combine_scores, score, twflap, wanda_sp
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightNorms, budget
 from gprune.study import Study
 from gprune.study.methods import Method
 from gprune.system.errors import CorpusError, MethodError
+
+if TYPE_CHECKING:
+    from gprune.pruning.allocation.uniform import Counts
 
 Decision = tuple[PruningMasks, Array]
 """Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
@@ -57,6 +58,8 @@ def baseline_masks(
     settings |= study.sparsity.shaped
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
+        from gprune.pruning.allocation.alignment import align_widths
+
         masks, margins = decide(work, shape, **parts)
         if not study.sparsity.equal:
             masks = align_widths(masks, margins, shape, study.sparsity.alignment)
@@ -84,6 +87,9 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     def decide(
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
     ) -> Decision:
+        from gprune.pruning.allocation import flap, uniform
+        from gprune.pruning.allocation.alignment import margin
+
         # of a pooled method the parts are what its scores are made from
         pooled = [_pooled(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
         ranked = _combined(method, pooled, shape)
@@ -102,18 +108,25 @@ def _ranked(graph: Graph, method: Method) -> Declared:
 
 
 def _combined(method: Method, scores: list[UnitScores], shape: ModelShape) -> UnitScores:
+    from gprune.pruning.scoring import combine_scores
+
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
 
 
 def _pooled(study: Study, metric: str, parts: list[Any]) -> UnitScores:
     """Scores of both texts as one."""
+    from gprune.pruning.scoring import score
+
     together = records.pool(parts[0]["statistics"], parts[1]["statistics"])
     return score(metric, together, parts[0]["norms"], parts[0]["shape"], study.calibration)
 
 
 def _sequential(graph: Graph, _: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
+        from gprune.pruning.allocation import uniform
+        from gprune.pruning.allocation.alignment import margin
         from gprune.pruning.calibration import sequential
+        from gprune.pruning.scoring import wanda_sp
 
         ffn_scores = np.zeros((shape.layers, shape.neurons))
 
@@ -140,6 +153,11 @@ def _grouped(
     measured: list[records.ContextStatistics],
     heads: list[Any],
 ) -> Decision:
+    from gprune.pruning.allocation import fang
+    from gprune.pruning.allocation.alignment import margin
+    from gprune.pruning.modules.functional_groups import functional_groups, group_profile
+    from gprune.pruning.scoring import twflap
+
     study, pooled = work.study, method.scoring == "pooled"
     together = measured[0] if len(measured) == 1 else records.pool_contexts(measured[0], measured[1])
     if pooled:
@@ -225,19 +243,23 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
 
 def _llm_pruner(graph: Graph, _: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, scores: UnitScores) -> Decision:
+        from gprune.pruning.allocation import llm_pruner
+
         masks = llm_pruner.allocate(scores, shape, work.study.retention)
         return masks, _margins(scores.ffn, masks.ffn)
 
     return {"scores": taylor(graph)}, decide
 
 
-def _margins(scores: Array, kept: Array) -> Array:
+def _margins(scores: Array, mask: Array) -> Array:
     """(layers, neurons) margins from (layers, neurons) scores and mask, infinite in layers that are left whole."""
-    stays = kept.all(axis=1, keepdims=True)
-    return np.where(stays, np.inf, margin(scores, kept))
+    from gprune.pruning.allocation.alignment import margin
+
+    stays = mask.all(axis=1, keepdims=True)
+    return np.where(stays, np.inf, margin(scores, mask))
 
 
-def _equal_counts(study: Study, shape: ModelShape) -> uniform.Counts | None:
+def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
     if not study.sparsity.equal:
         return None
     return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
@@ -247,6 +269,7 @@ def _removed(graph: Graph, method: Method) -> Declared:
     """OSSCAR and SlimLLM: every layer is decided above the layers that are pruned and repaired already."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
+        from gprune.pruning.allocation import uniform
         from gprune.pruning.removal import osscar, slimllm
         from gprune.pruning.removal.walk import remove_upwards
 

@@ -14,7 +14,6 @@ from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_o
 from gprune.pipeline.stages.inputs import FRESH, ROLES, SAMPLED, recipe_of, roles, text_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import neuron_embedding
-from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import Contexts, ContextStatistics, SampledText, StrongestPositions, Tokens
 
 
@@ -67,17 +66,17 @@ def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sampled
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary, substitute or sampled."""
-    return _drawn(graph, text, graph.study.calibration.samples)
+    return _draw_tokens(graph, text, graph.study.calibration.samples)
 
 
 @once
 def held_out(graph: Graph, text: str) -> Stage[Tokens]:
     """Sequences of a text, by role, that took part in nothing: none is of a calibration set."""
     after = graph.study.calibration.samples if text in ROLES else 0
-    return _drawn(graph, text, graph.study.choice.sequences, after)
+    return _draw_tokens(graph, text, graph.study.choice.sequences, after)
 
 
-def _drawn(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
+def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
     """Sequences of a text by role: its calibration set, or held-out ones after so many."""
     name, is_held_out = text_of(graph.study, text), after is not None
     sampling = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
@@ -233,6 +232,8 @@ def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> 
     grouping = graph.study.baselines.fang_grouping
 
     def make(_: Any, measured: ContextStatistics) -> records.Partition:
+        from gprune.pruning.modules.functional_groups import functional_groups
+
         return functional_groups(measured.affinity, grouping)
 
     measured = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)

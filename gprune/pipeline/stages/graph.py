@@ -269,7 +269,7 @@ class Graph:
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
-        keys = {name: need.key for name, need in _named(needs)} | dict(reads)
+        keys = {name: need.key for name, need in _flatten_needs(needs)} | dict(reads)
         return content_key(kind, settings, keys) if self.known else ""
 
     def declared_stages(self) -> tuple[Stage[Any], ...]:
@@ -310,18 +310,18 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
     return declare_once
 
 
-def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Need]]:
+def _flatten_needs(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Need]]:
     for name, need in needs.items():
         if isinstance(need, Stage | FieldSubset):
             yield before + name, need
         else:
             inner = need if isinstance(need, Mapping) else dict(enumerate(need))
-            yield from _named({str(key): value for key, value in inner.items()}, f"{before}{name}.")
+            yield from _flatten_needs({str(key): value for key, value in inner.items()}, f"{before}{name}.")
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
     """Return the stages of some needs, in their order."""
-    return tuple(need.stage for _, need in _named(needs))
+    return tuple(need.stage for _, need in _flatten_needs(needs))
 
 
 def needed(stage: Stage[Any]) -> tuple[Stage[Any], ...]:

@@ -1,45 +1,27 @@
 """The plan of a study: the results that it asks for, in the order of the paper."""
 
-from itertools import product
 from typing import Any
 
 from gprune.pipeline.stages import evaluation as measure
-from gprune.pipeline.stages.calibration import positions, size, statistics
+from gprune.pipeline.stages.calibration import positions, size
 from gprune.pipeline.stages.graph import Graph, Stage, once, order
-from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.pruned_models import checkpoint, masks
 from gprune.pipeline.stages.rasa import adapted, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.study import Study
 from gprune.study.methods import METHODS, RECOMMENDED
-from gprune.study.settings import require
 
-UNTIL = ("positions", "answers", "drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: positions are the strongest ones on every text, answers those behind accuracies;
-agreement needs no masks, perplexity writes no model folder, all does"""
+UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
 
 WRITTEN = ("gprune", RECOMMENDED)
 """the methods whose pruned models a whole run writes as folders"""
 
 
 def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
-    """Return the results that a study asks for, without their needs, in the order of the paper.
-
-    Raises SettingsError for positions of a study that keeps none.
-    """
-    study, goals = graph.study, list[Stage[Any]]()
-    if until == "positions":
-        count, rule = study.calibration.positions, "at least 1 for a run until positions: the study keeps none"
-        require(count > 0, "calibration.positions", count, rule)
-        texts = [role for role in ROLES if getattr(study, role)]
-        # the pass of the statistics makes them where both lack
-        both = [(statistics(graph, role), positions(graph, role)) for role in texts]
-        return [stage for pair in both for stage in pair]
-    if until == "answers":
-        for name, task in product(study.methods, measurable(graph)):
-            goals += measure.accuracy(graph, name, task), measure.answers(graph, name, task)
-        return [*goals, *(measure.questions(graph, task) for task in measurable(graph))]
-    goals.append(drift(graph))
+    """Return the results that a study asks for, without their needs, in the order of the paper."""
+    study = graph.study
+    goals: list[Stage[Any]] = [drift(graph)]
     prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
     if until != "drift" and ("gprune" in study.methods or not prunes):
         goals += [partition(graph), modules(graph), adapted(graph)]

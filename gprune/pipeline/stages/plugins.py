@@ -14,7 +14,6 @@ from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins import LayerWeights, Problem, calls
 from gprune.plugins.registry import PluginInfo
-from gprune.pruning.allocation.alignment import margin
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightFacts
 from gprune.study import methods
 from gprune.system.errors import PluginError
@@ -95,9 +94,11 @@ def decide(
 
     Raises PluginError where it cannot decide.
     """
+    from gprune.pruning.allocation.alignment import margin
+
     code, study, ids = load_code(plugin), work.study, tuple(text.ids for text in tokens or ())
-    given: dict[str, Any] = {"scores": tuple(scores or ()), "tokens": ids, "progress": work.progress}
-    problem = Problem(shape, study.retention, study.seed, **given)
+    arguments: dict[str, Any] = {"scores": tuple(scores or ()), "tokens": ids, "progress": work.progress}
+    problem = Problem(shape, study.retention, study.seed, **arguments)
     if plugin.needs == "scores":
         masks = calls.decide(plugin, code, problem)
     else:

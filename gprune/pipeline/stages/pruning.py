@@ -12,6 +12,7 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores
 from gprune.records import GateLearning, Learning, PrunedModel, PruningMasks, Repair, RepairedWeights, Tokens
 from gprune.records.repairs import COMPENSATION, FITTED, LEARNED, REPAIRS, labels
+from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS, Method, fit_of, of_masks, own_repairs, repairs_of
 from gprune.study.settings import OWN, TRIED_SCALED, with_word
 from gprune.system.errors import MethodError, NumericsError, SettingsError
@@ -142,12 +143,8 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
     study, method = graph.study, of_masks(masks_name, graph.methods)
     if TRIED_SCALED in word:
         return _fitted_and_scaled(graph, method, masks_name, word)
-    identity, label = StageId(FITTED, method=masks_name), method.label
-    if not word:
-        settings = fit_of(method, study)
-    else:
-        identity = StageId(FITTED, method=masks_name, variant=tuple(word.split(":")))
-        settings = method.fit if word == OWN and method.fit is not None else with_word(study.repair, word)
+    settings, label = fit_settings(study, method, word), method.label
+    if word:
         letters = listed([graph.letters[role] for role in settings.roles])
         label += f", {labels([REPAIRS[settings.kind]])} on {letters}"
 
@@ -162,7 +159,7 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
             raise MethodError(str(error)) from error
 
     return graph.stage(
-        identity,
+        StageId(FITTED, method=masks_name, variant=tuple(filter(None, word.split(":")))),
         f"repairing the kept weights of {label}",
         make,
         needs={"masks": decided_masks(graph, masks_name), "texts": [tokens(graph, role) for role in settings.roles]},
@@ -188,6 +185,13 @@ def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, word: str)
     identity = StageId(FITTED, method=masks_name, variant=variant)
     title = f"folding the scales of {method.label}"
     return graph.stage(identity, title, make, needs=needs | {"scales": scales}, reads=graph.model)
+
+
+def fit_settings(study: Study, method: Method, word: str = "") -> RepairSettings:
+    """Return how weights are fitted to a method's masks: by the study, or by a `word` as `repaired` takes it."""
+    if not word:
+        return fit_of(method, study)
+    return method.fit if word == OWN and method.fit is not None else with_word(study.repair, word)
 
 
 def is_fitted(method: Method, word: str) -> bool:

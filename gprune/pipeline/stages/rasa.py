@@ -22,8 +22,6 @@ from gprune.pipeline.stages.scoring import (
     scoring_under,
     whole_and_in_shards,
 )
-from gprune.pruning.modules.agreement import compare
-from gprune.pruning.modules.replacement import shuffled, whole_layers
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
 from gprune.records import AdaptedScores, Array, ModelShape, ModuleStatistics, Partition, PartitionAgreement, UnitScores
 from gprune.study.methods import METHODS
@@ -39,9 +37,13 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
     seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
 
     def make_layers(_: Any, shape: ModelShape) -> Partition:
+        from gprune.pruning.modules.replacement import whole_layers
+
         return whole_layers(shape.layers, shape.neurons)
 
     def make_shuffled(_: Any, modules: Partition) -> Partition:
+        from gprune.pruning.modules.replacement import shuffled
+
         return shuffled(modules, seed)
 
     if modules == LAYERS:
@@ -138,6 +140,8 @@ def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]
     sides = [side(graph, partition_side) for partition_side in (comparison.first, comparison.second)]
 
     def make(_: Any, sides: list[Partition]) -> PartitionAgreement:
+        from gprune.pruning.modules.agreement import compare
+
         return PartitionAgreement(*compare(sides[0], sides[1]))
 
     return graph.stage(identity, title, make, needs={"sides": sides})

@@ -1,21 +1,18 @@
 """The results of one study that a store has, looked up by the stages of its graph."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gprune.data import texts
 from gprune.pipeline.stages.choosing import choice
 from gprune.pipeline.stages.graph import KINDS, Graph, Stage
-from gprune.pipeline.stages.inputs import ROLES, roles
 from gprune.pipeline.stages.plan import execution_plan
 from gprune.pipeline.stages.pruning import chosen_repairs, repairs
-from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import Choice, Repair
 from gprune.records.repairs import AUTO
 from gprune.store import Store
 from gprune.study.methods import METHODS
-from gprune.system.errors import DamagedError, SettingsError
+from gprune.system.errors import DamagedError
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -83,29 +80,6 @@ class Results:
     def model_folder(self, stage: Stage[Any]) -> Path:
         """Return the folder of a pruned model that a checkpoint's stage has written."""
         return self.store.folder(stage.kind, stage.key) / "model"
-
-
-def require_texts(results: Results, plan: Iterable[Stage[Any]]) -> None:
-    """Check that texts are long enough for the held-out sequences of a run, before it begins.
-
-    Nothing is read of those that are drawn already. Raises SettingsError with the number that is missing.
-    """
-    graph = results.graph
-    study, work = graph.study, RunContext(graph.study, graph.inputs, results.store.texts)
-    held_out_stages = [stage for stage in plan if stage.kind == "tokens" and "held_out" in stage.id.variant]
-    for stage in held_out_stages:
-        role = stage.id.texts[0]
-        text, length = roles(study)[role], study.calibration.length
-        if texts.is_sampled(text) or results.holds(stage):
-            continue
-        used, held_out = study.calibration.samples if role in ROLES else 0, study.choice.sequences
-        short = texts.missing(text, work.tokenizer, used, held_out, length, work.text_cache)
-        if short:
-            raise SettingsError(
-                f"choice.sequences ({held_out:,}) are held out of {text!r} beside the {used:,} that calibrate, "
-                f"and {short:,} sequences of {length} tokens are missing: give a longer text, or lower "
-                "choice.sequences or calibration.samples"
-            )
 
 
 def find_choice(results: Results, method: str) -> Choice | None:

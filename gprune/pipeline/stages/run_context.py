@@ -147,8 +147,8 @@ class RunContext:
         return surgery.cut(self.decoder, model, self.progress)
 
     @contextlib.contextmanager
-    def within_memory(self, what: str) -> Iterator[None]:
-        """Raise SettingsError where memory ran out in the work `what`; fewer sequences do not help."""
+    def within_memory(self, title: str) -> Iterator[None]:
+        """Raise SettingsError where memory ran out in the work of this title; fewer sequences do not help."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -159,7 +159,7 @@ class RunContext:
             decoder = self.__dict__.get("decoder")
             sizes = oom_backoff.sizes(error, oom_backoff.MACHINE if decoder is None else decoder.device)
             raise SettingsError(
-                f"{what}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
+                f"{title}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
                 "choose a smaller model"
             ) from error
 

@@ -15,8 +15,6 @@ from gprune.pipeline.stages import calibration, plugins
 from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins.registry import PluginInfo
-from gprune.pruning.drift import rank_drift
-from gprune.pruning.scoring import neuron_scorer, score, twflap
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.study import Study
 from gprune.study.methods import METRICS
@@ -97,6 +95,8 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     needs = _statistics_needs(graph, text, metric)
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
+        from gprune.pruning.scoring import neuron_scorer, score
+
         measured, norms = parts["statistics"], parts["norms"]
         score_text = partial(score, metric, measured, norms, parts["shape"], study.calibration)
         return Scorer(score_text, neuron_scorer(metric, measured, norms))
@@ -139,6 +139,8 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
     }
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
+        from gprune.pruning.scoring import twflap
+
         partition, kind = parts["modules"], study.contexts.module_profile
         profile = twflap.module_profile(parts["own"].affinity, partition.labels, int(partition.counts.max()), kind)
         measured, contexts, norms, heads = (parts[n] for n in ("measured", "contexts", "norms", "heads"))
@@ -175,6 +177,8 @@ def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -
     """The drift between two texts' scores, and between halves of each: the even and the odd shards."""
 
     def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
+        from gprune.pruning.drift import rank_drift
+
         shards = range(work.study.calibration.shards)
         both_scorers = scorers(work.study, hows, parts)
         halves = [(each.units(shards=shards[::2]), each.units(shards=shards[1::2])) for each in both_scorers]

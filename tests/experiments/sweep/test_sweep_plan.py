@@ -92,7 +92,7 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
         ({"space": {"seed": [1]}, "title": "  "}, "title must be text in one line"),
         ({}, "space must be given at least one field"),
         ({"seeds": [1]}, "a sweep has no field 'seeds'"),
-        ({"space": {"seed": [1]}, "until": "tomorrow"}, "until must be one of positions"),
+        ({"space": {"seed": [1]}, "until": "tomorrow"}, "until must be one of drift"),
         ({"space": {"seed": [1]}, "title": "two\nlines"}, "title must be text in one line"),
         ({"space": {"seed": [1]}, "study": "absent.json"}, "cannot be read: there is no such file"),
         ({"space": {"seed": [1]}, "study": {"model": "demo"}}, "lacks study.primary, study.auxiliary"),

@@ -9,7 +9,7 @@ import pytest
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline import opened, preflight
+from gprune.pipeline import estimate, opened
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -65,11 +65,11 @@ def test_the_estimate_of_a_run_is_near_its_peak(name, until, tmp_path):
     study, cache = from_dict(values), Store(tmp_path / "cache")
     (tmp_path / "study.json").write_text(study.to_json())
     results = opened(study, cache)
-    forecast = preflight.estimate_missing(results.plan(until), results)
-    estimate = max(forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages)
+    forecast = estimate.estimate_missing(results.plan(until), results)
+    needed = max(forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages)
     words = [sys.executable, "-c", RUN, str(tmp_path / "study.json"), str(cache.root), until]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     peak = int(done.stdout.splitlines()[-1])
-    print(f"{name}: estimate {estimate / 2**20:.0f} MiB, peak {peak / 2**20:.0f}, ratio {estimate / peak:.3f}")
-    assert 1.0 <= estimate / peak <= 1.5, (estimate, peak)
+    print(f"{name}: estimate {needed / 2**20:.0f} MiB, peak {peak / 2**20:.0f}, ratio {needed / peak:.3f}")
+    assert 1.0 <= needed / peak <= 1.5, (needed, peak)

@@ -13,6 +13,7 @@ import tiny_study
 from stages.test_stage_settings import CHANGES
 
 from gprune import pipeline
+from gprune.pipeline import running
 from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
 from gprune.study import ChoiceSettings, Study, from_dict, settings
@@ -101,7 +102,7 @@ class Watch:
         self._watch(monkeypatch, Study, "")
         for name, digest in (("decoder", "model"), ("tokenizer", "tokenizer")):
             self._watch_loaded(monkeypatch, name, digest)
-        monkeypatch.setattr(pipeline._Runner, "_compute", self._computing(pipeline._Runner._compute))
+        monkeypatch.setattr(running._Runner, "_compute", self._computing(running._Runner._compute))
 
     def _watch(self, monkeypatch, kind, section):
         reference = {field.name for field in dataclasses.fields(kind)} - set(SECTIONS)
