@@ -11,6 +11,7 @@ import streamlit as st
 
 from gprune.analysis import studies as analysis
 from gprune.analysis import tables as gains
+from gprune.analysis.claims import VERDICTS
 from gprune.analysis.formatting import counted, percent, signed
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow
@@ -27,7 +28,7 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import gaps
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import heading, number
-from gprune.experiments.reproduction.documents import MEASURED, VERDICTS
+from gprune.experiments.reproduction.documents import MEASURED
 from gprune.experiments.reproduction.scale import SCALES
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.pipeline.runs.opened import Run
