@@ -35,16 +35,6 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
 
 
 @pytest.mark.long
-def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(visit):
-    page = visit.page("rasa?rasa_qd=0.9")
-    page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
-    cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
-    x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
-    click_mark(page, "rasa_grid", 1, 18)
-    page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
-
-
-@pytest.mark.long
 def test_a_copied_address_shows_the_same_view_to_another_person(visit):
     page = visit.page(f"drift?run={visit.runs['Synthetic']}&layer=1")
     page.get_by_text("Log scale").click()
@@ -257,7 +247,7 @@ def test_from_a_word_to_the_help_and_from_any_page_to_a_neuron(visit):
     page.get_by_role("heading", name="Neuron 7 of layer 3: rank").wait_for()
     page.wait_for_url("**/neurons?**neuron=7**")
     expect(page.get_by_role("button", name="Ablate now")).to_be_visible()
-    expect(page.get_by_role("heading", name="How strong is layer 3")).to_be_visible()
+    expect(page.get_by_role("heading", name="Which tokens does layer 3")).to_be_visible()
     page.get_by_role("tab", name="Neuron map").click()
     page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
     expect(page.get_by_role("radio", name="UMAP")).to_be_checked()
