@@ -267,7 +267,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
     assert np.abs(learned.change).max() < 0.2 and learned.neurons > 0 and learned.groups == 0
     with pytest.raises(MethodError, match="need a pass of the model"):
         atlas.compare_texts(small_run, "wanda_sp")
-    for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}, {"order": "x"}):
+    for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}):
         with pytest.raises(SettingsError):
             atlas.atlas(small_run, **wrong)
 
