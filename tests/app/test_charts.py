@@ -224,7 +224,7 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
 
 
 def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
-    assert len(KNOWN) == 38 and set(report.figure_names()) == set(KNOWN)
+    assert len(KNOWN) == 35 and set(report.figure_names()) == set(KNOWN)
     for name, item in KNOWN.items():
         assert item.make.__module__.startswith("gprune.app.figures.")
         assert item.name == name and item.heading and item.about and report.page_of_figure(name)

@@ -33,7 +33,7 @@ def test_the_runs_own_lines_change_nothing_and_moved_lines_say_what_changes(cach
     assert "change sides (" in words(app) and app.button(key="rasa_prune")
     for key in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:
         app.toggle(key=key).set_value(True)
-    assert not app.run().exception and not app.error and len(app.dataframe) >= 4
+    assert not app.run().exception and not app.error and len(app.dataframe) >= 3
 
 
 def test_live_perplexity_is_on_where_measuring_took_less_than_its_limit(small_run, monkeypatch):
