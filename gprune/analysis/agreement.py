@@ -19,8 +19,6 @@ from gprune.pipeline.stages.comparisons import (
 )
 from gprune.records import Agreement, Array
 
-MEASURES = {"ari": "Adjusted Rand Index", "overlap": "matched overlap"}
-
 
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """Return the comparisons drawn first: substitutions, FANG's groups of A against B, and the control of the seed.

@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.drift import middle
-from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.pruning.ranking import ranks, spearman
-from gprune.records import Agreement, Array, RankDrift, Tokens
+from gprune.records import Array, RankDrift, Tokens
 
 ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
 """Roles of the texts, and the letters that the pages call them by."""
@@ -135,19 +134,3 @@ def finding(table: pd.DataFrame) -> str:
 def _range(values: Array) -> str:
     lowest, highest = f"{np.nanmin(values):.2f}", f"{np.nanmax(values):.2f}"
     return lowest if lowest == highest else f"{lowest} to {highest}"
-
-
-def agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
-    """Mean ARI over layers of the comparisons of a kind, by the letters of the texts that only one side has.
-
-    Of SUBSTITUTION: of the modules when one text takes the place of another, the third staying; of FANG: of
-    its groups of one text and of another.
-    """
-    means = {}
-    for name, row in zip(agreement.comparisons, agreement.ari, strict=True):
-        comparison = COMPARISONS[name]
-        if comparison.kind == kind:
-            differ = set(comparison.first.texts) ^ set(comparison.second.texts)
-            first, second = sorted(ROLES[role] for role in differ)
-            means[first, second] = float(np.mean(row))
-    return square(means)

@@ -17,6 +17,8 @@ from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS
 from gprune.study.methods import RECOMMENDED as RECIPE
 
+VERDICTS = "Which claims hold here"
+"""heading of the claims in a document"""
 RECOMMENDED = "gprune recommended"
 """GPrune under the recommended profile, where that differs from the paper's"""
 HOME: Literal["home"] = "home"

@@ -122,8 +122,7 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
     columns: dict[str, Array] = {}
     for name, mask in masks.items():
         columns[f"neurons, {name}"], columns[f"key/value groups, {name}"] = layer_retention(mask)
-    layers = len(next(iter(masks.values())).ffn)
-    return pd.DataFrame({"layer": np.arange(layers)} | columns)
+    return pd.DataFrame(columns).rename_axis("layer").reset_index()
 
 
 def pooled(result: Bins) -> tuple[float, float]:

@@ -13,10 +13,6 @@ import pandas as pd
 from gprune.pruning.ranking import module_means, standardize
 from gprune.records import Array, Partition, PruningMasks, UnitScores
 
-BY_NUMBER, BY_DRIFT = "number", "drift"
-ORDERS = {BY_DRIFT: "from stable to unstable", BY_NUMBER: "by number"}
-"""how the modules of a layer stand beside each other"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atlas:
@@ -70,14 +66,9 @@ def compare_modules(partition: Partition, first: PruningMasks, second: PruningMa
     )
 
 
-def module_columns(partition: Partition, drift: Array | None) -> Array:
-    """(modules,) int64 place of each module among those of its layer.
-
-    They stand from the least mean of the (layers, neurons) drift to the largest; by number without it.
-    """
+def module_columns(partition: Partition, drift: Array) -> Array:
+    """(modules,) int64 place of each module among those of its layer, by its mean of the (layers, neurons) drift."""
     layer = partition.module_layer
-    if drift is None:
-        return np.arange(partition.modules) - partition.offsets[layer]
     means = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
     order = np.lexsort((means, layer))
     places = np.empty(partition.modules, dtype=np.int64)

@@ -140,10 +140,3 @@ def decision_table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.D
         }
     )
     return frame.iloc[np.lexsort((np.arange(len(group)), -group))].reset_index(drop=True)
-
-
-def grid(statistics: ModuleStatistics, drift_levels: Array, score_levels: Array) -> Array:
-    """(drift levels, score levels) modules that the paper's rule adapts at every pair of quantiles."""
-    sensitive = statistics.drift >= np.quantile(statistics.drift, drift_levels)[:, None]
-    weak = statistics.score <= np.quantile(statistics.score, score_levels)[:, None]
-    return sensitive.astype(np.int64) @ weak.astype(np.int64).T

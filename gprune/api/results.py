@@ -356,7 +356,7 @@ class Run:
             >>> import gprune, pathlib, tempfile
             >>> run = gprune.run("demo", progress=False)
             >>> file = pathlib.Path(tempfile.mkdtemp()) / "drift.html"
-            >>> b"Changing the calibration text" in run.report(file, cards=("drift", "layers")).read_bytes()
+            >>> b"Changing the calibration text" in run.report(file, cards=("drift", "movers")).read_bytes()
             True
         """
         from gprune.api.figures import report

@@ -33,10 +33,9 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("rank_drift", {}),
     ("rank_drift", {"rd_form": "histogram", "rd_bins": "30", "rd_log": "1", "layer": "2"}),
     ("module_agreement", {}),
-    ("module_agreement", {"ma_measure": "overlap", "layer": "0", "module": "1"}),
+    ("module_agreement", {"ma_pairs": "ab_ac", "layer": "0", "module": "1"}),
     ("reliability", {"rasa_figure": "1"}),
     ("reliability", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
-    ("reliability", {"rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
     ("pruning_decisions", {}),
     ("pruning_decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
     ("calibration_data", {}),
@@ -147,7 +146,7 @@ def test_a_study_comes_back_from_its_code():
 @pytest.mark.parametrize("card", commands.TABLES)
 def test_what_a_table_offers_runs(here, card):
     run = all_runs(str(here))[0][0]
-    code = commands.python_code(run, card, (), {"rows": 20} if card == "rd_top" else {})
+    code = commands.python_code(run, card, ())
     if card == "sx_export":
         with pytest.raises(ModelError, match="has changed since the run"):
             values_of(code)

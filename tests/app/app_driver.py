@@ -42,10 +42,10 @@ PLACES = {
 }
 """where what the tests call by its subject stands"""
 CHARTS = {
-    "overview": 4,
+    "overview": 3,
     "rank_drift": 3,
     "module_agreement": 3,
-    "reliability": 3,
+    "reliability": 2,
     "pruning_decisions": 4,
     "inspection": 1,
     "calibration_data": 1,

@@ -250,6 +250,41 @@ def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the
     assert app.run().text[0].value == ""
 
 
+def _interrupted_page():
+    import streamlit as st
+
+    from gprune.app.ui import address, buttons
+
+    with address.drawing("one"):
+        level = address.number("level", 0.9, 0.0, 1.0)
+        for number in (0.5, 0.25):
+            st.button(f"{number}", on_click=address.put, args=("level", number))
+        pressed = buttons.pressed("Start", "start")
+        st.text(repr((level, pressed)))
+        if st.session_state.pop("overtaken", False):
+            st.stop()
+        address.finish(st.container())
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_what_was_moved_last_holds_though_the_browser_has_not_heard_of_the_address_yet(overtaken):
+    app = AppTest.from_function(_interrupted_page, default_timeout=60).run()
+    app.session_state["overtaken"] = overtaken
+    app.button[0].click().run()
+    # what a browser sends before it has the new address
+    app.query_params.clear()
+    app.button[1].click().run()
+    assert app.text[0].value == "(0.25, False)" and held(app, "level") == ["0.25"]
+    app.session_state["overtaken"] = overtaken
+    app.button[0].click().run()
+    app.query_params["level"] = "0.25"
+    app.button(key="start").click().run()
+    assert app.text[0].value == "(0.5, True)" and held(app, "level") == ["0.5"]
+    # the browser's Back
+    app.query_params["level"] = "0.25"
+    assert app.run().text[0].value == "(0.25, False)"
+
+
 PAGE = """
 import streamlit as st
 from gprune.app.ui import buttons

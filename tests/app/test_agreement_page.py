@@ -5,7 +5,6 @@ from app_driver import charts, open_page, show, words
 from synthetic_run import a_study, exchange, write_run
 
 from gprune.app.figures import drift as figures
-from gprune.app.ui import work
 from gprune.app.ui.chart_style import BLUE, PURPLE
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
@@ -26,7 +25,7 @@ def an_agreement(*compared):
 
 
 def test_comparisons_keep_their_look_and_the_plot_its_height():
-    figure = figures.plot_agreement(an_agreement(*COMPARISONS), "ari")
+    figure = figures.plot_agreement(an_agreement(*COMPARISONS), COMPARISONS)
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
     assert looks["A-B against A-C"].line.color == BLUE
     fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
@@ -39,15 +38,15 @@ def test_comparisons_keep_their_look_and_the_plot_its_height():
     assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
     assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
     record = an_agreement(*COMPARISONS)
-    full = {trace.name: trace.line.to_plotly_json() for trace in figures.plot_agreement(record, "ari").data}
-    (alone,) = figures.plot_agreement(record, "ari", ["fang_bc"]).data
+    full = {trace.name: trace.line.to_plotly_json() for trace in figures.plot_agreement(record, COMPARISONS).data}
+    (alone,) = figures.plot_agreement(record, ["fang_bc"]).data
     assert alone.line.to_plotly_json() == full[alone.name]
     heights = []
     for chosen in (["ab_ac"], list(COMPARISONS)):
-        layout = figures.plot_agreement(an_agreement(*COMPARISONS), "overlap", chosen).layout
+        layout = figures.plot_agreement(an_agreement(*COMPARISONS), chosen).layout
         heights.append(layout.height - layout.margin.b - layout.margin.t)
     assert heights[0] == heights[1]
-    assert figures.plot_agreement(an_agreement("ab_ac"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
+    assert figures.plot_agreement(an_agreement("ab_ac"), []).layout.yaxis.range == (-0.03, 1.03)
 
 
 def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
@@ -60,13 +59,9 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     mean = legend.removeprefix("FANG: A against B: ").partition(" ")[0]
     assert f"{mean} for FANG’s groups of A and B" in words(app).replace("\\", "")
     assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
-    assert "ma_fang" not in [button.key for button in app.button]
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
     labels = ["A-B against B-C", "FANG: B against C"]
-    ari = charts(app)[0]
-    app.button_group(key="ma_measure_segmented").set_value("overlap").run()
-    overlap = charts(app)[0]
-    assert drawn(ari) == drawn(overlap) == labels and ari["data"][0]["y"] != overlap["data"][0]["y"]
+    assert drawn(charts(app)[0]) == labels
     app.multiselect[0].set_value([]).run()
     assert len(drawn(charts(app)[0])) == 9
 
@@ -74,15 +69,6 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
 def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
     write_run(cache, study=a_study(metric="twflap"))
     assert "swap: A-B against B-A" in drawn(charts(open_page("module_agreement"))[0])
-
-
-def test_without_fang_a_button_computes_it(cache, monkeypatch):
-    started = []
-    monkeypatch.setattr(work, "start", lambda root, study, *_: started.append(study))
-    app = show("module_agreement", cache)
-    assert "were not computed in this run" in words(app)
-    app.button(key="ma_fang").click().run()
-    assert started == [a_study(methods=WITH_FANG)]
 
 
 def test_module_counts_that_differ_strongly_are_told(cache, name):

@@ -36,6 +36,7 @@ def test_a_finished_run_fills_every_page_and_nothing_is_written_or_computed_of_a
         assert app.title[0].value == tabs[location]
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
+        assert sum(item.value.startswith("#### ") for item in app.markdown) <= 4, "cards"
         assert app.run().selectbox(key="frame_run").value == name, page
     assert attempts == []
 

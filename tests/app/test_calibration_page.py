@@ -64,23 +64,17 @@ def test_every_measure_has_its_matrix_and_its_caption(cache):
     message = {
         "tokens": "Jensen-Shannon distance",
         "drift": "from first to last",
-        "modules": "the third staying",
     }
     for measure, caption in message.items():
         app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
         assert caption in words(app) and f"#### {MEASURES[measure]}: " in words(app)
         assert len(charts(app)) == 1 and not app.error
-    # FANG's groups need FANG
-    app.selectbox(key="cd_measure_selectbox").set_value("groups").run()
-    assert "does not have what it takes" in words(app) and not charts(app)
 
 
 def test_half_a_run_shows_the_two_texts_that_are_there(cache):
     app = show("calibration_data", cache, study=a_study(substitute=""), stages="drift", state="cancelled")
     (matrix,) = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
-    app.selectbox(key="cd_measure_selectbox").set_value("modules").run()
-    assert "Needs “module agreement”" in words(app) and not charts(app)
 
 
 def test_a_run_that_has_only_begun_says_what_is_missing(cache):

@@ -29,7 +29,7 @@ from gprune.records import ModelShape
 
 KNOWN = load_figures()
 CEILING = 300_000
-ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity", "text_overlap")
+ROWS = ("cost", "differences", "explained", "neuron_ranks", "perplexity", "text_overlap")
 
 
 def _statistics(run):
@@ -75,7 +75,8 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
-    figure = agreement.plot_agreement(small_run.agreement(), "ari")
+    compared = small_run.agreement()
+    figure = agreement.plot_agreement(compared, compared.comparisons)
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
@@ -223,7 +224,7 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
 
 
 def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
-    assert len(KNOWN) == 38 and set(report.figure_names()) == set(KNOWN)
+    assert len(KNOWN) == 35 and set(report.figure_names()) == set(KNOWN)
     for name, item in KNOWN.items():
         assert item.make.__module__.startswith("gprune.app.figures.")
         assert item.name == name and item.heading and item.about and report.page_of_figure(name)

@@ -111,7 +111,7 @@ def test_the_figure_of_ranks_is_that_of_the_records(small_run):
     whiskers, ranks = figure.data[::2], figure.data[1::2]
     assert ranks[0].x[0] == (scores < scores[3]).sum() / (len(scores) - 1)
     assert len(ranks) == 3 and all(low <= high for low, high in (whisker.x for whisker in whiskers))
-    rendered = figures.score_histograms(small_run, layer=1, module=0, neuron=3).figure
+    rendered = figures.score_histograms(small_run, layer=1, module=0).figure
     assert [sum(whisker.y) for whisker in rendered.data] == pytest.approx([100.0] * 3)
 
 

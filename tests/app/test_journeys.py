@@ -10,13 +10,27 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.long
-def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(visit):
-    page = visit.page("rasa?rasa_qd=0.9")
-    page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
-    cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
-    x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
-    click_mark(page, "rasa_grid", 1, 18)
-    page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
+def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
+    page = visit.page("drift")
+    page.locator(PLOT).nth(1).wait_for()
+    marks = page.locator(".st-key-rd_layers_chart .js-plotly-plot")
+    layers = marks.evaluate("plot => Array.from(plot._fullData[1].y)")
+    click_mark(page, "rd_layers", 1, layers.index(3))
+    chip = page.locator(".st-key-frame_selection")
+    expect(chip).to_contain_text("layer 3")
+    assert "layer=3" in page.url
+    page.get_by_role("tab", name="Module agreement").click()
+    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
+    page.wait_for_url("**layer=3**")
+    # one step back is one page back
+    page.go_back()
+    page.get_by_role("heading", name="Rank drift", exact=True).wait_for()
+    page.go_forward()
+    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
+    chip.get_by_role("button").first.click()
+    expect(chip).to_have_count(0)
+    page.go_back()
+    expect(chip).to_contain_text("layer 3")
 
 
 @pytest.mark.long
@@ -231,7 +245,7 @@ def test_from_a_word_to_the_help_and_from_any_page_to_a_neuron(visit):
     page.get_by_role("heading", name="Neuron 7 of layer 3: rank").wait_for()
     page.wait_for_url("**/neurons?**neuron=7**")
     expect(page.get_by_role("button", name="Ablate now")).to_be_visible()
-    expect(page.get_by_role("heading", name="How strong is layer 3")).to_be_visible()
+    expect(page.get_by_role("heading", name="Which tokens does layer 3")).to_be_visible()
     page.get_by_role("tab", name="Neuron map").click()
     page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
     expect(page.get_by_role("radio", name="UMAP")).to_be_checked()

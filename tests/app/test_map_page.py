@@ -228,19 +228,21 @@ def test_a_mark_names_its_neuron_however_the_browser_sends_it():
 
 
 def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(small_run):
-    figure = atlas.atlas(small_run, order="number").figure
+    figure = atlas.atlas(small_run).figure
     cells, hidden = figure.data
     actual, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
     labels = small_run.load(stages.partition).labels
     for x, y, message in zip(hidden.x, hidden.y, hidden.customdata, strict=True):
-        members = labels[y] == x
+        module = message[1]
+        members = labels[y] == module
         change = actual[y][members].mean() - base[y][members].mean()
         assert cells.z[y][x] == pytest.approx(change, abs=1e-6)
-        assert message[:4].tolist() == [y, x, -1, members.sum()]
+        assert message[:4].tolist() == [y, module, -1, members.sum()]
     assert len(hidden.x) == small_run.load(stages.partition).modules
     assert (cells.zmid, cells.zmin) == (0, -cells.zmax)
-    (framed,) = atlas.atlas(small_run, order="number", selected=Selection(2, 3)).figure.layout.shapes
-    assert (framed.x0, framed.x1, framed.y0, framed.y1) == (2.5, 3.5, 1.5, 2.5)
+    (framed,) = atlas.atlas(small_run, selected=Selection(2, 3)).figure.layout.shapes
+    (column,) = hidden.x[(hidden.customdata[:, :2] == (2, 3)).all(axis=1)]
+    assert (framed.x0, framed.x1, framed.y0, framed.y1) == (column - 0.5, column + 0.5, 1.5, 2.5)
     (row,) = atlas.atlas(small_run, selected=Selection(1)).figure.layout.shapes
     assert (row.y0, row.y1) == (0.5, 1.5)
     figure = atlas.atlas_groups(small_run, method="gprune", base="flap").figure
@@ -265,7 +267,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
     assert np.abs(learned.change).max() < 0.2 and learned.neurons > 0 and learned.groups == 0
     with pytest.raises(MethodError, match="need a pass of the model"):
         atlas.compare_texts(small_run, "wanda_sp")
-    for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}, {"order": "x"}):
+    for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}):
         with pytest.raises(SettingsError):
             atlas.atlas(small_run, **wrong)
 

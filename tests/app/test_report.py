@@ -60,7 +60,7 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     assert {entry.name for entry in entries} == set(report.figure_names())
     assert all((entry.figure is None) == bool(entry.problem) for entry in entries)
     asks = {entry.name for entry in entries if re.search("[Cc]lick", f"{entry.caption} {entry.how}")}
-    assert asks <= {"quantiles", "modules"}, "a file cannot be clicked"
+    assert asks <= {"modules"}, "a file cannot be clicked"
     message = {entry.name: entry.problem for entry in entries if entry.problem}
     # this run measured no speed and no task; all other figures have their result
     assert "recovery.kind is none" in message.pop("recovery") == message.pop("recovery_learning")
@@ -106,7 +106,7 @@ def test_only_the_two_scripts_run_and_settings_and_versions_are_named(run):
     assert created.figures == 1 and created.missing == {} and 4_000_000 < len(created.content) < 6_000_000
     assert page.count("plotly.js v") == 1
     moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    page = report.as_html(run, report.gather_entries(run, ("layers", "speed")), moment).decode()
+    page = report.as_html(run, report.gather_entries(run, ("movers", "speed")), moment).decode()
     assert "Made 2026-01-02 03:04 UTC" in page and "<th scope='row'>metric</th><td>flap</td>" in page
     assert all(f"<th scope='row'>{name}</th>" in page for name in ("gprune", "commit", "started"))
     assert f"<pre>{html.escape(command(run.study), quote=True)}</pre>" in page
@@ -122,9 +122,9 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
 
     location = ["--cache", run.root]
     file = tmp_path / "a.html"
-    assert main(["report", run.name, "--cards", "drift", "layers", "-o", str(file), *location]) == 0
+    assert main(["report", run.name, "--cards", "drift", "movers", "-o", str(file), *location]) == 0
     assert f"{file}: 2 figures, " in capsys.readouterr().err
-    supplied = gprune.open(run.name, cache=run.root).report(tmp_path / "b.html", cards=["drift", "layers"])
+    supplied = gprune.open(run.name, cache=run.root).report(tmp_path / "b.html", cards=["drift", "movers"])
     created = re.compile(rb"Made [^<]* UTC")
     assert created.sub(b"", supplied.read_bytes()) == created.sub(b"", file.read_bytes())
     assert main(["report", "--list"]) == 0
@@ -142,7 +142,7 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
 def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache):
     app = show("report_file", cache)
     chosen = app.multiselect(key="rp_cards_multiselect")
-    assert len(chosen.options) == len(report.figure_names()) and len(chosen.value) == 4
+    assert len(chosen.options) == len(report.figure_names()) and len(chosen.value) == 3
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()
     app.button(key="rp_make").click().run(timeout=60)
     assert not app.exception and any("1 figure" in item.value and "MiB" in item.value for item in app.markdown)

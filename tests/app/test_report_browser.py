@@ -11,7 +11,7 @@ from gprune.store import Store
 from gprune.study import from_dict
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
-CARDS = ("layers", "drift", "ranks", "module_counts", "perplexity")
+CARDS = ("drift_by_layer", "drift", "ranks", "module_counts", "perplexity")
 # the perplexity is drawn for each of the two texts
 FIGURES = [*CARDS, "perplexity"]
 

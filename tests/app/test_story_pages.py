@@ -45,8 +45,8 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
     assert "This sentence appears when it is measured" in words(app)
-    # the two figures of the drift and the layer strip are there, the costs are to come
-    assert len(charts(app)) == 3
+    # the two figures of the drift are there, the costs are to come
+    assert len(charts(app)) == 2
     needs = "Waiting for “the perplexity of any pruned model on python-reference”"
     assert needs in words(app).replace("\\", "")
 
@@ -124,20 +124,3 @@ def test_the_movers_are_those_of_the_selected_layer_else_of_the_one_that_moves_m
     medians = np.median(run.load(stages.drift).magnitude, axis=1)
     assert f"Layer {medians.argmax()} shifts most" in words(opened())
     assert story.movers_of(run, None, None).layer == medians.argmax()
-
-
-def test_each_row_of_the_layers_has_a_scale_of_its_own_and_a_cell_its_value():
-    rows = {"drift": np.array([0.01, 0.02, 0.03]), "kept": np.array([0.9, 0.5, 0.7]), "same": np.full(3, 0.4)}
-    figure = figures.plot_quantities(rows)
-    heat = figure.data[0]
-    np.testing.assert_allclose(heat.z, [[0, 0.5, 1], [1, 0, 0.5], [0.5] * 3], atol=1e-6)
-    assert (heat.zmin, heat.zmax, heat.colorbar.ticktext) == (0, 1, ("lowest", "highest"))
-    saved = {
-        (x, y): text
-        for trace in figure.data
-        if trace.text
-        for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
-    }
-    assert len(saved) == 9 and saved[0, "kept"] == "0.90" and saved[2, "drift"] == "0.03"
-    cells = figure.data[-1]
-    np.testing.assert_allclose(cells.customdata[:, 3], np.concatenate(list(rows.values())), rtol=1e-6)

@@ -22,26 +22,21 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import names_in_figure, plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
-from gprune.pipeline.stages.comparisons import FANG, SUBSTITUTION
 from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array
 from gprune.store import Store
 from gprune.study.settings import require_choice
 
-RANKS, DRIFT, TOKENS, MODULES, GROUPS = "correlation", "drift", "tokens", "modules", "groups"
+RANKS, DRIFT, TOKENS = "correlation", "drift", "tokens"
 MEASURES = {
     RANKS: "Rank correlation",
     TOKENS: "Token distance",
     DRIFT: "Rank drift",
-    MODULES: "Module agreement (ARI)",
-    GROUPS: "FANG's groups (ARI)",
 }
 _CAPTIONS = {
     RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
     DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
     TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
-    MODULES: "1 is the same modules with the one text in the place of the other, 0 chance.",
-    GROUPS: "1 is the same groups of the one text alone and of the other alone, 0 chance.",
 }
 _HOW = {
     RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
@@ -49,9 +44,6 @@ _HOW = {
     DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
     TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
     "samples of one text are apart by chance.",
-    MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
-    "place of the other, the third staying.",
-    GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the two texts.",
 }
 _ROLES = {letter: role for role, letter in analysis.ROLES.items()}
 _CELL_PIXELS = 78
@@ -63,7 +55,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     require_choice("measure", measure, tuple(MEASURES))
     table = measure_pairs(run, measure)
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
-    finding = f"{MEASURES[measure]}: {analysis.finding(table)}" if has_values(table) else ""
+    finding = f"{MEASURES[measure]}: {analysis.finding(table)}"
     names = {letter: plain(short(getattr(run.study, _ROLES[letter]))) for letter in table.index}
     legend = ", ".join(f"{letter} = {name}" for letter, name in names.items())
     return Panel(
@@ -139,19 +131,12 @@ def _measure_cards(inputs: RunResults) -> dict[str, TextCard]:
     return calibration_report.measure(run.results, run.name, run.record.get("texts") or {})
 
 
-def has_values(table: pd.DataFrame) -> bool:
-    """Return True if a measure has any value."""
-    return not table.empty and bool(np.isfinite(table.to_numpy()).any())
-
-
 def measure_pairs(run: Run, measure: str) -> pd.DataFrame:
     """Return a measure of every pair of texts and within each; NaN where the run cannot give it."""
     measures: dict[str, Callable[[], pd.DataFrame]] = {
         RANKS: lambda: _compare_ranks(run, 0),
         TOKENS: lambda: analysis.distances(run.require(load_tokens(run), stages.tokens)),
         DRIFT: lambda: _compare_ranks(run, 1),
-        MODULES: lambda: analysis.agreements(run.agreement(), SUBSTITUTION),
-        GROUPS: lambda: analysis.agreements(run.agreement(), FANG),
     }
     return measures[measure]()
 

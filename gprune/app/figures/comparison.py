@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -30,7 +30,16 @@ from gprune.analysis.verdict import (
     rank_lines,
 )
 from gprune.app.ui import derived_cache, marks, story
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_LABELS, METHOD_SYMBOLS, called, label, style
+from gprune.app.ui.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_LABELS,
+    METHOD_SYMBOLS,
+    called,
+    label,
+    log_ticks,
+    style,
+)
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain, short_text
 from gprune.evaluation.holdout import HoldoutStatus
@@ -45,20 +54,11 @@ from gprune.study.settings import require, require_choice
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
 
-P = ParamSpec("P")
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
 """options that choose the compared lines; by default every method of the run"""
 ROW_PIXELS = 34
 RUN_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#A05A3B")
 """colours of runs where several are compared; the symbol then names the method"""
-_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
-    (0.1, tuple(1 + number / 5 for number in range(45))),
-    (0.3, (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 9)),
-    (0.7, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)),
-    (1.5, (1, 2, 3, 5, 7)),
-    (float("inf"), (1, 3)),
-)
-"""steps within a tenfold, by the number of tenfolds shown"""
 MOST_RUNS = 40
 """runs that are compared by default, the newest"""
 LIMIT = 1.5
@@ -700,18 +700,10 @@ def plot_candidates(candidates: list[Tried]) -> go.Figure:
 
 
 def log_axis(values: Iterable[float]) -> dict[str, Any]:
-    """Return a log axis for the finite positive values: its range, and the finest round ticks that stay readable."""
-    known = np.array([value for value in values if np.isfinite(value) and value > 0])
-    if not len(known):
+    """Return a log axis for the finite positive values: its range, and ticks that stay readable."""
+    known = [value for value in values if np.isfinite(value) and value > 0]
+    if not known:
         return {"type": "log"}
-    low, high = float(np.log10(known.min())), float(np.log10(known.max()))
+    low, high = math.log10(min(known)), math.log10(max(known))
     margin = max(0.06 * (high - low), 0.04)
-    steps = next(steps for limit, steps in _STEPS if high - low <= limit)
-    powers = np.arange(np.floor(low) - 1, np.ceil(high) + 1)
-    ticks = [float(step * 10**power) for power in powers for step in steps]
-    return {
-        "type": "log",
-        "range": [low - margin, high + margin],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,.0f}" if tick >= 1 and tick == int(tick) else f"{tick:g}" for tick in ticks],
-    }
+    return {"range": [low - margin, high + margin]} | log_ticks(10 ** (low - margin), 10 ** (high + margin))

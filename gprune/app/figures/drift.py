@@ -206,16 +206,7 @@ def _plot_joint_counts(counts: Array) -> go.Figure:
     return figure
 
 
-MEASURES = {"ari": "Adjusted Rand Index", "overlap": "Matched overlap"}
-_MEASURE_CAPTIONS = {
-    "ari": "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
-    "overlap": "Share of neurons that keep their module; legend: mean ± standard deviation over layers.",
-}
-_HOW = {
-    "ari": "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical.",
-    "overlap": "Share of neurons that keep their module after the best one-to-one matching of modules. It is "
-    "not corrected for chance, which is higher where there are fewer modules.",
-}
+_HOW = "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical."
 _CONTROLS = (
     "Dashed and hollow: controls. The same texts with another seed of k-means say how much of the agreement "
     "the shared seed makes; the start of the modularization alone says what its refinement adds."
@@ -236,14 +227,11 @@ _PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
     "agreement",
     "ma_lines",
     "Agreement of the modules, layer by layer",
-    reads={"measure": "ma_measure", "comparisons": "ma_pairs"},
+    reads={"comparisons": "ma_pairs"},
 )
-def agreement(
-    run: Run, *, measure: str = "ari", comparisons: tuple[str, ...] = (), selected: Selection = NOTHING
-) -> Panel:
+def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selection = NOTHING) -> Panel:
     """Agreement of the modules in every layer; without comparisons those of the paper."""
     record = run.agreement()
-    require_choice("measure", measure, tuple(MEASURES))
     for name in comparisons:
         require_choice("comparisons", name, record.comparisons)
     chosen = comparisons or agreement_analysis.default_choice(record.comparisons, run.study.metric)
@@ -251,11 +239,11 @@ def agreement(
     texts = zip("ABC", (run.study.primary, run.study.auxiliary, run.study.substitute), strict=True)
     legend = ", ".join(f"{letter} = {plain(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
-        plot_agreement(record, measure, names, selected),
-        _MEASURE_CAPTIONS[measure],
+        plot_agreement(record, names, selected),
+        "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
         title=agreement_title(record),
         table=lambda: agreement_analysis.agreement_by_layer(record),
-        how=f"{_HOW[measure]} {legend}. {_CONTROLS}",
+        how=f"{_HOW} {legend}. {_CONTROLS}",
     )
 
 
@@ -303,21 +291,16 @@ def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Part
     return (run.read(first), run.read(second)) if run.there(first) and run.there(second) else None
 
 
-def plot_agreement(
-    record: records.Agreement, measure: str, chosen: Collection[str] | None = None, selected: Selection = NOTHING
-) -> go.Figure:
-    """Plot one line a comparison over the layers, with its mean in the legend.
-
-    `measure` is `ari` or `overlap`; all comparisons are drawn where none are `chosen`.
-    """
-    figure, values = go.Figure(), getattr(record, measure)
-    layers, positions = list(range(values.shape[1])), dict.fromkeys(_LOOKS, 0)
-    for name, series in zip(record.comparisons, values, strict=True):
+def plot_agreement(record: records.Agreement, chosen: Collection[str], selected: Selection = NOTHING) -> go.Figure:
+    """Plot the ARI of each comparison over the layers, its mean in the legend."""
+    figure = go.Figure()
+    layers, positions = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
+    for name, series in zip(record.comparisons, record.ari, strict=True):
         comparison = COMPARISONS[name]
         # a comparison keeps its look whatever else is chosen
         look = _look(comparison, positions[comparison.kind])
         positions[comparison.kind] += 1
-        if chosen is not None and name not in chosen:
+        if name not in chosen:
             continue
         mean, deviation = agreement_analysis.spread(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
@@ -325,7 +308,7 @@ def plot_agreement(
         marks.curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
     # the long names of the legend stand below each other under the plot
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
-    style(figure, "layer", f"{agreement_analysis.MEASURES[measure]} (1 = identical)", _PLOT_PIXELS + below + 16)
+    style(figure, "layer", "Adjusted Rand Index (1 = identical)", _PLOT_PIXELS + below + 16)
     layer_axis(figure, len(layers))
     legend = {"orientation": "v", "y": -52 / _PLOT_PIXELS, "yanchor": "top"}
     figure.update_layout(legend=legend, margin={"b": below}, showlegend=True)

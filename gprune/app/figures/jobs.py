@@ -21,10 +21,9 @@ LOSSES = {
     "distillation": ("distillation from the dense model", GREY),
 }
 """label and colour of each loss"""
-_CARD = "jobs_learning", "How the sparsity was learned"
 
 
-@panel("learning", *_CARD)
+@panel("learning", "jobs_learning", "How the sparsity was learned")
 def learning(run: Run) -> Panel:
     """Losses of the sparsity learning by step."""
     history = run.load(stages.learning)
@@ -32,16 +31,6 @@ def learning(run: Run) -> Panel:
         loss_figure(history),
         "Losses of the masked model on both texts, and its distance from the dense one.",
         table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
-    )
-
-
-@panel("learned_retention", *_CARD)
-def learned_retention(run: Run) -> Panel:
-    """Retention during the sparsity learning by step."""
-    return Panel(
-        retention_figure(run.load(stages.learning), run.study.retention),
-        "Retention, the kept fraction of the decoder's weights; the dashed line is the target.",
-        alt="retention over the steps",
     )
 
 
@@ -89,12 +78,3 @@ def loss_figure(history: Learning) -> go.Figure:
     for name, (title, color) in LOSSES.items():
         _add_steps(figure, _column(history.steps, history.columns, name), title, {"color": color})
     return style(figure, "step", "loss (nats/token)", 280)
-
-
-def retention_figure(history: Learning, target: float) -> go.Figure:
-    """Plot the retention over the steps against the target."""
-    figure = go.Figure()
-    values = _column(history.steps, history.columns, "retention")
-    _add_steps(figure, values, "retention", {"color": METHOD_COLORS["gprune"]})
-    figure.add_hline(target, line={"color": GREY, "dash": "dash"}, annotation_text=f"target {target:g}")
-    return style(figure, "step", "retention", 280)

@@ -39,7 +39,7 @@ BINS, MOST_BINS = 5, 10
 """drift bins of the modules"""
 _MOST_LINES = 8
 """lines that can be told apart in one chart"""
-NEURONS, GROUPS = "neurons", "key/value groups"
+NEURONS, GROUPS, SCALES = "neurons", "key/value groups", "learned scales"
 UNITS = {NEURONS: "FFN neurons of each layer.", GROUPS: "Key/value groups, each with its query heads."}
 _READS = {"base": "pd_base", "bins": "pd_bins"}
 _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
@@ -95,7 +95,7 @@ def layers_kept(run: Run, *, unit: str = NEURONS, selected: Selection = NOTHING)
     )
 
 
-@panel("scales", "pd_scales", "Learned scales, layer by layer")
+@panel("scales", "pd_layers", "Learned scales, layer by layer")
 def scales(run: Run) -> Panel:
     """Histogram of the scales of GPrune's kept neurons by layer."""
     record = run.load(stages.scales, "gprune")
@@ -243,7 +243,7 @@ LEAST_RANGE = 0.02
 """the colours of changes reach at least so far: rounding is not drawn as a finding"""
 _TEXT_NAMES = "from B", "from A"
 """names of the masks of one method, by the text whose scores decide"""
-_ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown", "order": "atlas_order"}
+_ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
     "The thresholds that the run has learned on both texts are kept and shifted together to the same budget, "
     "so that a module keeps as many neurons; what learning from one text would give needs a run. Key/value "
@@ -270,7 +270,6 @@ def atlas(
     method: str = "",
     base: str = "",
     shown: str = CHANGE,
-    order: str = mask_map.BY_DRIFT,
     selected: Selection = NOTHING,
 ) -> Panel:
     """Change of retention of every module from one method to another."""
@@ -281,7 +280,7 @@ def atlas(
     require_choice("shown", shown, tuple(COLORS))
     finding = _describe_changes(changes, first, second)
     return Panel(
-        plot_modules(changes, _columns(run, order), (first, second), shown, order, selected),
+        plot_modules(changes, _columns(run), (first, second), shown, selected),
         f"A row is a layer, a cell a module: purple where {plain(first)} keeps more of it, orange where it keeps less.",
         action="Click one to select it.",
         title=finding,
@@ -309,11 +308,9 @@ def _describe_changes(changes: Atlas, first: str, second: str) -> str:
     "atlas_texts",
     "atlas_texts",
     "Which units does the choice of text decide?",
-    reads={"method": "atlas_method", "shown": "atlas_shown", "order": "atlas_order"},
+    reads={"method": "atlas_method", "shown": "atlas_shown"},
 )
-def atlas_texts(
-    run: Run, *, method: str = "", shown: str = CHANGE, order: str = mask_map.BY_DRIFT, selected: Selection = NOTHING
-) -> Panel:
+def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Selection = NOTHING) -> Panel:
     """Change of retention of every module of one method, were B's scores to decide instead of A's.
 
     Where either text keeps as many neurons of every module, the colour is the share decided differently.
@@ -328,7 +325,7 @@ def atlas_texts(
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
-        plot_modules(changes, _columns(run, order), _TEXT_NAMES, shown, order, selected),
+        plot_modules(changes, _columns(run), _TEXT_NAMES, shown, selected),
         note + _TEXT_CAPTIONS[shown],
         action="Click one to select it.",
         title=f"The calibration text decides {share}{groups} of {plain(label(method))}",
@@ -402,11 +399,9 @@ def compare_texts(run: Run, method: str) -> Atlas:
     return mask_map.compare_modules(run.load(stages.partition), masks[0], masks[1])
 
 
-def _columns(run: Run, order: str) -> Array:
-    """(modules,) column of each module in its layer; see `mask_map.columns`."""
-    require_choice("order", order, tuple(mask_map.ORDERS))
-    drift = run.load(stages.drift).magnitude if order == mask_map.BY_DRIFT else None
-    return mask_map.module_columns(run.load(stages.partition), drift)
+def _columns(run: Run) -> Array:
+    """(modules,) column of each module in its layer; see `mask_map.module_columns`."""
+    return mask_map.module_columns(run.load(stages.partition), run.load(stages.drift).magnitude)
 
 
 def _mean_drift(run: Run) -> Array | None:
@@ -423,12 +418,11 @@ def plot_modules(
     column: Array,
     names: tuple[str, str],
     shown: str = CHANGE,
-    order: str = mask_map.BY_DRIFT,
     selected: Selection = NOTHING,
 ) -> go.Figure:
     """Plot layers by modules, colored by one of COLORS.
 
-    `column` is (modules,) the column of each module in its layer by `order`, one of `mask_map.ORDERS`.
+    `column` is (modules,) the column of each module in its layer, from the one that drifts least.
     """
     grid = mask_map.arrange_grid(atlas, atlas.change if shown == CHANGE else atlas.differs, column)
     look = {"hoverinfo": "skip", "hoverongaps": False, "xgap": 1, "ygap": 1} | _color_scale(atlas, shown)
@@ -438,12 +432,8 @@ def plot_modules(
     x, y = column.astype(np.int16), atlas.layer.astype(np.int16)
     marks.cells(figure, x, y, atlas.layer, values, hover, atlas.module)
     layers, columns = grid.shape
-    axis = "modules of the layer, from stable to unstable (mean drift)" if order == mask_map.BY_DRIFT else "module"
-    style(figure, axis, "layer", _height(layers))
-    figure.update_xaxes(tickmode="linear", tick0=0, dtick=max(1, columns // 16), showgrid=False)
-    figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=order == mask_map.BY_NUMBER)
-    if order == mask_map.BY_DRIFT:
-        figure.update_xaxes(ticks="")
+    style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _height(layers))
+    figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=False, ticks="", showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     if selected.module is None:
         marks.layer_line(figure, selected, "y")

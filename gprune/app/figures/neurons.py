@@ -451,25 +451,17 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
 
 
 @panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_read_group)
-def score_histograms(
-    run: Run, *, layer: int | None = None, module: int | None = None, neuron: int | None = None
-) -> Panel:
+def score_histograms(run: Run, *, layer: int | None = None, module: int | None = None) -> Panel:
     """Distribution of the scores of a layer's or a module's neurons on each text."""
-    layers, neurons = run.load(stages.scores, "primary").ffn.shape
-    layer = in_range("layer", layer, layers)
+    layer = in_range("layer", layer, len(run.load(stages.scores, "primary").ffn))
     if module is not None:
         count = int(run.load(stages.partition).counts[layer])
         require(0 <= module < count, "module", module, f"0 to {count - 1}")
     unit = Selection(layer, module)
     members, rows = members_of(run, unit)
-    texts = layer_ranks(run, layer)
-    selected = {}
-    if neuron is not None:
-        neuron = in_range("neuron", neuron, neurons)
-        selected = {letter: float(ranks.score[neuron]) for letter, ranks in texts.items()}
-    scores = {letter: np.asarray(ranks.score)[members] for letter, ranks in texts.items()}
+    scores = {letter: np.asarray(ranks.score)[members] for letter, ranks in layer_ranks(run, layer).items()}
     return Panel(
-        _plot_scores(scores, selected),
+        _plot_scores(scores),
         "Share of its neurons by score; the same bins on every text.",
         title=_describe_group(unit, int(members.sum()), rows),
         alt=f"scores of {unit.words}",
@@ -491,8 +483,8 @@ def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
     shares = (f"{100 * (each >= 0).mean():.0f}% on {letter}" for letter, each in values.items())
     return Panel(
         plot_activations(table, names_in_figure(run.study)),
-        f"{progress}; every token counts once. The share is on a logarithmic axis.",
-        title=f"Its activation is 0 or more at {', '.join(shares)} of the tokens",
+        f"Its activation is 0 or more at {', '.join(shares)} of the tokens. {progress}; every token counts once. The "
+        "share is on a logarithmic axis.",
         alt="histogram of the activations on each text",
         table=lambda: table,
         how="The activation is the neuron's input of down_proj in the dense model, as everywhere on this "
@@ -586,8 +578,8 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
     return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
 
 
-def _plot_scores(scores: Mapping[str, Array], selected: Mapping[str, float]) -> go.Figure:
-    """Plot histograms of the (units,) scores by letter; `selected` is the selected neuron's score by letter."""
+def _plot_scores(scores: Mapping[str, Array]) -> go.Figure:
+    """Plot histograms of the (units,) scores by letter."""
     every = np.concatenate(list(scores.values()))
     log = bool((every > _LEAST_SCORE).all())
     # a module has few neurons, of which as many bins would show each alone
@@ -599,9 +591,6 @@ def _plot_scores(scores: Mapping[str, Array], selected: Mapping[str, float]) -> 
         counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
         line = {"color": TEXT_LOOKS[letter][0], "width": 2, "shape": "hvh"}
         marks.curve(figure, middles, 100.0 * counts / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f}%")
-    for letter, value in selected.items():
-        line = {"color": TEXT_LOOKS[letter][0], "dash": "dot", "width": 1.5}
-        figure.add_vline(x=float(np.log10(value)) if log else value, line=line)
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
     return figure.update_yaxes(rangemode="tozero")
 

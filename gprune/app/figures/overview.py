@@ -1,9 +1,8 @@
-"""Figures of the overview: how ranks shift, how that compares with noise, what pruning costs, and the layers."""
+"""Figures of the overview: how ranks shift, how that compares with noise, and what pruning costs."""
 
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import cost as analysis
@@ -11,7 +10,7 @@ from gprune.analysis import drift
 from gprune.analysis.cost import Cost
 from gprune.analysis.formatting import signed
 from gprune.analysis.verdict import missing_methods, rank_lines, winners
-from gprune.app.ui import chart_style, derived_cache, marks, story
+from gprune.app.ui import chart_style, marks, story
 from gprune.app.ui.chart_style import (
     GREY,
     METHOD_COLORS,
@@ -20,14 +19,12 @@ from gprune.app.ui.chart_style import (
     PAIR,
     called,
     label,
-    layer_axis,
     style,
 )
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
 from gprune.app.ui.text import from_figure, plain, short_text
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.records import Array
 
 FIRST_SCREEN = 300
 """pixels of each figure of the first screen"""
@@ -35,30 +32,11 @@ MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
 _TICK_WIDTH = 0.28
 """share of the axis that a tick's name takes"""
-_MOST_WRITTEN = 16
-"""layers whose values are written into the cells"""
 _HEADROOM, _ABOVE_MARK, _NEXT_TO_MARK = 0.5, 13.0, 8.0
 """rows of room above the first mark; pixels from a mark up to a name above it, and to one next to it"""
 _LETTER, _AXIS = 5.8, 270.0
 """pixels of a letter of a name, and of the axis in a window of 1280"""
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
-
-
-@panel("layers", "ov_strip", "Layer by layer")
-def layers(run: Run, *, selected: Selection = NOTHING) -> Panel:
-    """Drift, agreement and retention of every layer as one heat map."""
-    rows = derived_cache.layer_strip(run)
-    table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
-    return Panel(
-        plot_quantities(rows, selected),
-        "Each row is one quantity between 0 and 1 with a colour scale of its own, each column a layer.",
-        action="Click a cell to select its layer.",
-        alt="heat map of drift, agreement and retention by layer",
-        table=lambda: table,
-        how="Colours run from the lowest to the highest value of a row, so that they compare layers and not rows. "
-        "Drift is a share of the ranking, the kept rows are shares of the layer’s units, and Jaccard "
-        f"compares the kept neurons with those of {plain(label(run.study.metric))}.",
-    )
 
 
 @panel("movers", "ov_slope", "Neurons that move most")
@@ -220,30 +198,3 @@ def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str
     x = float(np.log10(cost.ratio))
     anchor = "left" if x - left < room / 2 else "right"
     return {"text": text, "x": x, "xanchor": anchor, "yshift": _ABOVE_MARK}
-
-
-def plot_quantities(rows: dict[str, Array], selected: Selection = NOTHING) -> go.Figure:
-    """Plot one row a quantity, (layers,) by name from top to bottom, each on a colour scale of its own."""
-    names = list(rows)
-    values = np.stack([rows[name] for name in names])
-    low, spread = np.min(values, axis=1, keepdims=True), np.ptp(values, axis=1, keepdims=True)
-    # a row whose layers are all alike has the middle colour
-    colors = np.where(spread > 0, (values - low) / np.where(spread > 0, spread, 1.0), 0.5)
-    count = values.shape[1]
-    figure = marks.heat(colors, np.arange(count), names, "within the row", zmin=0, zmax=1, xgap=1, ygap=3)
-    figure.data[0].colorbar.update(tickvals=[0, 1], ticktext=["lowest", "highest"])
-    if count <= _MOST_WRITTEN:
-        # dark on the light half of the scale: Plotly’s grey is too near
-        for ink, cells in (("#FFFFFF", colors <= 0.5), ("#111111", colors > 0.5)):
-            row, layer = np.nonzero(cells)
-            text = {"text": [f"{value:.2f}" for value in values[cells]], "textfont": {"color": ink}}
-            marks.guide(figure, layer, [names[index] for index in row], {}, mode="text", **text)
-    layer = np.tile(np.arange(count), len(names))
-    hover = "layer %{x}, %{y}: %{customdata[3]:.3f}"
-    marks.cells(figure, layer, np.repeat(names, count), layer, values.ravel(), hover)
-    # the title of the scale stands along it, which is as long as two rows are high
-    style(figure, "layer", "", 110 + 42 * max(2, len(names)))
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    layer_axis(figure, count)
-    marks.layer_line(figure, selected)
-    return figure

@@ -1,6 +1,7 @@
-"""Figures of the RASA thresholds (section 3.2)."""
+"""Figures of Tune: the RASA thresholds (section 3.2), and perplexity against retention, a curve for every method."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -8,21 +9,34 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import kept_units, thresholds, whatif
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import percent
 from gprune.analysis.kept_units import NEURONS, Overlap
-from gprune.app.figures import retention_curve
+from gprune.analysis.paired_test import Measurement
+from gprune.app.preview import Answer
 from gprune.app.ui import chart_style, derived_cache, marks, story
-from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
+from gprune.app.ui.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_DASHES,
+    METHOD_SYMBOLS,
+    TEXT_A,
+    TEXT_B,
+    called,
+    label,
+    layer_axis,
+    log_ticks,
+    style,
+)
 from gprune.app.ui.panel import Panel, PanelFunction, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import AdaptedScores, Array, ModuleStatistics
-from gprune.study.settings import ReliabilitySettings, require_choice
+from gprune.study.methods import METHODS
+from gprune.study.settings import ReliabilitySettings
 
 P = ParamSpec("P")
-RANGES = {"near": "0.80 to 0.95", "wide": "0 to 1"}
-LEVELS = {"near": np.round(np.arange(0.80, 0.951, 0.01), 3), "wide": np.round(np.arange(0, 1.001, 0.05), 3)}
 RULE: dict[str, Any] = {"drift_quantile": None, "score_quantile": None, "score_scale": "", "selection": ""}
 """options that set the thresholds; the run's own value where left out"""
 _READS = {name: key for name, key in zip(RULE, ("rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"), strict=True)}
@@ -54,13 +68,16 @@ SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
 MANY = 300
 REMOVED, ADDED = "#E08214", "#8073AC"
 """hues of the purple-orange scale, which shows signs; seen on light and dark ground"""
-_PAPER = {"paper, LLaMA2": (0.90, 0.90), "paper, Vicuna": (0.90, 0.85)}
+CurvePoint = tuple[str, float, Answer]
+"""method, retention and losses; an answer without an identity is a measurement of the run"""
+_SAME = 0.005
+"""retentions this near to each other are the same"""
+_MARGIN = 1.15
+"""factor of perplexity that is left free above and below"""
 
 
-def _rule_panel(
-    name: str, card: str, heading: str, *, clicked: bool = False, **reads: str
-) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
-    return panel(name, card, heading, clicked=clicked, reads=_READS | reads, group=RULE)
+def _rule_panel(name: str, card: str, heading: str, **reads: str) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
+    return panel(name, card, heading, reads=_READS | reads, group=RULE)
 
 
 @_rule_panel("modules", "rasa_scatter", "Modules by drift and score", log="rasa_log")
@@ -84,25 +101,6 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
         + " In the table, u is the expected discrepancy of the local ranks between disjoint halves of a text; "
         "smaller is more stable.",
         table=lambda: thresholds.decision_table(statistics, adapted),
-    )
-
-
-@_rule_panel("quantiles", "rasa_grid", "How much is adapted under other quantiles?", clicked=True, span="rasa_range")
-def quantiles(run: Run, *, span: str = "near", **values: Any) -> Panel:
-    """Share of modules adapted under every pair of quantiles."""
-    rule = rule_of(run, **values)
-    require_choice("span", span, tuple(RANGES))
-    statistics, adapted = derived_cache.preview(run, rule)
-    counts = thresholds.grid(statistics, LEVELS[span], LEVELS[span])
-    present = rule.drift_quantile, rule.score_quantile
-    title = f"{percent(adapted.adapted.mean(), 1)} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}"
-    return Panel(
-        grid(LEVELS[span], counts, len(adapted.adapted), present),
-        "Share of modules adapted. Ring: the present lines; stars: the paper's.",
-        action="Click a cell to set both lines.",
-        title=title,
-        alt=title,
-        table=lambda: grid_table(LEVELS[span], counts),
     )
 
 
@@ -131,25 +129,25 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
 def measured_curve(run: Run, *, text: str = "", retention: float | None = None, **values: Any) -> Panel:
     """Perplexity of every measured method against retention, on a text of the run, by default an unseen one."""
     text = text or story.on_unseen(run)[0]
-    points = retention_curve.measured_points(derived_cache.measurements(run), text)
+    points = measured_points(derived_cache.measurements(run), text)
     moved = rule_of(run, **values) != run.study.reliability
     level = run.study.retention if retention is None else retention
     return curve_panel(points, level, run.study.text_name(text), moved)
 
 
-def curve_panel(points: Sequence[retention_curve.CurvePoint], retention: float, text: str, moved: bool) -> Panel:
+def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, moved: bool) -> Panel:
     """Perplexity on a text against retention, of measured and live points; `moved` if the rule is not the run's."""
     is_measured = any(method == "gprune" and not answer.identity for method, _, answer in points)
     note = " GPrune's measured point uses this run's own thresholds." if moved and is_measured else ""
     return Panel(
-        retention_curve.plot_retention_curve(points, retention, moved),
+        plot_retention_curve(points, retention, moved),
         "Hollow points still lack windows; bars are the 95% interval of the ratio to dense, paired over windows; "
         "a point with one window has none." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {plain(text)} against retention",
         how="The legend has each method's perplexity at the slider's retention. Between two points it is interpolated "
         "on the log axis. On release, every method decides its masks again at that retention.",
-        table=lambda: retention_curve.curve_table(points, moved),
+        table=lambda: curve_table(points, moved),
     )
 
 
@@ -273,38 +271,123 @@ def flips_by_layer(flips: Overlap) -> go.Figure:
     return figure.add_hline(0, line={"color": GREY, "width": 1})
 
 
-def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float]) -> go.Figure:
-    """Share of modules adapted, drift quantile across and score quantile up; a click finds both.
+def measured_points(cells: Sequence[Measurement], text: str) -> list[CurvePoint]:
+    """Return a run's measurements on a text as complete answers; empty without the dense model."""
+    by_method = {cell.method: cell for cell in cells if cell.text == text and len(cell.losses)}
+    dense = by_method.pop(DENSE, None)
+    return [
+        (name, cell.retention, Answer("", name, text, "complete", cell.losses, dense.losses))
+        for name, cell in by_method.items()
+        if dense is not None and np.isfinite(cell.retention) and len(cell.losses) == len(dense.losses)
+    ]
 
-    `levels` are (levels,) quantiles of both axes, `counts` (levels, levels) modules adapted of `modules`, by
-    drift quantile and score quantile; `present` are those of the lines.
+
+def curve_table(points: Sequence[CurvePoint], moved: bool = False) -> pd.DataFrame:
+    """Return the numbers of the curves, by method and retention, with the difference from the dense model.
+
+    `moved` if the thresholds are not the run's own.
     """
-    share = 100.0 * counts.T / modules
-    bar = {"title": {"text": "% adapted"}, "thickness": 12}
-    figure = marks.heat(np.round(share, 3), levels, levels, "", colorbar=bar)
-    drift, score = (axis.ravel() for axis in np.meshgrid(levels, levels))
-    data = np.column_stack([drift, score, counts.T.ravel()])
-    unseen = {"symbol": "square", "size": 16, "opacity": 0}
-    hover = "γ_drift %{x:.3f}, γ_score %{y:.3f}, modules: %{customdata[2]}<extra>click to set</extra>"
-    marks.points(figure, drift, score, unseen, hover, customdata=data, showlegend=False)
-    edge = 0.5 * float(levels[1] - levels[0])
-    for (name, (x, y)), symbol in zip(_PAPER.items(), ("star", "star-diamond"), strict=True):
-        _spot(figure, (x, y), name, {"symbol": symbol, "size": 13, "color": chart_style.ORANGE})
-    if all(levels[0] - edge <= level <= levels[-1] + edge for level in present):
-        _spot(figure, present, "present lines", {"symbol": "circle-open", "size": 18, "color": marks.RING})
-    style(figure, "γ_drift", "γ_score", 380)
-    for update in (figure.update_xaxes, figure.update_yaxes):
-        update(range=[levels[0] - edge, levels[-1] + edge], tickformat=".2f")
-    return figure
+    dense, rows = dense_perplexity(points), []
+    for method, level, answer in sorted(points, key=itemgetter(1)):
+        nats, margin = (answer.difference.nats, answer.difference.nats_margin) if answer.difference else (0.0, np.nan)
+        row = {"method": label(method), "kept": level, "perplexity": dense * float(np.exp(nats))}
+        row |= {"log-perplexity over dense": nats, "± (95% interval)": margin}
+        row |= {"windows": answer.done, "of": answer.windows, "source": _source(method, answer, moved)}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def _spot(figure: go.Figure, at: tuple[float, float], name: str, marker: dict[str, object]) -> None:
-    line = {"width": 2, "color": None if marker["symbol"] == "circle-open" else "white"}
-    hover = f"{name}: γ_drift %{{x:.3f}}, γ_score %{{y:.3f}}<extra></extra>"
-    marks.points(figure, [at[0]], [at[1]], marker | {"line": line}, hover, name=name, customdata=[[*at, 0]])
+def dense_perplexity(points: Sequence[CurvePoint]) -> float:
+    """Return the dense model's perplexity over the most windows that are measured; NaN without a point."""
+    most = max((answer for _, _, answer in points), key=lambda answer: answer.done, default=None)
+    return most.base_perplexity if most is not None else float("nan")
 
 
-def grid_table(levels: Array, counts: Array) -> pd.DataFrame:
-    """Modules adapted, one row a drift quantile and one column a score quantile."""
-    columns = {f"γ_score {level:.2f}": counts[:, column] for column, level in enumerate(levels)}
-    return pd.DataFrame({"γ_drift": levels} | columns)
+def read_curve(points: pd.DataFrame, retention: float) -> str:
+    """Return a method's perplexity at a retention in words, from its rows of `curve_table`.
+
+    Between two points it is interpolated on the log axis; outside of them it is not known.
+    """
+    levels, values = points["kept"].to_numpy(), points["perplexity"].to_numpy()
+    nearest = int(np.abs(levels - retention).argmin())
+    if abs(levels[nearest] - retention) < _SAME:
+        point = points.iloc[nearest]
+        windows = "" if point["windows"] == point["of"] else f", {point['windows']} of {point['of']} windows"
+        return f"{_figure(values[nearest])} ({point['source']}{windows})"
+    value = _interpolate(points, retention)
+    return "–" if value is None else f"≈ {_figure(value)} (interpolated)"
+
+
+def describe_retention(points: Sequence[CurvePoint], retention: float, text: str) -> str:
+    """Return a sentence on GPrune's perplexity at a retention, read off its curve among those of all points."""
+    table = curve_table(points)
+    value = _interpolate(table[table["method"] == label("gprune")], retention) if len(table) else None
+    if value is None:
+        return f"At {percent(retention)} retention, perplexity on {text} is not known."
+    return (
+        f"At {percent(retention)} retention, perplexity on {text} changes from {dense_perplexity(points):.1f} to "
+        f"about {value:.1f} with GPrune."
+    )
+
+
+def _interpolate(points: pd.DataFrame, retention: float) -> float | None:
+    """Return the perplexity of a method at a retention, along the log axis; None outside of its points."""
+    levels = points["kept"]
+    if not len(points) or not levels.min() <= retention <= levels.max():
+        return None
+    return float(np.exp(np.interp(retention, levels, np.log(points["perplexity"]))))
+
+
+def plot_retention_curve(points: Sequence[CurvePoint], retention: float, moved: bool = False) -> go.Figure:
+    """Return the curves of all methods, with a line at a retention and what each curve reads there."""
+    table, dense, figure = curve_table(points, moved), dense_perplexity(points), go.Figure()
+    for method in dict.fromkeys(name for name, _, _ in points):
+        rows = table[table["method"] == label(method)]
+        values, margin = rows["perplexity"], rows["± (95% interval)"].fillna(0.0)
+        complete = rows["windows"] == rows["of"]
+        figure.add_scatter(
+            x=rows["kept"].tolist(),
+            y=values,
+            error_y={
+                "array": values * np.expm1(margin),
+                "arrayminus": -values * np.expm1(-margin),
+                "thickness": 1,
+                "width": 3,
+            },
+            mode="lines+markers",
+            line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
+            marker={"size": 9, "symbol": [_symbol(method, whole) for whole in complete]},
+            customdata=rows[["source", "windows", "of"]],
+            hovertemplate="%{x:.1%} kept: perplexity %{y:.2f} (%{customdata[0]})<br>"
+            "%{customdata[1]} of %{customdata[2]} windows<extra>" + called(method) + "</extra>",
+            name=f"{called(method)} {read_curve(rows, retention)}",
+        )
+    style(figure, "decoder weights kept", "perplexity (log scale)")
+    low, high = 1.0, 10.0
+    if len(table):
+        upper = table["perplexity"] * np.exp(table["± (95% interval)"].fillna(0.0))
+        lower = table["perplexity"] ** 2 / upper
+        low, high = float(min(lower.min(), dense)) / _MARGIN, float(max(upper.max(), dense)) * _MARGIN
+        figure.add_hline(dense, line={"color": GREY, "dash": "dot"})
+        words = {"text": f"dense {dense:.2f}", "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
+        # annotations of a log axis are placed by the exponent
+        figure.add_annotation(x=0, y=float(np.log10(dense)), **words)
+    figure.update_yaxes(range=[np.log10(low), np.log10(high)], **log_ticks(low, high))
+    figure.update_xaxes(range=[0, 1.02], tickformat=".0%", dtick=0.1)
+    return figure.add_vline(retention, line={"color": GREY, "width": 2})
+
+
+def _symbol(method: str, is_complete: bool) -> str:
+    """Symbol of a point, filled where it has all windows; forms of a method, open elsewhere, differ by their dash."""
+    shape, dot, _ = METHOD_SYMBOLS[method].removesuffix("-open").partition("-dot")
+    return f"{shape}{'' if is_complete else '-open'}{dot}"
+
+
+def _source(method: str, answer: Answer, moved: bool) -> str:
+    if moved and METHODS[method].decision == "learned":
+        return "these thresholds" if answer.identity else "this run’s own thresholds"
+    return "measured"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if value < 1000 else f"{value:.4g}"

@@ -32,10 +32,7 @@ def show(run: Run) -> None:
         _show_texts(run, card)
     with cards.card_of(figures.texts, run) as card:
         measure = address.selectbox("Measure", figures.MEASURES, "cd_measure", figures.RANKS, width=280)
-        if figures.has_values(figures.measure_pairs(run, measure)):
-            card.show(figures.texts(run, measure=measure))
-        else:
-            st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
+        card.show(figures.texts(run, measure=measure))
 
 
 def _show_texts(run: Run, card: cards.Card) -> None:

@@ -42,6 +42,8 @@ _WIDTHS = (7, 4)
 _RUNS_WIDTH = 260
 _RUNS = "cp_runs"
 _LAST = "cp_last_run"
+_ORIGIN, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
+"""key in the address of what the last card shows, and its values"""
 _MOST_CANDIDATES = 16
 """candidates that the table shows at once"""
 _FIXED = (
@@ -71,14 +73,7 @@ def show(run: Run) -> None:
         return
     with card_of(figures.trade_off, run) as drawn:
         _show_pareto(drawn, run, text)
-    with card("cp_given", "Calibration data and compute per method", run) as drawn:
-        _show_inputs(drawn, compared)
-    if run.study.chooses:
-        with card_of(figures.choice, run) as drawn:
-            _show_choice(drawn, run)
-    if stages.recovers(run.study):
-        with card_of(figures.recovery, run) as drawn:
-            _show_recovery(drawn, run)
+    _show_origins(run, compared)
 
 
 def _choose_runs(run: Run) -> list[Run]:
@@ -280,6 +275,25 @@ def _show_pareto(drawn: Card, run: Run, text: str) -> None:
     if best is not None:
         words = f"Export {plain(compared.names[best.line.name])}"
         address.link("export", words, ":material/download:", run=best.line.name[0])
+
+
+def _show_origins(run: Run, compared: Comparison) -> None:
+    """Show what the methods were given or, where a run has that, what it tried and how it trained on."""
+    views = {_GIVEN: "Data and compute"}
+    views |= {_TRIED: figures.choice.heading} if run.study.chooses else {}
+    views |= {_RECOVERED: figures.recovery.heading} if stages.recovers(run.study) else {}
+    view = address.read_option(_ORIGIN, views, _GIVEN)
+    name = "Calibration data and compute per method"
+    openings = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
+    with openings.get(view) or card_of(figures.recovery, run) as drawn:
+        if len(views) > 1:
+            address.segmented("Show", views, _ORIGIN, _GIVEN, label_visibility="collapsed")
+        if view == _TRIED:
+            _show_choice(drawn, run)
+        elif view == _RECOVERED:
+            _show_recovery(drawn, run)
+        else:
+            _show_inputs(drawn, compared)
 
 
 def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:

@@ -10,17 +10,19 @@ import streamlit as st
 from gprune.analysis import agreement as agreement_analysis
 from gprune.analysis import published
 from gprune.app.figures import drift as figures
-from gprune.app.ui import address, components, derived_cache, frame, run_status, selection, tables, work
+from gprune.app.ui import address, components, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages.comparisons import COMPARISONS, FANG
+from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.study import Study
 from gprune.system.errors import GpruneError, SettingsError
 
 _FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Share that shifts by d or more"}
+_MOST_ROWS = 50
+"""neurons in the table of those that shift most; its CSV has more"""
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
     for name, heading, width, description in (
@@ -69,12 +71,10 @@ def _show_distribution(run: Run, card: cards.Card) -> None:
 
 
 def _show_top_neurons(run: Run, card: cards.Card) -> None:
-    rows = address.slider("Rows", "rd_rows", 50, 10, 500, 10, width=240)
     primary, auxiliary = (run.key(stages.scores, role) for role in stages.PAIR)
     read = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
-    table = read(int(rows))
+    table = read(_MOST_ROWS)
     card.title(f"The {len(table)} neurons that shift most")
-    card.asked(rows=int(rows))
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
         table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
@@ -98,7 +98,6 @@ def show_agreement(run: Run) -> None:
     if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:
         with cards.card_of(figures.agreement, run) as card:
             _show_agreement(run, card)
-            _offer_fang(run)
         if frame.rest_waits():
             return
         left, right = st.columns(2)
@@ -119,7 +118,6 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
     record = run.agreement()
     default = agreement_analysis.default_choice(record.comparisons, run.study.metric)
     # below each other: the names of the comparisons need the whole width
-    measure = address.segmented("Measure", figures.MEASURES, "ma_measure", "ari")
     chosen = address.multiselect(
         "Comparisons",
         {name: COMPARISONS[name].title for name in record.comparisons},
@@ -128,12 +126,11 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
         help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
     )
     names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
-    panel = figures.agreement(run, measure=measure, comparisons=names, selected=selection.current_selection(run))
+    panel = figures.agreement(run, comparisons=names, selected=selection.current_selection(run))
     card.show(panel, on_point=selection.of_point)
     if sentence := derived_cache.seed_sentence(record):
         st.caption(sentence)
-    if measure == "ari":
-        _warn_of_counts(run, names)
+    _warn_of_counts(run, names)
     _show_published(run, card)
 
 
@@ -168,20 +165,6 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
             "chance, but coarse and fine partitions are still hard to compare.",
             icon=":material/balance:",
         )
-
-
-def _offer_fang(run: Run) -> None:
-    if any(COMPARISONS[name].kind == FANG for name in run.agreement().comparisons) or run_status.is_live(run):
-        return
-    study = run.study
-    if "fang" not in study.methods:
-        study = study.with_settings({"methods": [*study.methods, "fang"]})
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(
-            "FANG's functional groups, which the paper sets the modules against, were not computed in this run.",
-            width="stretch",
-        )
-        work.start_button("Compute with FANG", "ma_fang", run.root, study)
 
 
 def _offer_third_text(run: Run) -> None:

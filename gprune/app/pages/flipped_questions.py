@@ -4,7 +4,6 @@ import math
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -14,7 +13,7 @@ from gprune.analysis.formatting import counted
 from gprune.analysis.paired_test import half_interval
 from gprune.app.figures import flipped_questions as figures
 from gprune.app.figures.flipped_questions import DENSE, TaskAnswers
-from gprune.app.ui import address, buttons, frame, run_status, tables, work
+from gprune.app.ui import address, frame, run_status, tables, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_status import task_label
@@ -288,7 +287,7 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
         how="An answer changes where exactly one of the two models has it right. Below zero the right option has "
         "lost against the best wrong one; a small number is a near tie.",
     )
-    return _choose_question(shown, len(base.hit))
+    return address.whole(QUESTION, int(shown[0]) + 1, 1, len(base.hit)) - 1
 
 
 def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
@@ -313,23 +312,6 @@ def _shorten(questions: Questions | None, number: int) -> str:
     question, options = questions.asked(number)
     words = " ".join((question or options[0]).split())
     return words if len(words) <= _LETTERS else "…" + words[1 - _LETTERS :]
-
-
-def _choose_question(shown: Array, questions: int) -> int:
-    """Return the number of the open question, with buttons to its neighbours in the list."""
-    listed = [int(number) for number in shown]
-    number = address.whole(QUESTION, listed[0] + 1, 1, questions) - 1
-    place = listed.index(number) if number in listed else -1
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        for words, step, icon in (("Previous", -1, "arrow_back"), ("Next", 1, "arrow_forward")):
-            to = place + step
-            buttons.act(
-                words, f"fq_{words.lower()}", icon, address.put, QUESTION,
-                listed[int(np.clip(to, 0, len(listed) - 1))] + 1, disabled=not 0 <= to < len(listed),
-            )  # fmt: skip
-        position = f"{place + 1} of {len(listed)} in the list" if place >= 0 else "not in this list"
-        st.caption(f"Question {number + 1:,}, {position}", width="stretch")
-    return number
 
 
 def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rule: str) -> None:

@@ -27,7 +27,7 @@ KEYS = (
 )
 """every key of the app, and what it does"""
 FEATURES = {
-    "home": "headline with its interval, checks of a run, layer by layer",
+    "home": "headline with its interval, checks of a run",
     "card": "calibration card of a text: size, effect on the masks, distinctness; as HTML",
     "calibration": "statistics of all calibration texts, and their distances",
     "drift": "rank drift with its resampling control, by layer; the neurons that shift most",

@@ -48,7 +48,6 @@ _WINDOW = 16
 """tokens on either side of an example"""
 _MOST_MEMBERS = 2000
 """rows of a table"""
-_SWITCH_ON = "switch on “Ask the model” above."
 
 
 @frame.declare_page("Inspector", "What is this neuron, module or layer, and what activates it most?")
@@ -77,15 +76,17 @@ def show(run: Run) -> None:
 
 
 def _explain_neuron(run: Run, unit: Selection, live: bool) -> None:
-    left, right = st.columns([3, 2])
-    with left, cards.card("ins_spread", f"How strong is {unit.words} on each text?", run) as card:
-        _show_activations(run, card, unit, live)
-    with right, cards.card("ins_promoted", f"Which tokens does {unit.words} promote?", run) as card:
+    left, right = st.columns([2, 3])
+    with left, cards.card("ins_promoted", f"Which tokens does {unit.words} promote?", run) as card:
         _show_promoted_tokens(run, card, unit, live)
-    with cards.card("ins_ablation", f"What does the model lose without {unit.words}?", run) as card:
+    with right, cards.card("ins_ablation", f"What does the model lose without {unit.words}?", run) as card:
         _show_ablation(run, card, unit)
     with cards.card("ins_fires", f"Top-activating examples of {unit.words}", run) as card:
-        _show_examples(run, card, unit, live)
+        examples, histogram = st.container(), st.container()
+        with histogram:
+            _show_activations(run, card, unit, live)
+        with examples:
+            _show_examples(run, card, unit, live)
 
 
 # --- the unit
@@ -259,10 +260,9 @@ def _texts_with_tokens(run: Run) -> dict[str, str]:
 
 
 def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
-    roles = _texts_with_tokens(run)
     if not live:
-        st.caption(f"Here will be the histogram of its activations on {', '.join(roles)}: {_SWITCH_ON}")
         return
+    roles = _texts_with_tokens(run)
     requests = {letter: Neuron(unit.layer or 0, unit.neuron or 0, role) for letter, role in roles.items()}
 
     def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
@@ -279,7 +279,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     if not live:
-        st.caption(f"Here will be the tokens that it promotes and suppresses: {_SWITCH_ON}")
+        st.caption("Here will be the tokens that it promotes and suppresses: switch on “Ask the model” above.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
     _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
@@ -340,9 +340,8 @@ def _draw_ablation(
     answers = {names[letter]: answer for letter, answer in latest.items() if answer is not None}
     for problem in dict.fromkeys(answer.problem for answer in answers.values() if answer.problem):
         st.error(said(problem), icon=":material/error:")
-    for column, (name, answer) in zip(st.columns(len(answers) or 1), answers.items(), strict=False):
-        with column:
-            _show_loss_change(plain(name), answer)
+    for name, answer in answers.items():
+        _show_loss_change(plain(name), answer)
     table = _loss_table(answers)
     if not refining and len(table):
         card.title(_loss_title(table))
@@ -448,8 +447,8 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
             "strongest of its sequence, whose activation stands on the left."
             if live
             else "The strongest token of each of these sequences, its activation before down_proj on its left: "
-            "the deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not "
-            "kept: “Ask the model” has the worker compute them."
+            "the deeper the colour, the stronger; underlined is negative. “Ask the model” has the worker compute "
+            "those of all tokens, and their histogram on each text."
         )
 
     if not live:

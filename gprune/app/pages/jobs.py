@@ -233,11 +233,7 @@ def _draw_learning(run: Run) -> None:
             if not len(run.load(stages.learning).steps):
                 st.caption("Sparsity learning was switched off in this run (no epochs).")
             else:
-                left, right = st.columns(2)
-                with left:
-                    opened.show(panels.learning(run))
-                with right:
-                    opened.beside(panels.learned_retention(run), "jobs_retention")
+                opened.show(panels.learning(run))
     if stages.recovers(run.study) and run.study.recovery.steps:
         with card_of(panels.recovery_losses, run) as opened:
             opened.show(panels.recovery_losses(run))

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from gprune.analysis import mask_map as analysis
 from gprune.analysis import published
 from gprune.analysis.verdict import own_method
 from gprune.app.figures import masks as figures
@@ -31,14 +30,20 @@ def show_decisions(run: Run) -> None:
         return
     left, right = st.columns(2)
     with left, cards.card_of(figures.layers_kept, run) as card:
-        unit = address.segmented("Unit", list(figures.UNITS), "pd_unit", figures.NEURONS)
-        card.show(
-            figures.layers_kept(run, unit=unit, selected=selection.current_selection(run)), on_point=selection.of_point
-        )
+        _show_layers(run, card)
     with right:
         cards.panel_card(figures.parts, run)
-    if run.study.repair.scaled:
-        cards.panel_card(figures.scales, run)
+
+
+def _show_layers(run: Run, card: cards.Card) -> None:
+    """Draw what GPrune keeps of each layer, or the scales that it has learned for what it keeps."""
+    units = [*figures.UNITS, *([figures.SCALES] if run.study.repair.scaled else [])]
+    unit = address.segmented("Unit", units, "pd_unit", figures.NEURONS)
+    if unit == figures.SCALES:
+        card.show(figures.scales(run))
+        return
+    selected = selection.current_selection(run)
+    card.show(figures.layers_kept(run, unit=unit, selected=selected), on_point=selection.of_point)
 
 
 def _choose_baseline(run: Run) -> tuple[str, int]:
@@ -98,8 +103,7 @@ def _choose_masks(run: Run) -> dict[str, str]:
             usual = figures.choose_masks(run, method, "")[1]
             base = address.selectbox("Baseline", baselines, "atlas_base", usual, width=200)
         color = address.segmented("Colour", figures.COLORS, "atlas_shown", figures.CHANGE)
-        order = address.segmented("Modules", analysis.ORDERS, "atlas_order", analysis.BY_DRIFT)
-    return {"method": method, "base": base, "shown": color, "order": order}
+    return {"method": method, "base": base, "shown": color}
 
 
 def _compare_methods(run: Run, card: cards.Card, options: dict[str, str]) -> None:

@@ -41,7 +41,6 @@ def show(run: Run) -> None:
             card.show(figures.cost(run), narrow=True)
     if frame.rest_waits():
         return
-    cards.panel_card(figures.layers, run, selection.of_point)
     with cards.card("ov_checks", "Can it be trusted?", run):
         _show_checks(run)
 

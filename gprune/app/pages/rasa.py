@@ -12,8 +12,7 @@ from gprune.analysis import thresholds, whatif
 from gprune.analysis.formatting import percent
 from gprune.app import preview
 from gprune.app.figures import rasa as figures
-from gprune.app.figures import retention_curve
-from gprune.app.figures.retention_curve import CurvePoint
+from gprune.app.figures.rasa import CurvePoint
 from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import (
     address,
@@ -80,8 +79,6 @@ def show(run: Run) -> None:
         return
     with card.card("rasa_curve_card", "Perplexity against retention", run) as curve_card:
         _show_curve(run, curve_card, figures.adapted_choice(run, rule, retention))
-    with card.card_of(figures.quantiles, run) as grid_card:
-        _show_grid(run, grid_card, rule)
 
 
 def rule_in_address(run: Run) -> ReliabilitySettings:
@@ -349,7 +346,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
         curve_card.show(panel)
         return
     curve_card.offers(panel)
-    measured = retention_curve.measured_points(derived_cache.measurements(run), text)
+    measured = figures.measured_points(derived_cache.measurements(run), text)
     # live points lack what is fitted to the run's own masks
     measured = [point for point in measured if not preview.left_out(run.graph, point[0])]
     requests = curve_requests(run, choice, methods, text)
@@ -388,14 +385,14 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     MissingResultError where no pruned model is measured on that text.
     """
     text, _ = story.on_unseen(run)
-    points = retention_curve.measured_points(derived_cache.measurements(run), text)
+    points = figures.measured_points(derived_cache.measurements(run), text)
     methods = [method for method in ("gprune", story.rival(run)) if method in run.cut]
     level = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
     def draw_curve(points: Sequence[CurvePoint]) -> None:
         if level != run.study.retention:
-            show_sentence(retention_curve.describe_retention(points, level, run.study.text_name(text)))
-        figure = slides.enlarged(retention_curve.plot_retention_curve(points, level))
+            show_sentence(figures.describe_retention(points, level, run.study.text_name(text)))
+        figure = slides.enlarged(figures.plot_retention_curve(points, level))
         with st.container(key=slides.FRAME):
             st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.PLAIN)
 
@@ -408,18 +405,3 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     # live points lack what is fitted to the run's own masks
     points = [point for point in points if point[0] in methods and not preview.left_out(run.graph, point[0])]
     asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_answered(curve, points)))
-
-
-def _show_grid(run: Run, grid_card: card.Card, rule: ReliabilitySettings) -> None:
-    derived_cache.preview(run, rule)
-    if rule.selection != "drift_and_score":
-        st.info("Both lines apply only where modules are adapted by drift and score.")
-        return
-    span = address.segmented("Range of both quantiles", figures.RANGES, "rasa_range", "near")
-    grid_card.show(figures.quantiles(run, span=span, **figures.rule_options(run, rule)), on_point=_take_cell)
-
-
-def _take_cell(point: dict[str, Any]) -> None:
-    data = selection.custom_data(point)
-    if len(data) >= 2:
-        set_rule(round(float(data[0]), 3), round(float(data[1]), 3))

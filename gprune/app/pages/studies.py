@@ -11,14 +11,13 @@ import streamlit as st
 
 from gprune.analysis import studies as analysis
 from gprune.analysis import tables as gains
+from gprune.analysis.claims import VERDICTS
 from gprune.analysis.formatting import counted, percent, signed
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow
 from gprune.analysis.verdict import BEST, SECOND
-from gprune.app.figures import studies as figures
 from gprune.app.ui import address, buttons, documents, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, published_badge
-from gprune.app.ui.panel import Panel
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.data import published
@@ -27,23 +26,16 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import gaps
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import heading, number
-from gprune.experiments.reproduction.documents import MEASURED, VERDICTS
+from gprune.experiments.reproduction.documents import MEASURED
 from gprune.experiments.reproduction.scale import SCALES
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.pipeline.runs.opened import Run
 from gprune.study import short
-from gprune.system.errors import StoreError
 
 OWN, FAIR, PAPER = "studies", "fair", "paper"
 REASON = "not filled because"
-MAIN, GAP, GAIN = "main", "metric-gap", "gain-by-retention"
-_HISTOGRAM = "figure-1a"
+MAIN = "main"
 _OPENED = "cp_study_run"
-_CAPTIONS = {
-    "figure-1a": "Blue: the text changes; grey: the same text resampled, which is the noise.",
-    "figure-3a": "Where the two lines part, GPrune spends its budget differently.",
-    "figure-3b": "The grey line is what independent choices of the same sizes would share.",
-}
 _NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, "accuracy": 66}
 """pixels: the tables of all tasks fit into a window of 1280"""
 _COLUMN_NAMES = {"mean_accuracy": "accuracy", "arc_easy": "ARC-e", "arc_challenge": "ARC-c"}
@@ -79,12 +71,11 @@ def _show_own(run: Run | None) -> None:
             return
         rows = table.rows[rule]
         _show_badges(series, table, rows, run)
-        if not TABLES[name].is_derived:
+        if TABLES[name].is_derived:
+            _show_gains(drawn, rows)
+        else:
             _show_rows(drawn, table, rows)
         _show_published(table)
-    if table is not None and series is not None:
-        with card("cp_study_figure", f"The table “{name}” as a figure") as drawn:
-            _show_figure(drawn, series, name, rows)
 
 
 def _choose_table(made: list[Reproduction], run: Run | None) -> tuple[Reproduction | None, str, str]:
@@ -299,59 +290,26 @@ def _show_published(table: Reproduced) -> None:
         tables.show(table.published, alt=f"published figures of the table {table.name}")
 
 
-def _show_figure(drawn: Card, series: Reproduction, name: str, rows: tuple[StudyRow, ...]) -> None:
-    settings = analysis.settings(rows)
-    filled = [setting for setting in settings if setting.filled]
-    table = partial(analysis.settings_table, settings, filled[0])
-    histogram = drift_histogram(series) if name == _HISTOGRAM else None
-    if histogram is not None:
-        drawn.title("Rank drift when the text changes, and when it is drawn again")
-        drawn.show(Panel(figures.plot_drift(histogram), _CAPTIONS[name], table=lambda: histogram))
-    elif name in figures.BINS:
-        drawn.show(Panel(figures.plot_bins(filled, figures.BINS[name]), _CAPTIONS[name], table=table))
-    elif name in (MAIN, GAP, GAIN):
-        _show_gains(drawn, rows)
-    else:
-        columns = {column: heading(column) for column in analysis.columns(settings)}
-        column = address.selectbox("Measure", columns, "cp_study_measure", next(iter(columns)), width=280)
-        drawn.title(f"{heading(column)} of every row")
-        caption = "One dot a row with its spread; open dots are controls that the paper does not have."
-        drawn.show(Panel(figures.plot_rows(settings, column), caption, table=table))
-
-
 def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
+    """Draw what GPrune changes of each base metric, and the gap between the metrics before and after."""
     gain = gains.gain_by_retention(analysis.frame(rows))
     columns = {column: heading(column) for column in gain["metric"]}
     if not columns:
         st.info("No retention has both a base metric and GPrune on it yet.", icon=":material/hourglass_empty:")
         return
     column = address.selectbox("Measure", columns, "cp_gain_measure", next(iter(columns)), width=280)
-    chosen = gain[gain["metric"] == column]
+    chosen = gain[gain["metric"] == column].drop(columns="metric")
     drawn.title(f"GPrune beside its base metric: {heading(column)} in {counted(len(chosen), 'comparison')}")
-    direction = "falling" if analysis.is_perplexity(column) else "rising"
-    caption = f"Left the base metric, right GPrune on it at the same retention: a {direction} line is a gain."
-    drawn.show(Panel(figures.plot_slopes(chosen, column), caption, table=lambda: chosen))
+    forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
+    caption = "Before is the base metric alone, after is GPrune on it at the same retention."
+    drawn.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
     gap = gaps(analysis.frame(rows)).drop(columns="seed", errors="ignore")
     if len(gap):
         st.markdown("**Gap between Wanda-sp and FLAP, before and after GPrune**")
         gap["metric"] = gap["metric"].map(heading)
-        forms, shares = {"before": "%.2f", "after": "%.2f"}, {"retention": 0, "reduction": 0}
-        tables.show(gap, forms=forms, shares=shares, alt="gap between the base metrics before and after GPrune")
+        shares = {"retention": 0, "reduction": 0}
+        tables.show(gap, shares=shares, alt="gap between the base metrics before and after GPrune", **forms)
         st.caption("Absolute difference of the two base metrics. A negative reduction means that the gap grows.")
-
-
-def drift_histogram(series: Reproduction) -> pd.DataFrame | None:
-    """Return the histogram behind Figure 1a; None where it was not written."""
-    path = series.folder / f"{_HISTOGRAM}-histogram.csv"
-    return _read_histogram(str(path), path.stat().st_mtime_ns) if path.is_file() else None
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _read_histogram(path: str, changed: int) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is damaged ({error}): run `reproduce` again") from error
 
 
 def _show_fair() -> None:

@@ -35,7 +35,6 @@ from gprune.app.preview.requests import (
 from gprune.app.server import require_trust
 from gprune.jobs import queue
 from gprune.jobs.device_slots import CPU, NO_DEVICE
-from gprune.models import identity
 from gprune.system import installation, machine
 from gprune.system.errors import GpruneError, ModelError
 
@@ -141,6 +140,9 @@ class WorkerProcess:
 
 def describe_memory(model: ModelSpec) -> str:
     """Return how much memory the weights of a model need; raise ModelError where less is free on a CPU."""
+    # imported where a worker starts, and not by every page that can ask one
+    from gprune.models import identity
+
     try:
         folder = identity.locate(model.model)
         widths = [_WIDTHS.get(number_type, 4) for number_type in (model.precision, identity.number_type(folder))]

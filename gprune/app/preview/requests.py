@@ -15,8 +15,6 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gprune.app.preview.questions import Neuron, Passage, Prompt, Question, TokenQuestion, WindowLosses
-from gprune.data import texts
-from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
 from gprune.records import ModelShape, PruningMasks
@@ -153,7 +151,9 @@ class WorkerRequest:
 
 def missing_model(name: str) -> ModelError:
     """Return the error of a run whose model is gone."""
-    folder = identity.resolve(name)
+    from gprune.models.identity import resolve
+
+    folder = resolve(name)
     return ModelError(
         f"the model folder {folder!r} is not there any more, or lacks files: put it back, or choose another run"
     )
@@ -271,8 +271,10 @@ def evaluation_text(source: Source, text: str) -> Text:
     source.graph.require_known()
     if text not in evaluation.texts:
         raise SettingsError(f"the run does not measure {text!r}: choose one of {', '.join(evaluation.texts)}")
+    from gprune.data.texts import is_sampled
+
     sampled = ""
-    if texts.is_sampled(text):
+    if is_sampled(text):
         # the worker reads what the run has drawn
         sampled = _place_of(source.results, stages.sampled(source.graph, text))[1]
     return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)

@@ -8,7 +8,8 @@ and a value that cannot be used is dropped in silence.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -55,6 +56,10 @@ class AddressState:
     """labels of the options of each list when it was last drawn, by widget"""
     collecting: bool = False
     """a page is being drawn, whose values are written at its end, all at once"""
+    overtaken: bool = False
+    """the page was left before its end: not all of its values are in the address"""
+    moved: bool = False
+    """a person has moved something meanwhile: the address that the browser has sent along is an older one"""
     page: str = ""
     """the place that is drawn"""
     url: str = ""
@@ -116,6 +121,8 @@ def open_place(page: str, places: Sequence[str]) -> str:
         places: those of its tabs; the first is shown where none, or none of these, was asked for.
     """
     state, tabs_asked = current_state(), st.query_params.get_all(TAB)
+    if state.moved and page == state.url:
+        tabs_asked = state.seen.get(TAB, [])
     if page != state.url:
         # a link says which tab it leads to
         state.url, state.seen = page, {key: texts for key, texts in state.seen.items() if key != TAB}
@@ -135,7 +142,9 @@ def read_address(page: str) -> None:
     """Take over what the address holds, without faults of another place; called before one is drawn."""
     apply_moves()
     state = current_state()
-    if page != state.page:
+    if state.moved and page == state.page:
+        state.seen = {key: st.query_params.get_all(key) for key in st.query_params}
+    elif page != state.page:
         state.page, state.faults = page, {}
         # a link does not bring all: what the address never held on this page has not been taken back
         state.seen = {key: texts for key, texts in state.seen.items() if key in st.query_params}
@@ -149,15 +158,27 @@ def read_address(page: str) -> None:
         if texts != state.seen.get(key):
             state.seen[key] = state.arrived[key] = texts
             state.values.pop(key, None)
-    state.defaults[page], state.collecting = {}, True
+    state.defaults[page], state.collecting, state.overtaken = {}, True, False
     if page in PAGE_OF:
         state.left[PAGE_OF[page].url] = page
+
+
+@contextmanager
+def drawing(page: str) -> Iterator[None]:
+    """Take over what the address holds for the page that the block draws, and note if it is left before `finish`."""
+    read_address(page)
+    # the session cannot be asked any more where something has overtaken the page
+    state = current_state()
+    try:
+        yield
+    finally:
+        state.collecting, state.overtaken = False, state.collecting
 
 
 def finish(slot: Any) -> None:
     """Write what the page has read into the address, and into the slot what of it no page can use."""
     state = current_state()
-    state.collecting = False
+    state.collecting = state.moved = False
     state.write()
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
@@ -175,8 +196,18 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.values[key] = value
         state.faults.pop(key, None)
         state.arrived.pop(key, None)
-    if not state.collecting:
+    if state.overtaken:
+        keep()
+    elif not state.collecting:
         state.write()
+
+
+def keep() -> None:
+    """Keep the values whatever address the browser sends along; for callbacks that run before a page is drawn.
+
+    What a browser sends before it has heard of the last change has the address from before that change.
+    """
+    current_state().moved = True
 
 
 def current_page() -> str:

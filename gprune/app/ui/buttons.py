@@ -11,6 +11,7 @@ from typing import Any
 
 import streamlit as st
 
+from gprune.app.ui import address
 from gprune.app.ui.text import said
 from gprune.system.errors import GpruneError
 
@@ -25,11 +26,16 @@ def forget_clicks(page: str) -> None:
 
 def pressed(label: str, key: str, **options: Any) -> bool:
     """Draw a button; return True if it was clicked since it was last drawn."""
-    st.button(label, key=key, on_click=lambda: st.session_state.setdefault(_PRESSED, set()).add(key), **options)
+    st.button(label, key=key, on_click=_note_click, args=(key,), **options)
     keys: set[str] = st.session_state.get(_PRESSED, set())
     is_pressed = key in keys
     keys.discard(key)
     return is_pressed
+
+
+def _note_click(key: str) -> None:
+    address.keep()
+    st.session_state.setdefault(_PRESSED, set()).add(key)
 
 
 def act(label: str, key: str, icon: str, action: Callable[..., object], *arguments: object, **options: Any) -> bool:

@@ -39,7 +39,6 @@ class Card:
         self._calls: list[Call] = []
         self._figure = ""
         """the figure that it is there for, also where that cannot be drawn"""
-        self._options: dict[str, Any] = {}
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
         self._as_read: Callable[[], pd.DataFrame] | None = None
@@ -61,7 +60,7 @@ class Card:
         if self.run is None:
             return
         calls = self._calls or ([Call(self._figure, {})] if self._figure else [])
-        python = python_code(self.run, self.key, calls, self._options)
+        python = python_code(self.run, self.key, calls)
         if not python:
             return
         icon = ":material/content_copy:"
@@ -72,10 +71,6 @@ class Card:
     def reads(self, table: Callable[[], pd.DataFrame]) -> None:
         """Say how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
         self._as_read = table
-
-    def asked(self, **options: Any) -> None:
-        """Note what is set beside a card without a figure, for those who copy what it shows."""
-        self._options = options
 
     def is_for(self, figure: str) -> None:
         """Note the figure that the card is there for, by its name."""
@@ -111,12 +106,6 @@ class Card:
             self.tools(panel.table, switch=False, how=panel.how)
         else:
             self.tools(panel.table, switch, panel.how, caption)
-
-    def beside(self, panel: Panel, key: str) -> None:
-        """Draw another figure of the card, with its caption."""
-        self.offers(panel)
-        st.plotly_chart(panel.figure, key=key, config={"displaylogo": False}, alt=panel.alt or panel.caption)
-        st.caption(join_numbers(panel.caption))
 
     def _draw(
         self,

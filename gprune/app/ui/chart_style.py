@@ -207,8 +207,11 @@ def log_ticks(lowest: float, highest: float) -> dict[str, Any]:
     else:
         values = values[:: -(-len(values) // MOST_TICKS)]
     if len(values) < 2:
-        step = (highest - lowest) / 3
-        values = [float(f"{lowest + number * step:.3g}") for number in range(4)]
+        least = (highest - lowest) / 5 or highest
+        unit = 10.0 ** math.floor(math.log10(least))
+        step = unit * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * unit >= least)
+        first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
+        values = [number * step for number in range(first, last + 1)]
     return {
         "type": "log",
         "tickmode": "array",

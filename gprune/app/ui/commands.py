@@ -3,8 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Any
 
 from gprune.app.ui.panel import Call, Selection
@@ -17,7 +16,7 @@ _OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
 _ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
 TABLES = {
     "ov_checks": "run.study",
-    "rd_top": 'run.drift.nlargest({rows}, "drift")',
+    "rd_top": 'run.drift.nlargest(50, "drift")',
     "cp_table": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
     "cp_given": 'run.perplexity[["method", "retention", "parameters"]].drop_duplicates()',
     "sx_export": 'run.model("gprune")',
@@ -73,13 +72,11 @@ def _write_command(study: Study, file: str) -> str:
     return " \\\n".join(lines)
 
 
-def python_code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any]) -> str:
+def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
     """Code that ends with what a card shows; empty where it shows nothing of a run."""
     lines = [_call(call) for call in calls]
     if not lines and card in TABLES:
-        # a card that could not be drawn has not noted what is set on it
-        with suppress(KeyError):
-            lines = [TABLES[card].format(**options)]
+        lines = [TABLES[card]]
     # by its name in the cache that is the default everywhere, else by its folder
     cache_name = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
     opened = ["import gprune", "", f"run = gprune.open({_literal(cache_name)})"]

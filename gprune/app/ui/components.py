@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from gprune.data import texts
 from gprune.records import Array
 
 FOLDER = Path(__file__).with_name("static")
@@ -59,7 +58,9 @@ _LOSSES = st.components.v2.component(
 @st.cache_data(show_spinner=False)
 def known_texts() -> dict[str, str]:
     """Return the texts that have a name, with one line on each."""
-    return texts.named_texts()
+    from gprune.data.texts import named_texts
+
+    return named_texts()
 
 
 def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from gprune import records
-from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, kept_units, thresholds, whatif
+from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, thresholds, whatif
 from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent
@@ -22,7 +21,6 @@ from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pipeline.stages import Stage
-from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
 from gprune.records import Array, PruningMasks
 from gprune.study import ReliabilitySettings
@@ -43,9 +41,9 @@ def _get(root: str, kind: str, key: str, expected: type) -> Any:
 
 
 @lru_cache(256)
-def drift_curves(root: str, key: str, bins: int, layer: int | None = None) -> list[drift.Distribution]:
+def drift_curves(root: str, key: str, bins: int) -> list[drift.Distribution]:
     """The four curves of the drift histogram."""
-    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins, layer)
+    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins)
 
 
 @lru_cache(64)
@@ -241,34 +239,6 @@ def seed_sentence(record: records.Agreement) -> str:
         f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
         f"the modules agree at only {seed:.2f}{alone}."
     )
-
-
-def layer_strip(run: Run) -> dict[str, Array]:
-    """(layers,) rows of the overview's heat map, as far as the run has come."""
-    rows: dict[str, Array] = {}
-    if run.has(stages.drift):
-        table = drift_layers(run.root, run.key(stages.drift))
-        rows["median drift A|B"] = table["median drift A|B"].to_numpy()
-    if run.has_agreement:
-        rows["mean ARI"] = _mean_ari(run.agreement())
-    masks = run.masks()
-    if "gprune" in masks:
-        rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
-        base = run.study.metric
-        if base in masks:
-            counts = kept_units.count_shared(masks["gprune"], masks[base], kept_units.NEURONS)
-            # NaN where neither keeps any
-            with np.errstate(invalid="ignore"):
-                jaccard = counts.both / (counts.first + counts.both + counts.second)
-            rows[f"Jaccard with {label(base)}"] = jaccard
-    return run.require(rows, stages.drift)
-
-
-def _mean_ari(record: records.Agreement) -> Array:
-    rows = zip(record.comparisons, record.ari, strict=True)
-    chosen = [row for name, row in rows if COMPARISONS[name].kind == SUBSTITUTION]
-    mean: Array = np.mean(chosen or list(record.ari), axis=0)
-    return mean
 
 
 def default_baseline(run: Run, names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from gprune.analysis.claims import VERDICTS
 from gprune.records.repairs import AUTO, REPAIRS
 from gprune.system import installation
 
@@ -27,9 +28,6 @@ class Document:
     @property
     def claims(self) -> Mapping[str, str]:
         """The outcome of every claim and its cases, as `mixed: 8 better, 2 within noise, 6 worse`."""
-        # for the page Compare alone, which loads the tables of the paper anyway
-        from gprune.experiments.reproduction.documents import VERDICTS
-
         lines = dict(self.parts).get(VERDICTS, "").splitlines()
         rows = [line.strip("| ").split(" | ") for line in lines if line.startswith(_ROW)]
         # the first two are the head of the table and the line below it

@@ -69,23 +69,23 @@ def run(
     _require_door()
     address.apply_moves()
     place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
-    address.read_address(place)
-    if st.session_state.get(_WHOLE) != place:
-        # another place begins at its top
-        st.session_state.pop(_WHOLE, None)
-    buttons.forget_clicks(place)
-    components.add_style("look")
-    situation = _looked_at()
-    _draw(situation, place, sections)
-    _report_ended_jobs(situation)
-    complaints, run = st.container(), current_run()
-    if slides.open_number():
-        slides.draw_slide(run, figures())
-    else:
-        page.run()
-    address.finish(complaints)
-    if run is not None:
-        selection.warn_of_missing(run, complaints)
+    with address.drawing(place):
+        if st.session_state.get(_WHOLE) != place:
+            # another place begins at its top
+            st.session_state.pop(_WHOLE, None)
+        buttons.forget_clicks(place)
+        components.add_style("look")
+        situation = _looked_at()
+        _draw(situation, place, sections)
+        _report_ended_jobs(situation)
+        complaints, run = st.container(), current_run()
+        if slides.open_number():
+            slides.draw_slide(run, figures())
+        else:
+            page.run()
+        address.finish(complaints)
+        if run is not None:
+            selection.warn_of_missing(run, complaints)
     settle_memory()
 
 
@@ -319,8 +319,13 @@ def rest_waits() -> bool:
     if _WHOLE in st.session_state or chosen or not len(st.context.headers):
         _draw_rest()
         return False
-    _REST_COMPONENT(key=_REST, on_reached_change=_draw_rest)
+    _REST_COMPONENT(key=_REST, on_reached_change=_take_scroll)
     return True
+
+
+def _take_scroll() -> None:
+    address.keep()
+    _draw_rest()
 
 
 def _draw_rest() -> None:

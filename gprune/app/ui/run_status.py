@@ -4,7 +4,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.jobs import JobProgress, queue
-from gprune.models import identity
 from gprune.pipeline.eta import Outlook
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pipeline.stages import Graph, named
@@ -132,10 +131,12 @@ def no_model(run: Run) -> str:
 
 def missing_inputs(run: Run) -> str:
     """Explain why nothing can be computed for a packed run on this machine; empty if something can."""
+    if not run.packed:
+        return ""
     try:
         _locate_inputs(run.study)
     except GpruneError as error:
-        return pack_sentence(error) if run.packed else ""
+        return pack_sentence(error)
     return ""
 
 
@@ -150,12 +151,19 @@ def require_inputs(root: str, study: Study) -> None:
             _locate_inputs(study)
         except GpruneError as error:
             raise ModelError(pack_sentence(error)) from error
-    elif not identity.is_hub_name(study.model):
-        identity.locate(study.model, download=False)
+    else:
+        _locate_model(study.model)
 
 
 def _locate_inputs(study: Study) -> None:
-    # a model of the hub is downloaded by the job
-    if not identity.is_hub_name(study.model):
-        identity.locate(study.model, download=False)
+    _locate_model(study.model)
     describe_texts(study)
+
+
+def _locate_model(model: str) -> None:
+    # imported where a job is started, which most pages do not do
+    from gprune.models import identity
+
+    # a model of the hub is downloaded by the job
+    if not identity.is_hub_name(model):
+        identity.locate(model, download=False)

@@ -119,9 +119,9 @@ def _unmeasured(run: Run, opponents: Opponents | None) -> str:
     return f"{verdict.headline(opponents, standings(run)[opponents.text], run.study).sentence}.{coming}"
 
 
-def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
+def curves(run: Run) -> list[ranks.Distribution]:
     """The drift of a run, finely binned; MissingResultError where the run has not come that far."""
-    return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE, layer)
+    return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE)
 
 
 def movers_of(run: Run, layer: int | None, among: int | None) -> ranks.Movers:

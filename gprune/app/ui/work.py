@@ -111,14 +111,13 @@ def start_button(
     key: str,
     root: str,
     study: Study,
-    arguments: tuple[str, ...] = (),
     place: Any = None,
     **look: Any,
 ) -> None:
     """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
         clicked = buttons.pressed(words, key=key, icon=":material/play_arrow:", **look)
-    if clicked and start(root, study, arguments) is not None:
+    if clicked and start(root, study) is not None:
         st.rerun()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gprune.analysis import ablation_effect
-from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, Case, Claim, judge_claim
+from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, VERDICTS, Case, Claim, judge_claim
 from gprune.analysis.formatting import signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
@@ -39,8 +39,8 @@ from gprune.study.methods import METHODS, RECOMMENDED, of_masks
 from gprune.study.profiles import development_models
 from gprune.system.errors import StoreError
 
-VERDICTS, MEASURED = "Which claims hold here", "Models: "
-"""heading of the claims, and how the paragraph begins that says what was measured"""
+MEASURED = "Models: "
+"""beginning of the paragraph that says what was measured"""
 GPRUNE = "gprune"
 NOT_MEASURED = "not measured"
 
