@@ -94,7 +94,7 @@ def _play(server: Server, count: int, parts: dict[str, Watched], turn: Turns) ->
     except Exception:
         # a server that is ended under its clients is no fault, and words of a thread that outlives
         # the interpreter would abort it
-        if not turn.over:
+        if not turn.run_batches:
             raise
 
 
@@ -106,14 +106,14 @@ async def _person(client: Client, place: int, count: int, parts: dict[str, Watch
         if arrived.fault:
             parts[QUIET].answers.append(arrived)
         await asyncio.to_thread(turn.arrive)
-        while not turn.over:
+        while not turn.run_batches:
             began, part, before = time.monotonic(), turn.part, client.reruns
             answer = await client.act()
             if part and part == turn.part:
                 parts[part].answers.append(answer)
                 parts[part].reruns += client.reruns - before
             # whoever ends the measurement need not wait for the next interaction
-            while not turn.over and time.monotonic() < began + EVERY:
+            while not turn.run_batches and time.monotonic() < began + EVERY:
                 await asyncio.sleep(0.1)
 
 
@@ -122,7 +122,7 @@ class Turns:
 
     def __init__(self, clients: int) -> None:
         """Begins before the first part; all clients have to arrive."""
-        self.part, self.over = "", False
+        self.part, self.run_batches = "", False
         self._there = threading.Semaphore(0)
         self._clients = clients
 
@@ -222,7 +222,7 @@ def measure(server: Server, cache: Path, count: int, seconds: float, chromium: A
                 watch(visitor, server, seconds, seen)
                 turn.part = ""
     finally:
-        turn.over = True
+        turn.run_batches = True
         thread.join(timeout=3 * EVERY)
     return list(rows(parts))
 

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gprune.pipeline.stages import Graph, Inputs, every  # noqa: E402
+from gprune.pipeline.stages import Graph, Inputs, all_stages  # noqa: E402
 from gprune.study.demo import demo_study  # noqa: E402
 from gprune.study.methods import METHODS  # noqa: E402
 
@@ -46,7 +46,7 @@ def _keys() -> float:
     times = []
     for _ in range(9):
         started = time.perf_counter()
-        every(Graph(study, Inputs.unknown(study)))
+        all_stages(Graph(study, Inputs.unknown(study)))
         times.append(time.perf_counter() - started)
     return statistics.median(times)
 

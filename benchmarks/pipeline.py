@@ -90,7 +90,7 @@ def _decoder(options: argparse.Namespace) -> Decoder:
         return Decoder.from_model(read)
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
     place, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
-    return Decoder.from_model(random_weights.make(config, place, dtype, name))
+    return Decoder.from_model(random_weights.make_model(config, place, dtype, name))
 
 
 def _show_stages(options: argparse.Namespace, device: Device) -> None:

@@ -65,7 +65,7 @@ def main() -> None:
     options = parser.parse_args()
     store, other = Store(options.cache), lengths(options)
     kinds: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    stages = runs.required(store, options.run)["stages"]
+    stages = runs.require_record(store, options.run)["stages"]
     for place in sorted({(_kind(store, name, one["key"]), one["key"]) for name, one in stages.items()}):
         kinds[place[0]].append(of_result(store, *place, other))
     for kind, sizes in kinds.items():

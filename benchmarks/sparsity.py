@@ -30,7 +30,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
-from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.mask_hooks import gate_decoder
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.pruning.sparsity.units import RankedUnits
@@ -118,7 +118,7 @@ def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str,
 
     with torch.no_grad():
         parts = {"plain forward pass": best(lambda: decoder.logits(decoder.hidden_states(ids)))}
-    with gated(decoder) as gate:
+    with gate_decoder(decoder) as gate:
         with torch.no_grad():
             teacher = decoder.hidden_states(ids)
             parts["teacher forward"] = best(lambda: decoder.hidden_states(ids))

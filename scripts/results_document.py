@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import studies
-from gprune.analysis.formatting import counted, percent
+from gprune.analysis.formatting import format_count, percent
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow, columns, is_perplexity, settings
 from gprune.analysis.table import Table
@@ -29,7 +29,7 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import cell, digits, heading
-from gprune.experiments.reproduction.paper_values import spelled, without_single_tasks
+from gprune.experiments.reproduction.paper_values import spell_out, without_single_tasks
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
 from gprune.study.methods import METHODS
@@ -162,10 +162,10 @@ def _derived(name: str, source: Source) -> pd.DataFrame:
     labels = [column for column in made if column not in (*figures, "seed", "better")]
     lines = []
     for _, each in made.groupby(labels, sort=False):
-        line = spelled(each[labels].iloc[:1]).iloc[0].to_dict()
+        line = spell_out(each[labels].iloc[:1]).iloc[0].to_dict()
         line |= {column: _over_seeds(each[column].dropna(), column) for column in figures}
         if "better" in each:
-            line["better"] = f"{each['better'].sum()} of {counted(len(each), 'seed')}"
+            line["better"] = f"{each['better'].sum()} of {format_count(len(each), 'seed')}"
         lines.append(line)
     return pd.DataFrame(lines)[[column for column in made if column != "seed"]]
 

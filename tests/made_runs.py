@@ -32,7 +32,7 @@ from gprune.records import Array, budget
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study.methods import METHODS
-from gprune.system.files import beside
+from gprune.system.files import temporary_path
 from gprune.system.progress import silent
 
 
@@ -165,7 +165,7 @@ def _put(record: RunRecord, stage: Stage[Any], content: Any, details: dict[str, 
 
 def _copy(template: Path, folder: Path) -> None:
     """Copies a folder in one step; where another process has been faster, its own stays."""
-    partial = beside(folder)
+    partial = temporary_path(folder)
     shutil.copytree(template, partial, copy_function=shutil.copyfile)
     try:
         partial.rename(folder)

@@ -8,4 +8,4 @@ from gprune.records import PruningMasks
 
 
 def masked(decoder: Decoder, masks: PruningMasks) -> AbstractContextManager[None]:
-    return masking.masked(decoder, dict(enumerate(zip(masks.ffn, masks.heads, strict=True))))
+    return masking.mask_units(decoder, dict(enumerate(zip(masks.ffn, masks.heads, strict=True))))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.calibration.collection import observed
+from gprune.pruning.calibration.collection import observe_inputs
 from gprune.records import StrongestPositions
 
 
@@ -17,7 +17,7 @@ def recorded(decoder: Decoder, ids: np.ndarray, batch: int) -> np.ndarray:
     """(layers, samples, length, neurons) float32 inputs of down_proj."""
     layers = range(decoder.shape.layers)
     inputs: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
-    with observed(decoder, layers, lambda layer, x: inputs[layer].append(x.float().clone()), lambda *_: None):
+    with observe_inputs(decoder, layers, lambda layer, x: inputs[layer].append(x.float().clone()), lambda *_: None):
         for start in range(0, len(ids), batch):
             decoder.hidden_states(torch.tensor(ids[start : start + batch].astype(np.int64)))
     return np.stack([torch.cat(rows).numpy() for rows in inputs.values()])

@@ -152,8 +152,8 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
     assert set(again["reused"]) == set(again["keys"]) and again["choice"] == result["choice"]
     graph = results_of(opened).graph
     plain = graph.study.with_settings({"repair.kind": "least_squares", "methods": ["gprune"]})
-    fitted = stages.repaired(Graph(plain, read_inputs(plain)), "gprune")
-    assert fitted.key == stages.repaired(graph, "gprune", "least_squares:both").key
+    fitted = stages.repaired_weights(Graph(plain, read_inputs(plain)), "gprune")
+    assert fitted.key == stages.repaired_weights(graph, "gprune", "least_squares:both").key
     # without a choice no text is held out, and keys are what they were
     assert set(roles(plain)) == {"primary", "auxiliary"}
     text = plain.evaluation.texts[0]
@@ -276,7 +276,7 @@ def test_estimates_count_every_candidate(made):
     study = opened.study
     graph = results_of(opened).graph
     case = Case(of_model(study.model), study, 4, gpu=False)
-    fits = [stages.repaired(graph, "gprune", word).id for word in study.choice.repairs]
+    fits = [stages.repaired_weights(graph, "gprune", word).id for word in study.choice.repairs]
     three, two = (next(fit for fit in fits if fit.variant[1] == texts) for texts in ("both_and_sampled", "both"))
     assert memory_need(three, case).fixed > memory_need(two, case).fixed
     candidate = stages.candidate(graph, "gprune", "none").id

@@ -12,11 +12,11 @@ from evaluation.task_files import write_rows
 from made_contexts import contexts_of
 from sparsity.reference_sparsity import random_partition
 
-from gprune.evaluation.accuracy import answered
+from gprune.evaluation.accuracy import measure_tasks
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
-from gprune.models.oom_backoff import Sequences, out_of_memory
+from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import uniform
 from gprune.pruning.calibration import collect, sequential
@@ -35,7 +35,7 @@ LENGTH = 24
 
 
 def accuracy(model, tokenizer, tasks, *arguments):
-    return {task: answered(model, tokenizer, task, *arguments).accuracy for task in tasks}
+    return {task: measure_tasks(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 def decoder_of(**changes):
@@ -268,7 +268,7 @@ def test_memory_runs_out_in_many_words(error):
             raise error
         return size
 
-    sequences = Sequences(12, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
+    sequences = AdaptiveBatches(12, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
     assert sequences.fitting(run, 100) == 3 and requested == [12, 6, 3]
     # what is left may be less than that, and the number never rises again
     assert sequences.fitting(run, 2) == 2 and sequences.fitting(run, 100) == 3

@@ -58,8 +58,8 @@ def logits(model):
 def test_a_study_without_recovery_has_the_name_and_the_keys_that_it_had(made):
     graph = results_of(made[0]).graph
     plain = Graph(graph.study.with_settings({"recovery.kind": "none"}), graph.inputs)
-    after = {stage.name: stage.key for stage in stages.every(graph)}
-    before = {stage.name: stage.key for stage in stages.every(plain)}
+    after = {stage.name: stage.key for stage in stages.all_stages(graph)}
+    before = {stage.name: stage.key for stage in stages.all_stages(plain)}
     assert before.items() <= after.items()
     added = {name.partition(".")[0] for name in after.keys() - before.keys()}
     assert added == {"recovered_gprune", "recovered_flap", "recovered_flap_no_bias", "recovered_perplexity",
@@ -79,10 +79,10 @@ def test_every_method_is_trained_alike_and_stands_apart(made):
     # one repair for both: the same model, trained once
     assert message["perplexity"]["flap"] == message["perplexity"]["flap_no_bias"]
     results, graph = results_of(opened), results_of(opened).graph
-    keys = [stages.recovered(graph, name).key for name in ("gprune", "flap", "flap_no_bias")]
+    keys = [stages.recovered_weights(graph, name).key for name in ("gprune", "flap", "flap_no_bias")]
     assert keys[0] != keys[1] == keys[2]
     for method in ("gprune", "flap"):
-        outcome = results.get(stages.recovered, method)
+        outcome = results.get(stages.recovered_weights, method)
         loss = outcome.steps[:, outcome.columns.index("distillation")]
         assert loss[-5:].mean() < loss[:5].mean()
     # what is measured without is no other figure than in a study without
@@ -98,7 +98,7 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     work = RunContext(opened.study, results.graph.inputs, results.store.texts)
     masks = results.get(stages.masks, "gprune")
-    weights, trained = (results.get(item, "gprune") for item in (stages.repaired, stages.recovered))
+    weights, trained = (results.get(item, "gprune") for item in (stages.repaired_weights, stages.recovered_weights))
     full = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}, trained)
     live = cut(work.decoder, full)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation)
@@ -159,8 +159,8 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_pa
     received = []
     result = pipeline.run(study, other, lambda *event: received.append(event), until="perplexity")
     assert any("goes on at step 6 of 14" in event[3] for event in received if event[0] == "recovered_gprune")
-    outcome = pipeline.opened(study, other).get(stages.recovered, "gprune")
-    expected = results_of(made[0]).get(stages.recovered, "gprune")
+    outcome = pipeline.opened(study, other).get(stages.recovered_weights, "gprune")
+    expected = results_of(made[0]).get(stages.recovered_weights, "gprune")
     assert outcome.numbers.tobytes() == expected.numbers.tobytes()
     assert outcome.steps.tobytes() == expected.steps.tobytes()
     assert result["recovery"]["perplexity"] == made[1]["recovery"]["perplexity"]

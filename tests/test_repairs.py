@@ -92,7 +92,7 @@ def test_keys_of_what_is_measured_tell_masks_texts_target_and_damping(run):
     graph = results_of(run[0]).graph
     text = graph.study.evaluation.texts[0]
     key = stages.perplexity(graph, "flap", text).key
-    assert [stage.name for stage in stages.needed(stages.repaired(graph, "flap"))] == [
+    assert [stage.name for stage in stages.required_stages(stages.repaired_weights(graph, "flap"))] == [
         "masks_flap", "tokens_primary", "tokens_auxiliary", "tokens_sampled",
     ]  # fmt: skip
     # one set of masks is fitted once, whatever the method did by itself

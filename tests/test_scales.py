@@ -59,13 +59,13 @@ def results_of(opened):
 def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(run):
     graph = results_of(run[0]).graph
     text, scaled = graph.study.evaluation.texts[0], stages.scales(graph, "flap")
-    assert [stage.name for stage in stages.needed(scaled)] == [
+    assert [stage.name for stage in stages.required_stages(scaled)] == [
         "masks_flap", "repaired_flap", "tokens_primary", "tokens_auxiliary", "tokens_sampled",
     ]  # fmt: skip
     plain = Graph(graph.study.with_settings({"repair.kind": "least_squares"}), graph.inputs)
     with pytest.raises(SettingsError, match="no scales are learned for 'flap'"):
         stages.scales(plain, "flap")
-    assert stages.repaired(plain, "flap").key == stages.repaired(graph, "flap").key
+    assert stages.repaired_weights(plain, "flap").key == stages.repaired_weights(graph, "flap").key
     assert stages.perplexity(plain, "flap", text).key != stages.perplexity(graph, "flap", text).key
     for name in ("scales.steps", "repair.damping", "seed"):
         changed = Graph(graph.study.with_settings({name: 7}), graph.inputs)
@@ -79,7 +79,7 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
     opened, result = run
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     work = RunContext(opened.study, results.graph.inputs, results.store.texts)
-    inputs = {name: results.record(stage) for name, stage in stages.pruned(results.graph, "flap").items()}
+    inputs = {name: results.record(stage) for name, stage in stages.model_inputs(results.graph, "flap").items()}
     scales, masks = inputs["scales"], inputs.pop("masks")
     assert scales.method == "flap" and len(scales.steps) == 6
     np.testing.assert_array_equal(scales.ffn != 0, masks.ffn)

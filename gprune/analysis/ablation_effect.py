@@ -28,19 +28,19 @@ from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 def ready(results: Results) -> bool:
     """Return True if a study has all results that `diagnose` reads."""
     texts = all(results.has(stages.scores, text) for text in stages.PAIR)
-    kinds = (stages.shape, stages.drift, stages.modules, stages.adapted, stages.learning, stages.masks)
+    kinds = (stages.shape, stages.drift, stages.modules, stages.adapted_scores, stages.learning, stages.masks)
     return texts and results.has(stages.partition) and all(results.has(kind) for kind in kinds)
 
 
 def diagnose(results: Results) -> AblationEffect:
     """Return the effect of modules, adaptation and learning in a study whose GPrune has pruned; see `ready`."""
-    partition, adapted = results.get(stages.partition), results.get(stages.adapted)
+    partition, adapted = results.get(stages.partition), results.get(stages.adapted_scores)
     mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
     if results.has(stages.partition, kind="initialization"):
         start = results.get(stages.partition, kind="initialization")
     return AblationEffect(
-        drift_explained=explained(drift, partition, start),
+        drift_explained=explained_share(drift, partition, start),
         decisions_changed={
             "BCM": share_changed(mask, within_layers(adapted.scores, mask)),
             **_without(results, mask, adapted.source),
@@ -57,8 +57,8 @@ def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
     widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
     partition, learned = results.get(stages.partition), results.get(stages.learning)
     base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learned, *widths)
-    unadapted = whatif.shifted_masks(base, whatif.whole(base, whatif.PRIMARY), target).ffn
-    units = whatif.ranked(base, source)
+    unadapted = whatif.shifted_masks(base, whatif.uniform_source(base, whatif.PRIMARY), target).ffn
+    units = whatif.rank_units(base, source)
     unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *widths).masks.ffn
     return {"RASA": share_changed(mask, unadapted), "MSL": share_changed(mask, unlearned)}
 
@@ -82,7 +82,7 @@ class Explained:
     random: float
     """expected of random modules of the same sizes"""
     initialization: float | None = None
-    """of the modules before their refinement; None where they are not there"""
+    """of the modules before their refinement, or None if they are not there"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class AblationEffect:
     """share of the modules of each layer whose score is at or below RASA's line"""
 
 
-def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
+def explained_share(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
     """Return the share of the (layers, neurons) drift d that the modules explain, and `start`, their initialization."""
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gprune.data.published import RULES
 from gprune.records import Accuracy
 
-__all__ = ["RULES", "MeanAccuracy", "mean_accuracy", "metric_of", "reported", "reported_error"]
+__all__ = ["RULES", "MeanAccuracy", "mean_accuracy", "metric_of", "reported_accuracy", "reported_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
     return "acc_norm" if accuracy.acc_norm > accuracy.acc else "acc"
 
 
-def reported(accuracy: Accuracy, rule: str) -> float:
+def reported_accuracy(accuracy: Accuracy, rule: str) -> float:
     """The accuracy of a task that counts, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
@@ -50,14 +50,14 @@ def reported_error(accuracy: Accuracy, rule: str) -> float:
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
-    """The mean over tasks, each of equal weight as in the paper's tables; NaN where none is measured in shares."""
+    """The mean over tasks, each of equal weight as in the paper's tables, or NaN if none is measured in shares."""
     shares = [accuracy for accuracy in accuracies if accuracy.is_share and accuracy.higher_is_better]
     count = len(shares)
     if not count:
         return MeanAccuracy(math.nan, math.nan, math.nan, 0)
     variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in shares)
     return MeanAccuracy(
-        value=sum(reported(accuracy, rule) for accuracy in shares) / count,
+        value=sum(reported_accuracy(accuracy, rule) for accuracy in shares) / count,
         error=math.sqrt(variance) / count,
         chance=sum(accuracy.chance for accuracy in shares) / count,
         tasks=count,

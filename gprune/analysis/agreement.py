@@ -23,7 +23,7 @@ from gprune.records import Agreement, Array
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """Return the comparisons drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
 
-    More lines than that hide each other. A swap of both texts says nothing where the drift profile is
+    More lines than that hide each other. A swap of both texts says nothing if the drift profile is
     symmetric, so it is drawn at once for token-weighted FLAP only. The order stays.
     """
 

@@ -52,7 +52,7 @@ def vocabulary(texts: Mapping[str, Tokens]) -> int:
 
 
 def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
-    """The calibration sets side by side, one row each; shares in percent, NaN where nothing compares.
+    """The calibration sets side by side, one row each; shares in percent, NaN if nothing compares.
 
     `texts` are by letter; `entries` is the size of the tokenizer's vocabulary, where it is known.
     """
@@ -111,7 +111,7 @@ def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str
 
 
 def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
-    """Values of pairs of letters as a symmetric table; NaN where there is none."""
+    """Values of pairs of letters as a symmetric table, or NaN if there is none."""
     letters = sorted({letter for pair in values for letter in pair})
     table = pd.DataFrame(np.full((len(letters), len(letters)), np.nan), index=letters, columns=letters)
     for (first, second), value in values.items():
@@ -120,7 +120,7 @@ def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
 
 
 def finding(table: pd.DataFrame) -> str:
-    """The square in words: the range between texts and within one; empty where nothing is known."""
+    """The square in words: the range between texts and within one; empty if nothing is known."""
     values = table.to_numpy(dtype=np.float64)
     same = np.eye(len(values), dtype=bool)
     parts = [

@@ -93,7 +93,7 @@ def counts(base: Choices, other: Choices) -> AnswerCounts:
     return AnswerCounts(*(int(kind.sum()) for kind in kinds))
 
 
-def moved(base: Choices, other: Choices) -> Array:
+def margin_shift(base: Choices, other: Choices) -> Array:
     """(questions,) how far the right option has moved against the best wrong one; negative towards wrong."""
     with np.errstate(invalid="ignore"):
         change: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
@@ -104,7 +104,7 @@ def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
     """Numbers of the questions that flip (LOST, GAINED or EITHER), those first that have moved most."""
     chosen = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(chosen)
-    return numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
+    return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:

@@ -25,7 +25,7 @@ class Tried:
     repair: str
     """its repair in words"""
     number: float
-    """what was chosen by; NaN where it could not be made"""
+    """what was chosen by, or NaN if it could not be made"""
     figures: dict[str, float]
     """perplexities and divergence, by what is measured"""
     result: str
@@ -37,7 +37,7 @@ class Tried:
         return self.result.startswith("chosen")
 
 
-def tried(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Tried]:
+def tried_candidates(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Tried]:
     """Return every candidate of some choices, by method, the best of each first; `describe` words a repair."""
     return [
         Tried(

@@ -34,7 +34,7 @@ BASELINES = tuple(
 """what people would otherwise use"""
 
 
-def repaired(repair: Repair) -> str:
+def repaired_id(repair: Repair) -> str:
     """Return the id of GPrune with a repair that a study switches on, as `gprune compensated`."""
     return f"gprune {repair.attribute}"
 
@@ -59,12 +59,12 @@ class Case:
     """methods of which a seed is not run yet: nothing is claimed of them"""
 
     def loss(self, method: str) -> float:
-        """Mean loss over seeds, nats per token; NaN where it was not measured."""
+        """Mean loss over seeds, nats per token, or NaN if it was not measured."""
         runs = self.losses.get(method, {}).values()
         return float(np.mean([losses.mean() for losses in runs])) if runs else math.nan
 
     def best(self, methods: Sequence[str]) -> str:
-        """The method of the lowest mean loss; empty where none was measured."""
+        """The method of the lowest mean loss; empty if none was measured."""
         return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
@@ -92,7 +92,7 @@ class Claim:
 
 
 _MAIN = "main table"
-_COMPENSATED = repaired(REPAIRS[COMPENSATION])
+_COMPENSATED = repaired_id(REPAIRS[COMPENSATION])
 CLAIMS = (
     Claim("GPrune is better than its base metric FLAP", _MAIN, "gprune", ("flap",)),
     Claim(

@@ -28,7 +28,7 @@ class Row:
     parameters: int
     cells: dict[str, Measurement]
     reason: str = ""
-    """why it has no perplexity; empty where it has"""
+    """why it has no perplexity; empty if it has"""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """The reason for no perplexity; empty where there is one."""
+        """The reason for no perplexity; empty if there is one."""
         return self.rows[0].reason
 
     @property
@@ -83,7 +83,7 @@ class Line:
         return [cell.stamp for cell in self.by_seed(text).values()]
 
     def mean(self, text: str) -> float:
-        """Mean perplexity over seeds; NaN where there is none."""
+        """Mean perplexity over seeds, or NaN if there is none."""
         perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
         return float(np.mean(perplexities)) if perplexities else float("nan")
 

@@ -28,7 +28,7 @@ class Cost:
     paired: bool
     """whether both have read the same windows"""
     error: float = 0.0
-    """standard error of the mean loss, nats per token; 0 where it is not known"""
+    """standard error of the mean loss, nats per token; 0 if it is not known"""
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:

@@ -64,7 +64,7 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
 
 
 def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
-    """Return a line's loss over its dense model's on the same windows, the mean over texts; None where one lacks it."""
+    """Return a line's loss over its dense model's on the same windows, the mean over texts, or None if one lacks it."""
     differences = []
     for text in texts:
         references = (other for other in dense if _models(other, text) == _models(line, text))
@@ -85,7 +85,7 @@ def _price(option: Option) -> tuple[float, float]:
 
 
 def cheapest(table: Iterable[Option], limit: float) -> Option | None:
-    """Return the cheapest model whose perplexity is at most so many times the dense one's; None where none is."""
+    """Return the cheapest model whose perplexity is at most so many times the dense one's, or None if none is."""
     return min((option for option in table if option.ratio <= limit), key=_price, default=None)
 
 

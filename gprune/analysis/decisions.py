@@ -31,7 +31,7 @@ class Bins:
     base: Array
     """(bins,) the same under the baseline"""
     jaccard: Array
-    """(bins,) neurons kept by both over neurons kept by either; NaN where neither keeps any"""
+    """(bins,) neurons kept by both over neurons kept by either, or NaN if neither keeps any"""
     chance: Array
     """(bins,) Jaccard expected of two independent masks with these retentions"""
     shares: Array
@@ -125,7 +125,7 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("layer").reset_index()
 
 
-def pooled(result: Bins) -> tuple[float, float]:
+def pooled_retention(result: Bins) -> tuple[float, float]:
     """Retained fraction of all FFN neurons under GPrune and under the baseline."""
     gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.ours, result.base))
     return gprune, base

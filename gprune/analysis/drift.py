@@ -24,7 +24,7 @@ class Distribution:
     median: float
     """median drift over all neurons"""
     correlation: float
-    """median over layers of the Spearman correlation; NaN where no layer has one"""
+    """median over layers of the Spearman correlation, or NaN if no layer has one"""
 
 
 CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
@@ -62,7 +62,7 @@ def beyond(curve: Distribution) -> Array:
 
 
 def middle(values: Array) -> float:
-    """Median of the finite values; NaN where there are none."""
+    """Median of the finite values, or NaN if there are none."""
     finite = np.asarray(values)[np.isfinite(values)]
     return float(np.median(finite)) if finite.size else float("nan")
 

@@ -18,7 +18,7 @@ def finite_values(value: Any) -> Any:
     return json.loads(text, parse_constant=lambda _: None)
 
 
-def signed(change: float, form: str) -> str:
+def format_signed(change: float, form: str) -> str:
     """A change with its sign, and a minus where a keyboard has a hyphen.
 
     `form` is of format strings without the sign, as ".3f"; ".1%" writes it in percent.
@@ -31,6 +31,6 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100.0 * share:.{digits}f}%".replace("-", _MINUS)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number with what it counts, in the plural unless it is one: "1 neuron", "2,048 neurons"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -15,7 +15,7 @@ from gprune.analysis.drift import scaled_ranks
 from gprune.analysis.thresholds import OUTCOMES
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, StrongestPositions, Tokens
 from gprune.system.errors import SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 _WORDS = re.compile(r"(layer|module|neuron)\s*(?:no\.?|number|#)?\s*([0-9]+)")
 _SHORT = re.compile(r"(?:[lmn]\s*[0-9]+[\s/,:.·]*)+")
@@ -44,7 +44,7 @@ class LayerRanks:
 def parse_unit(text: str) -> dict[str, int]:
     """Layer, module and neuron that a person looks for, as far as named.
 
-    Raises SettingsError where it names no layer, or something twice.
+    Raises SettingsError if it names no layer, or something twice.
     """
     line = " ".join(text.lower().split())
     parts = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
@@ -54,7 +54,7 @@ def parse_unit(text: str) -> dict[str, int]:
         parts = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
     numbers = dict(parts)
     if "layer" not in numbers or len(numbers) < len(parts):
-        raise SettingsError(f"{quoted(text)} names no layer, module or neuron: type as {EXAMPLES}")
+        raise SettingsError(f"{quote(text)} names no layer, module or neuron: type as {EXAMPLES}")
     return numbers
 
 
@@ -62,7 +62,7 @@ def rank_layer(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
     """The ranks of a layer's (neurons,) scores with what resampling does to them.
 
     A half is half of the shards, neighbours in a ring; every starting point is taken. `parts` scores chosen
-    shards of the text; None where they cannot be scored.
+    shards of the text, or None if they cannot be scored.
     """
     rank = scaled_ranks(score)
     if parts is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.formatting import counted, percent
+from gprune.analysis.formatting import format_count, percent
 from gprune.records import Array, PruningMasks
 
 NEURONS, GROUPS = "neurons", "groups"
@@ -36,7 +36,7 @@ class Overlap:
 
     @property
     def jaccard(self) -> float:
-        """Units kept by both among those kept by either, over all layers; NaN where neither keeps any."""
+        """Units kept by both among those kept by either, over all layers, or NaN if neither keeps any."""
         return _ratio(self.both.sum(), (self.first + self.both + self.second).sum())
 
     @property
@@ -70,10 +70,10 @@ def flips_title(units: dict[str, Overlap]) -> str:
         return "No neuron and no key/value group changes sides"
     verb = "changes" if neurons.changed == 1 else "change"
     share = neurons.changed / (neurons.units * len(neurons.both))
-    sentence = f"{counted(neurons.changed, 'neuron')} {verb} sides ({percent(share, 2)})"
+    sentence = f"{format_count(neurons.changed, 'neuron')} {verb} sides ({percent(share, 2)})"
     if neurons.changed:
         sentence += f", most of them in layer {int(np.argmax(neurons.first + neurons.second))}"
-    return sentence + (f", and {counted(groups.changed, 'key/value group')}" if groups.changed else "")
+    return sentence + (f", and {format_count(groups.changed, 'key/value group')}" if groups.changed else "")
 
 
 def flip_table(units: dict[str, Overlap]) -> pd.DataFrame:

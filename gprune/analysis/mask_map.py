@@ -77,7 +77,7 @@ def module_columns(partition: Partition, drift: Array) -> Array:
 
 
 def arrange_grid(atlas: Atlas, values: Array, column: Array) -> Array:
-    """(layers, most modules of a layer) float64: (modules,) values by `module_columns`, NaN where no module is."""
+    """(layers, most modules of a layer) float64: (modules,) values by `module_columns`, NaN if no module is."""
     cells = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
     cells[atlas.layer, column] = values
     return cells

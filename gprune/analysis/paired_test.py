@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gprune.analysis.formatting import percent, signed
+from gprune.analysis.formatting import format_signed, percent
 from gprune.evaluation.protocol import Stamp
 from gprune.records import Array
 
@@ -42,21 +42,21 @@ class Measurement:
     length: int
     """tokens of one window"""
     retention: float
-    """kept fraction of the decoder's weights; 1 for the dense model, NaN where it is not known"""
+    """kept fraction of the decoder's weights; 1 for the dense model, NaN if it is not known"""
     parameters: int
-    """parameters of the model; 0 where not known"""
+    """parameters of the model; 0 if not known"""
     model: str
     """fingerprint of the dense model behind it"""
     content: str = ""
-    """fingerprint of tokenizer and evaluation text; empty where not known"""
+    """fingerprint of tokenizer and evaluation text; empty if not known"""
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
-    """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
+    """(windows,) mean negative log-likelihood of each window, nats per token; empty if not known"""
     stamp: Stamp | None = None
-    """by what protocol it was measured; None where not known"""
+    """by what protocol it was measured, or None if not known"""
 
     @property
     def margin(self) -> float:
-        """Half the interval of the perplexity over its windows; NaN where it is not known."""
+        """Half the interval of the perplexity over its windows, or NaN if it is not known."""
         return half_interval(self.standard_error, self.windows - 1)
 
     @property
@@ -86,22 +86,22 @@ class Difference:
 
     @property
     def error(self) -> float:
-        """Standard error of the change (delta method); NaN where the change itself is not finite."""
+        """Standard error of the change (delta method), or NaN if the change itself is not finite."""
         return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
 
     @property
     def nats_margin(self) -> float:
-        """Half the interval of the difference, nats per token; NaN where its error is not known."""
+        """Half the interval of the difference, nats per token, or NaN if its error is not known."""
         return half_interval(self.nats_error, self.freedom)
 
     @property
     def margin(self) -> float:
-        """Half the interval of the change (delta method); NaN where it is not known."""
+        """Half the interval of the change (delta method), or NaN if it is not known."""
         return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Ends of the change's interval, which holds 0 where the difference's does; NaN if not known."""
+        """Ends of the change's interval, which holds 0 if the difference's does; NaN if not known."""
         with np.errstate(over="ignore"):
             low, high = np.expm1([self.nats - self.nats_margin, self.nats + self.nats_margin])
         return float(low), float(high)
@@ -120,7 +120,7 @@ class Difference:
 def half_interval(error: float, freedom: float) -> float:
     """Half the interval around a mean of this standard error: the t quantile times the error.
 
-    NaN where the error is not finite or there are no degrees of freedom, as of a single window: then there
+    NaN if the error is not finite or there are no degrees of freedom, as of a single window: then there
     is no interval to show.
     """
     return error * _quantile(freedom) if math.isfinite(error) and freedom > 0 else float("nan")
@@ -181,7 +181,7 @@ def over_windows(first: Array, second: Array) -> Difference:
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
-    """Return why the difference of two perplexities means nothing; empty where both read the same windows."""
+    """Return why the difference of two perplexities means nothing; empty if both read the same windows."""
     if same_windows(first, second):
         return ""
     if first.windows_read != second.windows_read:
@@ -226,12 +226,12 @@ def in_percent(difference: Difference) -> str:
     """A difference as a change of perplexity with its interval: `−3.1 ± 0.4%`, or from end to end."""
     interval = interval_in_percent(difference, 1)
     if not interval.startswith("±"):
-        return f"{signed(difference.change, '.1%')} {interval}".strip()
-    return f"{signed(100 * difference.change, '.1f')} {interval}"
+        return f"{format_signed(difference.change, '.1%')} {interval}".strip()
+    return f"{format_signed(100 * difference.change, '.1f')} {interval}"
 
 
 def interval_in_percent(difference: Difference, digits: int) -> str:
-    """The interval of a change of perplexity: `± 0.4%`; empty where it is not known.
+    """The interval of a change of perplexity: `± 0.4%`; empty if it is not known.
 
     From end to end, `(+5.8 to +532.2%)`, where it is far from even around the change: there ± could hold 0
     although the interval does not.
@@ -240,7 +240,7 @@ def interval_in_percent(difference: Difference, digits: int) -> str:
         return ""
     if difference.nats_margin <= _EVEN and difference.close == (abs(difference.change) <= difference.margin):
         return f"± {percent(difference.margin, digits)}"
-    low, high = (signed(100 * end, f".{digits}f") for end in difference.interval)
+    low, high = (format_signed(100 * end, f".{digits}f") for end in difference.interval)
     return f"({low} to {high}%)"
 
 

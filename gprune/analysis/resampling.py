@@ -37,7 +37,7 @@ class Law:
     """The fall of an effect of sampling with the number of sequences: sqrt(a / (n + b))."""
 
     scale: float
-    """a; NaN where nothing could be fitted"""
+    """a, or NaN if nothing could be fitted"""
     shift: float
     """b, at least 0"""
 
@@ -59,7 +59,7 @@ class Law:
         return max(self.scale / level**2 - self.shift, 0.0)
 
 
-def resampled(score: Score, sizes: Array, counts: Array) -> Resampled:
+def resampling_drift(score: Score, sizes: Array, counts: Array) -> Resampled:
     """Compare two samples of a text at every size that its shards, with (shards,) sequences each, allow.
 
     A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
@@ -98,11 +98,11 @@ def jaccard(retention: float, changed: float) -> float:
     return (retention - changed / 2) / (retention + changed / 2)
 
 
-def law(sequences: Array, values: Array) -> Law:
+def fit_drift_law(sequences: Array, values: Array) -> Law:
     """The law behind what was measured, by least squares of 1 / d^2 on n, in relative terms.
 
     `sequences` (sizes,) are those in a sample, `values` (sizes, draws) what two samples differ by. The shift
-    is 0 where there is one size only, or where the best one is negative. No law where what was measured does
+    is 0 if there is one size only, or where the best one is negative. No law where what was measured does
     not fall, or is not finite.
     """
     means = np.mean(values, axis=1) if np.size(values) else np.array([])
@@ -125,7 +125,7 @@ def law(sequences: Array, values: Array) -> Law:
 
 
 def drift_beyond_sampling(measured: float, *noises: float) -> float:
-    """The part of a drift between two texts that sampling does not explain; 0 where it explains all.
+    """The part of a drift between two texts that sampling does not explain; 0 if it explains all.
 
     `noises` are what two samples of one of the texts differ by, at that size, for each text. Squares add up,
     and each text brings one of its two samples.

@@ -27,7 +27,7 @@ def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str,
 
     Values are texts, by dotted name.
     """
-    settings_of = {name: flattened(study) for name, study in studies.items()}
+    settings_of = {name: flatten_settings(study) for name, study in studies.items()}
     chosen, groups = list[str](), 1
     for field in differing(studies):
         split = len({tuple(settings[key] for key in (*chosen, field)) for settings in settings_of.values()})
@@ -38,7 +38,7 @@ def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str,
 
 def differing(studies: Mapping[str, Study]) -> list[str]:
     """The settings in which studies differ, by dotted name; those that split them most first."""
-    all_settings = [flattened(study) for study in studies.values()]
+    all_settings = [flatten_settings(study) for study in studies.values()]
     fields = [field for field in next(iter(all_settings), {}) if field not in _NAMES]
     values = {field: len({settings[field] for settings in all_settings}) for field in fields}
     several = (field for field in fields if values[field] > 1)
@@ -46,7 +46,7 @@ def differing(studies: Mapping[str, Study]) -> list[str]:
 
 
 @lru_cache(maxsize=2048)
-def flattened(study: Study) -> dict[str, str]:
+def flatten_settings(study: Study) -> dict[str, str]:
     """Every setting of a study as text, by dotted name."""
     fields: dict[str, str] = {}
     for name, value in study.to_dict().items():
@@ -60,7 +60,7 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
 
     Columns have the names of the studies.
     """
-    settings_of = {name: flattened(study) for name, study in studies.items()}
+    settings_of = {name: flatten_settings(study) for name, study in studies.items()}
     lines = []
     fields = [field for field in next(iter(settings_of.values()), {}) if field not in _NAMES]
     for field in fields:

@@ -36,15 +36,15 @@ class StudyRow:
     """target retention, 1 for the dense model"""
     seed: int
     run: str = ""
-    """run it comes from; empty where there is none"""
+    """run it comes from; empty if there is none"""
     values: dict[str, float] = field(default_factory=dict)
     """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or what a figure measures"""
     errors: dict[str, float] = field(default_factory=dict)
     """standard errors, or deviations over layers in figures, where they are known"""
     kept: float = float("nan")
-    """retention that was really met; NaN where not known"""
+    """retention that was really met, or NaN if not known"""
     reason: str = ""
-    """why there are no numbers; empty where there are"""
+    """why there are no numbers; empty if there are"""
     control: bool = False
     """whether the row is a control that the paper does not have"""
     marks: dict[str, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Setting:
 
     @property
     def kept(self) -> float:
-        """Mean retention over seeds; NaN where not known."""
+        """Mean retention over seeds, or NaN if not known."""
         retentions = [row.kept for row in self.filled if np.isfinite(row.kept)]
         return float(np.mean(retentions)) if retentions else float("nan")
 
@@ -96,7 +96,7 @@ class Setting:
 
     @property
     def reason(self) -> str:
-        """The reasons for missing numbers, seed by seed where there are several; empty where none is missing."""
+        """The reasons for missing numbers, seed by seed where there are several; empty if none is missing."""
         missing = [row for row in self.rows if row.reason]
         if len(self.rows) == 1:
             return missing[0].reason if missing else ""
@@ -111,7 +111,7 @@ class Setting:
         return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
-        """Mean over seeds; NaN where there is no number."""
+        """Mean over seeds, or NaN if there is no number."""
         values = self.values(column)
         return float(np.mean(values)) if values else float("nan")
 

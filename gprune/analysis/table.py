@@ -69,7 +69,7 @@ class Table:
     def cells(self, digits: int = 4) -> list[list[str]]:
         """Every row as it is read; `digits` are the significant ones of a number that is not whole."""
         rows = self.frame.astype(object).itertuples(index=False, name=None)
-        return [[read(value, digits) for value in row] for row in rows]
+        return [[format_cell(value, digits) for value in row] for row in rows]
 
     def first(self, count: int) -> Table:
         """The first rows."""
@@ -119,7 +119,7 @@ class Table:
         ]
 
 
-def read(value: Any, digits: int = 4) -> str:
+def format_cell(value: Any, digits: int = 4) -> str:
     """A cell as it is read: a dash where nothing is, a number with its first `digits` if it is not whole.
 
     More than four digits have no exponent below 1e15.
@@ -145,7 +145,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
 
 
-def guarded(value: object, display: bool = False) -> object:
+def escape_formula(value: object, display: bool = False) -> object:
     """A cell as it is safe in a spreadsheet: an apostrophe stands before what would run as a formula.
 
     What is passed over before the sign counts as well: blanks, line breaks, marks without width. What is no
@@ -166,7 +166,7 @@ def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
     for position in range(len(safe.columns)):
         column = safe.iloc[:, position]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
-            cells = [guarded(value, shown) for value in column]
+            cells = [escape_formula(value, shown) for value in column]
             if any(new is not old for new, old in zip(cells, column, strict=True)):
                 safe.isetitem(position, pd.Series(cells, index=safe.index, dtype=object))
     safe.columns = _names(safe.columns)
@@ -177,7 +177,7 @@ def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
 def _names(names: pd.Index) -> pd.Index:
     if pd.api.types.is_numeric_dtype(names) or isinstance(names, pd.DatetimeIndex):
         return names
-    safe = [tuple(map(guarded, name)) if isinstance(name, tuple) else guarded(name) for name in names]
+    safe = [tuple(map(escape_formula, name)) if isinstance(name, tuple) else escape_formula(name) for name in names]
     if safe == list(names):
         return names
     index: pd.Index = pd.MultiIndex.from_tuples(safe) if isinstance(names, pd.MultiIndex) else pd.Index(safe)

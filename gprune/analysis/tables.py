@@ -27,7 +27,7 @@ def metric_gap(
     """Return the distance of two base metrics in a column, before and after GPrune is applied to both.
 
     `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
-    after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN where
+    after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN if
     there was none), highest retention first; only where all four results are there.
     """
     keys = _keys(rows)

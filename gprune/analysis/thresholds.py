@@ -57,11 +57,13 @@ class Decision(NamedTuple):
         return count(self.statistics, self.adapted)
 
 
-def decided(run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None) -> Decision:
+def reliability_decision(
+    run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
+) -> Decision:
     """Return the statistics that RASA reads under other settings, and its decision.
 
     `mean` is the (modules,) mean primary scores under a scale that is not the run's own; formed here where
-    left out. Raises StoreError where the run has not come that far, or a result is damaged.
+    left out. Raises StoreError if the run has not come that far, or a result is damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, statistics = run.load(stages.partition), run.load(stages.modules)
@@ -91,7 +93,7 @@ def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
     )
 
 
-def described(settings: ReliabilitySettings) -> str:
+def describe_rule(settings: ReliabilitySettings) -> str:
     """The rule in short, as `γ_drift 0.90, γ_score 0.85`, then what is not the paper's."""
     if settings.selection == "none":
         return "no adaptation"
@@ -107,13 +109,13 @@ def described(settings: ReliabilitySettings) -> str:
 
 
 def _level(quantile: float) -> str:
-    """Two decimals; a third where there is one."""
+    """Two decimals; a third if there is one."""
     three = f"{quantile:.3f}"
     return three.removesuffix("0")
 
 
 def overlap(first: Array, second: Array) -> float:
-    """Jaccard overlap of two sets of modules given as (modules,) bool; 1 where both are empty."""
+    """Jaccard overlap of two sets of modules given as (modules,) bool; 1 if both are empty."""
     union = int((first | second).sum())
     return float((first & second).sum() / union) if union else 1.0
 

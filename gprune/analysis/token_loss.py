@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.records import Array
 
 LISTED = 12
@@ -25,7 +25,7 @@ class Token:
     """A token as it is shown."""
 
     text: str
-    """what it adds to the text; empty where an earlier token of the same character has it"""
+    """what it adds to the text; empty if an earlier token of the same character has it"""
     place: int = 1
     """which of the tokens of one character it is, from 1"""
     of: int = 1
@@ -54,7 +54,7 @@ def loss_change(dense: Array, pruned: Array) -> Change:
 def loss_title(changes: Mapping[str, Change]) -> str:
     """The finding, by the labels of the methods."""
     parts = [
-        f"{name} {signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
+        f"{name} {format_signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
         for name, change in changes.items()
     ]
     dense = next(iter(changes.values())).dense
@@ -88,7 +88,7 @@ def readable(text: str) -> str:
     return "".join(map(_sign, text))
 
 
-def marked(token: Token) -> str:
+def mark_spaces(token: Token) -> str:
     """A token with its spaces seen; of a character's later tokens only which they are."""
     return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
 

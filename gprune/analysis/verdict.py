@@ -19,9 +19,9 @@ from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.claims import CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, Line, Row, change, texts
-from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled
+from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
-from gprune.analysis.formatting import percent, signed
+from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.paired_test import (
     BETTER,
     INTERVAL,
@@ -42,7 +42,7 @@ from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.records import Agreement, PruningMasks
 from gprune.study import Study
 from gprune.study.methods import METHODS
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 OURS, FLAP, FLAP_WITHOUT_BIAS = "gprune", "flap", "flap_no_bias"
 BEST, SECOND = "★", "☆"
@@ -110,7 +110,7 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
 
 
 def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected = _ANY) -> dict[tuple[str, str], int]:
-    """Rank the pruned models on the mean over the texts `names`; empty where nothing may be claimed."""
+    """Rank the pruned models on the mean over the texts `names`; empty if nothing may be claimed."""
     if obstacles([row for line in lines for row in line.rows]):
         return {}
     if any(missing_methods(lines, text, expected) for text in names):
@@ -262,7 +262,7 @@ def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutS
     """Return what GPrune is held against on the first unseen text, or else on the text that comes nearest to one.
 
     `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
-    calibration texts. None where the study measures no perplexity.
+    calibration texts. None if the study measures no perplexity.
     """
     text = holdout.first(statuses, study)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
@@ -285,7 +285,7 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     verb = changes[0].split(" ")[0]
     changes[1:] = [words.removeprefix(f"{verb} ") for words in changes[1:]]
     text = "unseen text" if status.unseen else f"{result.text} ({status.brief})"
-    sentence = f"At {percent(retention)} retention, perplexity on {text} {listed(changes)}"
+    sentence = f"At {percent(retention)} retention, perplexity on {text} {join_words(changes)}"
     conclusion = "" if result.verdict == BETTER else against_best(result)
     sentences = filter(None, (sentence, conclusion, against_control(result)))
     detail = _detail(result, status, seeds) + _repair(study) + (_BIAS if bare else "")
@@ -303,9 +303,9 @@ def _movement(cell: Measurement, dense: Measurement | None) -> str:
 
 
 def missing_opponent(result: Opponents) -> str:
-    """Return why no winner may be called on a text; empty where one may."""
+    """Return why no winner may be called on a text; empty if one may."""
     if result.missing:
-        return f"not measured: {listed(list(map(method_label, result.missing)))}"
+        return f"not measured: {join_words(list(map(method_label, result.missing)))}"
     if not (result.ours and result.base):
         return f"{'a baseline' if result.ours else 'GPrune'} is not part of this run"
     if gap := budget_gap((result.ours.retention, result.base.retention)):
@@ -320,7 +320,7 @@ def against_best(result: Opponents) -> str:
     assert result.best is not None
     change, name = result.difference(result.best).change, method_label(result.best.method)
     if result.verdict == NOISE:
-        return f"GPrune and {name} are within noise ({signed(change, '.1%')})"
+        return f"GPrune and {name} are within noise ({format_signed(change, '.1%')})"
     return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
 
 
@@ -328,11 +328,11 @@ def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], tex
     """Return how the models of two runs differ on a text, in a sentence; `names` are their labels."""
     values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
     if not is_comparable(first, second, text):
-        return f"No winner between {listed(names)}: their retentions or windows differ (perplexity {values})."
+        return f"No winner between {join_words(names)}: their retentions or windows differ (perplexity {values})."
     gap = compare_lines(first, second, [text])
-    detail = f"{signed(gap.change, '.1%')} {interval_in_percent(gap, 1)}".strip()
+    detail = f"{format_signed(gap.change, '.1%')} {interval_in_percent(gap, 1)}".strip()
     if gap.close:
-        return f"{listed(names)} are within noise ({detail}; perplexity {values})."
+        return f"{join_words(names)} are within noise ({detail}; perplexity {values})."
     word = "lower" if gap.change < 0 else "higher"
     return f"{names[0]} has a {word} perplexity than {names[1]} ({detail}; {values})."
 
@@ -344,7 +344,7 @@ def against_control(result: Opponents) -> str:
     gap = result.difference(result.control)
     if gap.verdict == BETTER:
         return ""
-    change = signed(0.0 - gap.change / (1 + gap.change), ".1%")
+    change = format_signed(0.0 - gap.change / (1 + gap.change), ".1%")
     verb = "does as well" if gap.close else "does better"
     return f"A control {verb}: {method_label(result.control.method)} ({change} perplexity)"
 
@@ -358,7 +358,7 @@ def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
         return detail
     changes = {method_label(line.method): result.difference(line) for line in result.named}
     intervals = [
-        f"{name} {signed(change.change, '.1%')} {interval_in_percent(change, 1)}"
+        f"{name} {format_signed(change.change, '.1%')} {interval_in_percent(change, 1)}"
         for name, change in changes.items()
         if math.isfinite(change.margin)
     ]
@@ -370,7 +370,7 @@ def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
 
 
 def _repair(study: Study) -> str:
-    """Return the repair that a study gives every method alike; empty where it gives none."""
+    """Return the repair that a study gives every method alike; empty if it gives none."""
     label = repair_label(study)
     if not label:
         return ""
@@ -439,7 +439,7 @@ def agreement_title(record: Agreement) -> str:
         f"{seed:.2f} when only the seed changes" if seed is not None else "",
         f"{groups:.2f} for FANG’s groups of A and B" if groups is not None else "",
     ]
-    return f"Mean ARI of the modules: {listed(list(filter(None, parts))) or 'not measured'}"
+    return f"Mean ARI of the modules: {join_words(list(filter(None, parts))) or 'not measured'}"
 
 
 def agreement_finding(record: Agreement) -> str:
@@ -468,7 +468,7 @@ def budget_title(bins: Bins, base: str) -> str:
     changes = bins.ours - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
-    unstable, stable = (signed(value, ".3f") for value in bin_changes(bins))
+    unstable, stable = (format_signed(value, ".3f") for value in bin_changes(bins))
     return f"Retention against {base}: {unstable} in the most unstable modules, {stable} in the others"
 
 
@@ -479,7 +479,7 @@ def budget_finding(bins: Bins, base: str) -> str:
 
 def budget_shares(bins: Bins, base: str) -> str:
     """Return the shares of the most unstable modules and of all neurons that both methods keep."""
-    retained, base_kept = pooled(bins)
+    retained, base_kept = pooled_retention(bins)
     both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
         f"GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and {base} "
@@ -513,7 +513,7 @@ def checks(
     """Return every trust check of a run.
 
     `masks` are by display name, `statuses` of its evaluation texts; `effect` is that of the parts of GPrune,
-    None where the run has not come that far. `recorded` are claims that were judged on other models, with
+    None if the run has not come that far. `recorded` are claims that were judged on other models, with
     their outcome; `seeds` are those over which methods are compared.
     """
     limit, samples = study.evaluation.windows, study.calibration.samples

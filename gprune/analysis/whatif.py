@@ -92,10 +92,10 @@ class Loads(Protocol):
         ...
 
 
-def prepared(run: Loads) -> Prepared:
+def prepare_run(run: Loads) -> Prepared:
     """Rank the units of a run under both texts; see `prepare`.
 
-    Raises StoreError where the run has not come that far, or a result is damaged.
+    Raises StoreError if the run has not come that far, or a result is damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, learned = run.load(stages.partition), run.load(stages.learning)
@@ -103,7 +103,7 @@ def prepared(run: Loads) -> Prepared:
     return prepare(run.load(stages.shape), primary, auxiliary, partition, learned, *widths)
 
 
-def whole(base: Prepared, scoring: str) -> Array:
+def uniform_source(base: Prepared, scoring: str) -> Array:
     """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
     return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
@@ -112,13 +112,13 @@ def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
     """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
 
     `source` (modules,) is `AdaptedScores.source`, `target` the fraction of the decoder's linear weights to
-    keep, met within one neuron (one block). Raises SettingsError where the floors of the layers exceed it.
+    keep, met within one neuron (one block). Raises SettingsError if the floors of the layers exceed it.
     """
     require_reachable(base.units.shape, target, base.alignment)
-    return exact_masks(ranked(base, source), base.thresholds, target, base.alignment, base.equal).masks
+    return exact_masks(rank_units(base, source), base.thresholds, target, base.alignment, base.equal).masks
 
 
-def ranked(base: Prepared, source: Array) -> RankedUnits:
+def rank_units(base: Prepared, source: Array) -> RankedUnits:
     """The units of a run where (modules,) some are scored from B."""
     count = len(base.auxiliary)
     from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
@@ -128,7 +128,7 @@ def ranked(base: Prepared, source: Array) -> RankedUnits:
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:
-    """Return why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
+    """Return why the masks of a baseline cannot be decided here, as a sentence; empty if they can.
 
     `method` prunes and learns no masks; `scoring` is one of TEXTS.
     """
@@ -159,8 +159,8 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
 
     `method` prunes and learns no masks; `retention` is the fraction of the decoder's linear weights to keep,
     in (0, 1); `scoring` is one of TEXTS, and `adapted` the (layers, neurons) scores where that is adapted.
-    Raises MethodError where something is missing (see `obstacle`) or the method cannot reach the retention,
-    StoreError where a record is damaged.
+    Raises MethodError if something is missing (see `obstacle`) or the method cannot reach the retention,
+    StoreError if a record is damaged.
     """
     reason = obstacle(results, method, scoring)
     if reason:
@@ -191,7 +191,7 @@ def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _missing(results: Results, stage: Stage[Any]) -> str:
     """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
-    for need in stages.needed(stage):
+    for need in stages.required_stages(stage):
         if not results.holds(need):
             title = _missing(results, need) if _is_made_here(results.graph, need) else need.title
             if title:

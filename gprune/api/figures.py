@@ -13,7 +13,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.study.settings import require_choice
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 TEMPLATE = "plotly_white"
 """template of figures outside the app, unless another is set as the default of plotly"""
@@ -43,10 +43,10 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     for option, value in options.items():
         if option not in defaults:
             names_of_options = ", ".join(defaults) or "none"
-            raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {names_of_options}")
+            raise SettingsError(f"the figure {name} has no option {quote(option)}; it has: {names_of_options}")
         accepted = _ACCEPTED.get(type(defaults[option]), ())
         if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
-            raise SettingsError(f"{option} must be like {quoted(defaults[option])} (got {quoted(value)})")
+            raise SettingsError(f"{option} must be like {quote(defaults[option])} (got {quote(value)})")
     if "selected" in options:
         options = options | {"selected": panel.parse_selection(run, options["selected"])}
     drawing = go.Figure(load_figures()[name](run, **options).figure)
@@ -61,7 +61,7 @@ def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path
     from gprune.app.report import make_report, require_place, save_report
 
     if isinstance(cards, str) or not all(isinstance(name, str) for name in cards):
-        raise SettingsError(f"cards must be names of figures (got {quoted(cards)})")
+        raise SettingsError(f"cards must be names of figures (got {quote(cards)})")
     path = safe_parsing.path(os.fspath(file), "the file")
     require_place(path)
     save_report(make_report(run, tuple(cards)), path)

@@ -198,7 +198,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     if hasattr(model, "merge_and_unload"):
         raise SettingsError("the model has adapters beside its weights: save model.merge_and_unload()")
     require_language_model(model)
-    with safe_parsing.refused_as(CheckpointError):
+    with safe_parsing.reraise_as(CheckpointError):
         target = safe_parsing.path(os.fspath(folder), "the folder")
     training = model.training
     model.eval()

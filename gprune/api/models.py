@@ -113,7 +113,7 @@ def _pruned(
     settings = {"kind": repair} if isinstance(repair, str) else repair
     graph = run.graph if settings is None else stages.with_repair(run.graph, settings)
     results = stages.Results(run.results.store, graph)
-    made_from = stages.recovered_from(graph, method) if recovered else stages.pruned(graph, method)
+    made_from = stages.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
     needs = stages.resolve(made_from, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
     return results, stages.pruned_model(graph, method, **needs)

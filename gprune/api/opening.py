@@ -100,7 +100,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
         store, name = Store(folder.resolve().parent.parent), folder.resolve().name
     else:
         store, name = store_in(cache), text
-    run_records.required(store, name)
+    run_records.require_record(store, name)
     return _loaded_from(store.folder("runs", name), trust_remote_code)
 
 
@@ -131,25 +131,25 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         return from_dict(study)
     if not isinstance(study, str | os.PathLike):
         raise SettingsError(
-            f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quoted(study)})"
+            f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
         )
-    from gprune.study.demo import named
+    from gprune.study.demo import bundled_study
 
-    return named(str(os.fspath(study)))
+    return bundled_study(str(os.fspath(study)))
 
 
 def store_in(cache: Place | None) -> Store:
     """Return the store of a cache folder. Raises StoreError if the path is not valid on this system."""
     if cache is None:
         return Store()
-    with safe_parsing.refused_as(StoreError):
+    with safe_parsing.reraise_as(StoreError):
         return Store(safe_parsing.path(_as_text(cache, "the cache"), "the cache"))
 
 
 def _as_text(path: Place, label: str) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quoted(path)})")
+        raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quote(path)})")
     return text
 
 

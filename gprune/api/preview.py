@@ -69,8 +69,8 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}
     study = run.study.with_settings({"retention": retention} | dotted)
-    statistics, adapted = thresholds.decided(run, study.reliability)
-    masks = whatif.shifted_masks(whatif.prepared(run), adapted.source, study.retention)
+    statistics, adapted = thresholds.reliability_decision(run, study.reliability)
+    masks = whatif.shifted_masks(whatif.prepare_run(run), adapted.source, study.retention)
     return Preview(
         study.reliability,
         frames.modules(run.load(stages.partition), statistics, adapted),

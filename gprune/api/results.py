@@ -110,7 +110,7 @@ class Run:
             ['layer', 'unit', 'index', 'primary', 'auxiliary', 'adapted']
         """
         primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
-        adapted = self._loaded.find(stages.adapted)
+        adapted = self._loaded.find(stages.adapted_scores)
         return frames.scores_frame(primary, auxiliary, None if adapted is None else adapted.scores)
 
     @property
@@ -136,7 +136,7 @@ class Run:
             (['layer', 'module', 'size', 'drift', 'score'], ['u_primary', 'u_auxiliary', 'adapted', 'source'])
         """
         load = self._loaded.load
-        return frames.modules(load(stages.partition), load(stages.modules), load(stages.adapted))
+        return frames.modules(load(stages.partition), load(stages.modules), load(stages.adapted_scores))
 
     @property
     def agreement(self) -> pd.DataFrame:
@@ -303,7 +303,7 @@ class Run:
         from gprune.api.models import export
 
         require_choice("method", method, self.study.methods)
-        with safe_parsing.refused_as(CheckpointError):
+        with safe_parsing.reraise_as(CheckpointError):
             target = safe_parsing.path(os.fspath(folder), "the folder")
         return export(self._loaded, method, target, self._trusted, repair, recovered, on_progress)
 

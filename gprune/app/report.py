@@ -16,14 +16,14 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from gprune.analysis import comparison
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.analysis.table import Table
 from gprune.app.figures import load_figures
 from gprune.app.ui import chart_style, derived_cache
 from gprune.app.ui.commands import command, field
 from gprune.app.ui.page_names import NAMES
 from gprune.app.ui.panel import KEYS, Panel, Selection, available_part
-from gprune.app.ui.text import unmarked
+from gprune.app.ui.text import strip_markdown
 from gprune.evaluation import protocol
 from gprune.pipeline.provenance import versions
 from gprune.pipeline.runs.opened import Run
@@ -59,7 +59,7 @@ class ReportEntry:
     table: pd.DataFrame | None = None
     """the numbers behind it"""
     problem: str = ""
-    """why it could not be drawn; empty where it was"""
+    """why it could not be drawn; empty if it was"""
 
 
 def figure_names() -> tuple[str, ...]:
@@ -145,10 +145,10 @@ def _entry(name: str, panel: Panel, more: str) -> ReportEntry:
     return ReportEntry(
         name,
         page_of_figure(name),
-        unmarked(panel.title) + more,
-        unmarked(panel.caption),
-        unmarked(panel.how),
-        unmarked(panel.alt) or unmarked(panel.caption) or describe_figure(name),
+        strip_markdown(panel.title) + more,
+        strip_markdown(panel.caption),
+        strip_markdown(panel.how),
+        strip_markdown(panel.alt) or strip_markdown(panel.caption) or describe_figure(name),
         panel.figure,
         panel.table() if panel.table is not None else None,
     )
@@ -201,7 +201,7 @@ def _policy(*scripts: str) -> str:
 
 
 def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
-    figures = counted(sum(entry.figure is not None for entry in entries), "figure")
+    figures = format_count(sum(entry.figure is not None for entry in entries), "figure")
     minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     line = f"{figures} of the run {run.name} ({run.state}). Made {minute} by GPrune Studio."
     return f"<p class='soft'>{_safe(line)}</p>"
@@ -341,13 +341,13 @@ def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] |
 
 
 def require_place(path: Path) -> None:
-    """Raise SettingsError where the name of a report's file does not end as an HTML file does."""
+    """Raise SettingsError if the name of a report's file does not end as an HTML file does."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise SettingsError(f"a report is written as HTML: give a name that ends in .html (got {path.name!r})")
 
 
 def save_report(report: Report, path: Path) -> None:
-    """Write a report, whole or not at all; StoreError where the file cannot be written."""
+    """Write a report, whole or not at all. Raises StoreError if the file cannot be written."""
     try:
         write_bytes(path, report.content)
     except OSError as error:

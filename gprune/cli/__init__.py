@@ -69,7 +69,7 @@ def say(*words: object, end: str = "\n", file: TextIO | None = None, flush: bool
 def to_path(text: str) -> Path:
     """Return a path from the command line, with `~` expanded.
 
-    Raises argparse.ArgumentTypeError where no file can have that name.
+    Raises argparse.ArgumentTypeError if no file can have that name.
     """
     try:
         return safe_parsing.path(text, "the path")
@@ -151,6 +151,6 @@ def load_run(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
     from gprune.store import Store
 
     store = Store(options.cache)
-    record = runs.required(store, options.run)
-    graph = recorded_graph(record, f"the record of the run {safe_parsing.quoted(options.run)}")
+    record = runs.require_record(store, options.run)
+    graph = recorded_graph(record, f"the record of the run {safe_parsing.quote(options.run)}")
     return Results(store, graph), record

@@ -38,7 +38,7 @@ def _app(options: argparse.Namespace) -> int:
         os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
     address = endpoint.find_endpoint(options.address, options.port, options.public_address)
     page: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if not options.no_browser and browser.has_screen():
-        page = browser.opened(address.entry, default_cache())
+    if not options.no_browser and browser.can_open_browser():
+        page = browser.open_in_browser(address.entry, default_cache())
     serving.serve(address, ServerOptions(options.trust_remote_code), page)
     return 0

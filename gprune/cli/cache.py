@@ -65,7 +65,7 @@ def _prune(options: argparse.Namespace) -> int:
     if _report_unreadable(store):
         say("nothing is removed: these runs may need any result; `cache prune RUN` removes a run", file=sys.stderr)
         return EXIT_DAMAGED
-    entries, corrupt = cache.overview(store).unneeded, cache.quarantined(store)
+    entries, corrupt = cache.overview(store).unneeded, cache.quarantined_results(store)
     sizes = {str(path.relative_to(store.root)): cache.size_of(path) for path in corrupt}
     if options.yes:
         entries = cache.remove_unneeded(store, entries)
@@ -86,7 +86,7 @@ def _prune_runs(options: argparse.Namespace, store: Store) -> int:
     usage = cache.overview(store).runs
     for run in options.runs:
         if run not in usage:
-            runs.required(store, run)
+            runs.require_record(store, run)
         if options.yes:
             say(f"{run}: removed, {amount(cache.remove_run(store, run))} free")
         else:

@@ -25,13 +25,13 @@ def _card(options: argparse.Namespace) -> int:
     from gprune.analysis import calibration_report
     from gprune.analysis.calibration_report import writing
     from gprune.system.errors import StoreError
-    from gprune.system.safe_parsing import quoted
+    from gprune.system.safe_parsing import quote
 
     results, record = load_run(options)
     letter, run = calibration_report.letter_of(results.graph.study, options.text), options.run
     cards = calibration_report.measure(results, run, record.get("texts"))
     if letter not in cards:
-        raise StoreError(f"the run {quoted(run)} has not measured its text {letter} yet: run the study first")
+        raise StoreError(f"the run {quote(run)} has not measured its text {letter} yet: run the study first")
     if options.out is not None:
         writing.save(cards[letter], options.out)
         say(f"{options.out}: the card of {letter}", file=sys.stderr)

@@ -62,7 +62,7 @@ def add_slurm(parser: Any) -> None:
 def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until: str) -> int:
     """Print the batch script of some studies and submit it; with `--dry-run` only print it.
 
-    Raises JobError where Slurm refuses it.
+    Raises JobError if Slurm refuses it.
     """
     from gprune.experiments.sweep import shared_stages
 
@@ -150,7 +150,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _find_job(cache: Path, name: str) -> Job:
-    """Return the job with this id or part of an id; JobError where none or several match."""
+    """Return the job with this id or part of an id. Raises JobError if none or several match."""
     listed = jobs.jobs(cache)
     matches = [job for job in listed if job.id.startswith(name) or job.id.endswith(name)]
     if name == "last":

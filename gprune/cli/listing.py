@@ -94,11 +94,11 @@ def _tasks(options: argparse.Namespace) -> int:
 
 def _plugins(options: argparse.Namespace) -> int:
     """Print the plug-ins; return 3 where one cannot be used."""
-    from gprune.study.methods import installed
+    from gprune.study.methods import installed_plugins
 
-    plugins, faults = installed().plugins, installed().faults
+    plugins, faults = installed_plugins().plugins, installed_plugins().faults
     if options.json:
-        say(installed().to_json())
+        say(installed_plugins().to_json())
         return 0
     for plugin in sorted(plugins.values(), key=lambda plugin: (plugin.kind, plugin.name)):
         say(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {plugin.digest}")

@@ -13,7 +13,7 @@ from gprune.system import safe_parsing
 def model(name: str) -> str:
     """Return the name of a model, or the absolute path of its folder.
 
-    Raises ModelError where it names random weights of an unknown shape.
+    Raises ModelError if it names random weights of an unknown shape.
     """
     if shapes.is_random(name):
         shapes.folder(name)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.cli import add_cache, add_command, add_run, say, to_path
 
 _ABOUT = (
@@ -45,10 +45,10 @@ def _report(options: argparse.Namespace) -> int:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
     reports.require_place(options.out)
     store = Store(options.cache)
-    runs.required(store, options.run)
+    runs.require_record(store, options.run)
     report = reports.make_report(run_named(str(store.root.resolve()), options.run), options.cards)
     reports.save_report(report, options.out)
     for name, problem in report.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
-    say(f"{options.out}: {counted(report.figures, 'figure')}, {amount(len(report.content))}", file=sys.stderr)
+    say(f"{options.out}: {format_count(report.figures, 'figure')}, {amount(len(report.content))}", file=sys.stderr)
     return 0

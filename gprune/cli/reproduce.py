@@ -142,7 +142,7 @@ def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Serie
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
     table_work = work_of(options, chosen, series)
     missing = {entry.shared: entry for entry in table_work.missing()}
-    needed = work.needed(chosen, series)
+    needed = work.needed_studies(chosen, series)
     for entry in needed:
         left = missing.get(entry.shared)
         state = f"until {left.until}" if left else "there"

@@ -47,7 +47,7 @@ def add_fields(parser: Any, required: Collection[str] = ()) -> None:
 def changes(options: argparse.Namespace) -> dict[str, Any]:
     """The fields that were given by the options of `add_fields`, by dotted name; `--set` comes last.
 
-    Raises SettingsError where `--set` was given no FIELD=VALUE.
+    Raises SettingsError if `--set` was given no FIELD=VALUE.
     """
     by_option = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
     given = {field: value for field, value in by_option.items() if value is not None}

@@ -69,7 +69,7 @@ def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Var
 def _submit(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
     """Submit the studies that are not done to Slurm."""
     sweeps.prepare(variations, store)
-    studies = sweeps.unfinished(variations, store, sweep.until)
+    studies = sweeps.unfinished_studies(variations, store, sweep.until)
     if not studies:
         say(f"{_studies(len(variations))}: all done", file=sys.stderr)
         return 0

@@ -33,7 +33,7 @@ class Answered:
     questions: Questions
 
 
-def answered(
+def measure_tasks(
     model: nn.Module,
     tokenizer: Any,
     task: str,
@@ -73,7 +73,7 @@ def answered(
 
 
 def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
-    """Return the questions of a task as every model is asked them; for arguments and errors see `answered`."""
+    """Return the questions of a task as every model is asked them; for arguments and errors see `measure_tasks`."""
     loaded = build_requests(resolve(task, settings), settings)
     on_progress(1, 1, "tasks: writing questions")
     return read_questions(task, loaded["tasks"])
@@ -132,7 +132,7 @@ def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[
 
 
 def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
-    """Return the standard error of a mean over questions, infinite for one; NaN where the figure is no such mean."""
+    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is no such mean."""
     from lm_eval.api.metrics import mean_stderr
 
     values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]
@@ -193,7 +193,7 @@ def has_options(tasks: dict[str, Any]) -> bool:
 
 
 def chance(tasks: dict[str, Any]) -> float:
-    """Return the accuracy of guessing, the mean of 1 / options; NaN where there are none."""
+    """Return the accuracy of guessing, the mean of 1 / options, or NaN if there are none."""
     if not has_options(tasks):
         return float("nan")
     shares = [1 / len(requests) for task in tasks.values() for requests in _documents(task)]
@@ -219,7 +219,7 @@ def _stored_questions(tasks: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def _right_option(task: Any, document: Any) -> int | None:
-    """Return the index of the right option, None where lm-eval counts none as right."""
+    """Return the index of the right option, None if lm-eval counts none as right."""
     choices = task.doc_to_choice(document)
     gold = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
     if isinstance(gold, str):

@@ -125,7 +125,7 @@ class StaticDecoding:
         """Take a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
 
         A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for 7
-        B. Raises SettingsError where the model attends to a sliding window shorter than the text.
+        B. Raises SettingsError if the model attends to a sliding window shorter than the text.
         """
         length = prompt.shape[1] + new_tokens
         _require_full_attention(model, length)
@@ -160,7 +160,7 @@ class StaticDecoding:
         if self._capture and self._graph is None:
             with self._first_step("captured as a CUDA graph", "use the mode eager"):
                 devices.aside(self._step)
-                self._graph = devices.captured(self._step)
+                self._graph = devices.capture_graph(self._step)
         step = self._graph.replay if self._capture else self._step
         for _ in range(self._steps):
             step()
@@ -199,7 +199,7 @@ class StaticDecoding:
 
     @contextmanager
     def _first_step(self, action: str, remedy: str) -> Iterator[None]:
-        """Put token and position back after a step; SettingsError where it cannot be taken."""
+        """Put token and position back after a step. Raises SettingsError if it cannot be taken."""
         token, position = self._token.clone(), self._position.clone()
         try:
             yield

@@ -35,7 +35,7 @@ class HoldoutStatus:
     kin: Mapping[str, Kinship]
     """how it is related to A and to B, as declared"""
     overlap: TextOverlap | None
-    """what was measured; None where nothing was yet"""
+    """what was measured, or None if nothing was yet"""
     name: str = ""
     """name that the study gives the text"""
 
@@ -99,7 +99,7 @@ class HoldoutStatus:
 
     @property
     def measured(self) -> str:
-        """The overlap in words; empty where it was not measured."""
+        """The overlap in words; empty if it was not measured."""
         if self.overlap is None:
             return ""
         run, shares = self.overlap.run, self.overlap.share

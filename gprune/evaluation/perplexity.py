@@ -16,7 +16,7 @@ from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_embedded
 from gprune.models.decoder import logits as logits_of
 from gprune.models.families import FAMILIES, dense_type
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.models.parts import language_config
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings
@@ -42,8 +42,8 @@ def perplexity(
     `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
     memory runs out. `on_progress` is told after every batch. The perplexity is infinite where exp overflows,
     never NaN; with a single window, or an infinite perplexity, the standard error is infinite. Raises
-    CorpusError where the stream is shorter than one window or of another tokenizer, SettingsError where the
-    window is longer than the model can read or not even one fits in memory, NumericsError where a loss is not
+    CorpusError if the stream is shorter than one window or of another tokenizer, SettingsError if the
+    window is longer than the model can read or not even one fits in memory, NumericsError if a loss is not
     finite.
     """
     read = windows(model, tokens, text, settings)
@@ -81,7 +81,7 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
 def require_measured(model: nn.Module, window: Array, measured: float, text: str, precision: str) -> None:
     """Compare a model's loss on the (length,) ids of a text's first window with what a run `measured`.
 
-    `precision` is the number type that the run computed in. Raises CheckpointError where the two differ by
+    `precision` is the number type that the run computed in. Raises CheckpointError if the two differ by
     more than rounding.
     """
     ids = torch.as_tensor(window[None].astype(np.int64), device=next(model.parameters()).device)
@@ -116,8 +116,8 @@ def window_losses(
         on_progress(chosen.stop, len(windows), f"perplexity on {text}")
 
     batch, length = settings.batch, settings.length
-    going = Sequences(batch, length, "evaluation.batch", _SHORTER, device, on_progress)
-    going.over(len(windows), measure)
+    going = AdaptiveBatches(batch, length, "evaluation.batch", _SHORTER, device, on_progress)
+    going.run_batches(len(windows), measure)
     return losses
 
 
@@ -153,7 +153,7 @@ def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_p
 
     Of the distributions of the next token after every token but the last. `batch` windows go through both
     models at a time: it changes speed, not results, and is halved where memory runs out. Raises NumericsError
-    where a model's scores are not finite, SettingsError where not even one window fits in memory.
+    where a model's scores are not finite, SettingsError if not even one window fits in memory.
     """
     divergences, device = np.empty(len(windows)), next(pruned.parameters()).device
 
@@ -168,8 +168,8 @@ def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_p
         on_progress(chosen.stop, len(windows), "divergence from the dense model")
 
     shorter = "use dtype bfloat16, or a device with more memory"
-    going = Sequences(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
-    going.over(len(windows), measure)
+    going = AdaptiveBatches(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
+    going.run_batches(len(windows), measure)
     return divergences
 
 

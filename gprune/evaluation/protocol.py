@@ -33,9 +33,9 @@ class Stamp:
     rule: str
     """how the figure follows from what the model gives"""
     precision: str
-    """number type of the model; empty where not recorded"""
+    """number type of the model; empty if not recorded"""
     versions: tuple[tuple[str, str], ...]
-    """of the programs that measured; empty where not recorded"""
+    """of the programs that measured; empty if not recorded"""
     limit: str = field(default="", compare=False)
     """what was asked for at most; two figures of equal size are alike whatever their limits"""
 
@@ -73,7 +73,7 @@ def of_perplexity(
 def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
     """The stamp of an accuracy with the versions by package that are kept beside it.
 
-    `rule` says which of its two figures counts, max or fixed; empty where both are told. `precision` is the
+    `rule` says which of its two figures counts, max or fixed; empty if both are told. `precision` is the
     model's number type.
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""
@@ -109,7 +109,7 @@ class Marks:
     """The marks of a table: in every column the commonest stamp has none, and each other one its own."""
 
     def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
-        """Compare the stamps of each column's figures; None where the protocol is not known."""
+        """Compare the stamps of each column's figures, or None if the protocol is not known."""
         self._marks: dict[tuple[str, Stamp], str] = {}
         self._meaning: dict[str, str] = {}
         self.usual: dict[str, Stamp] = {}

@@ -22,7 +22,7 @@ from gprune.models import devices, oom_backoff
 from gprune.models.parts import language_config
 from gprune.records import Array
 from gprune.system.errors import SettingsError
-from gprune.system.forms import Form, Rule, at_least, checked
+from gprune.system.forms import Form, Rule, at_least, validate_form
 from gprune.system.machine import processor, version
 from gprune.system.progress import Progress, silent
 
@@ -35,7 +35,7 @@ _MODES_RULE = Rule(
 )
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class SpeedSettings(Form):
     """Settings of a speed measurement; the defaults are the paper's."""
@@ -77,7 +77,7 @@ PRESETS = {
 
 
 def preset(name: str) -> SpeedSettings:
-    """Settings by name: gpu, cpu, or auto, gpu where there is one. SettingsError for any other."""
+    """Settings by name: gpu, cpu, or auto, gpu if there is one. SettingsError for any other."""
     if name == "auto":
         return PRESETS["gpu" if devices.is_gpu(devices.automatic()) else "cpu"]
     if name not in PRESETS:
@@ -88,7 +88,7 @@ def preset(name: str) -> SpeedSettings:
 def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
     """A copy with those fields replaced that are not None; on the CPU without modes that need a GPU.
 
-    Raises SettingsError where the result contradicts itself.
+    Raises SettingsError if the result contradicts itself.
     """
     values = {name: value for name, value in changes.items() if value is not None}
     if "modes" not in values and not devices.is_gpu(values.get("device", settings.device)):
@@ -163,7 +163,7 @@ class Entrant:
     def __init__(self, name: str, model: nn.Module, settings: SpeedSettings) -> None:
         """Prepare the decodings of a causal language model in evaluation mode.
 
-        Raises SettingsError where the model reads fewer positions.
+        Raises SettingsError if the model reads fewer positions.
         """
         _require_fit(name, model, settings)
         # tied parameters count once
@@ -206,7 +206,7 @@ def take_turns(
     """Time each model in each mode: all once for warm-up, then in turn for every repetition.
 
     `clock` gives seconds that only ever grow; `on_run` is told after every run, in words. Raises
-    SettingsError where a model does not fit in memory.
+    SettingsError if a model does not fit in memory.
     """
     device = torch.device(settings.device)
     # the compiler gives up, in silence, after eight models of one class
@@ -251,7 +251,7 @@ def _run(entrant: Entrant, timed: Timed, device: torch.device, clock: Callable[[
     """One timed repetition and its memory."""
     decoding, gpu = entrant.decodings[timed.mode], devices.is_gpu(device)
     if gpu:
-        before = devices.allocated(device) - entrant.bytes - decoding.static_bytes()
+        before = devices.allocated_bytes(device) - entrant.bytes - decoding.static_bytes()
     timed.prefill.append(_timed(decoding.prefill, device, clock))
     timed.decode.append(_timed(decoding.decode, device, clock))
     # Another model is resident as well: only what this one has beyond it counts.
@@ -363,7 +363,7 @@ def measure(
     first is asked for once and kept; each other one when its turn comes, and let go of before the next.
     `on_progress` is told before a model is loaded and after every run of one; may raise to stop. `clock`
     gives seconds that only ever grow. Gives for each model in turn its prefill, and its decode and whole in
-    each mode. Raises GpruneError where a model cannot be loaded, reads fewer positions than asked for, or does not
+    each mode. Raises GpruneError if a model cannot be loaded, reads fewer positions than asked for, or does not
     fit in memory beside the first. What was measured before is lost: `Measurement` keeps it.
     """
     measurement = Measurement(models, settings, on_progress, clock)
@@ -406,7 +406,7 @@ def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
     return {"prompt": prompt, "new_tokens": positions - prompt}
 
 
-def where(device: torch.device) -> str:
+def describe_device(device: torch.device) -> str:
     """Processor or GPU on which a speed is measured, its threads, and the libraries."""
     libraries = f"torch {torch.__version__}, transformers {version('transformers')}"
     if devices.is_gpu(device):

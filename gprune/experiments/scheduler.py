@@ -88,7 +88,7 @@ class Schedule(Generic[E]):
         """Prepare a schedule; nothing is started yet.
 
         `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
-        failed, empty where it did not; `needed` says whether an entry still lacks results. It is asked before the
+        failed, empty if it did not; `needed` says whether an entry still lacks results. It is asked before the
         entry is started, since a job of an earlier command may just have ended, and at its end. `build` makes a
         run's argument list, as for gprune.jobs.submit.
         """
@@ -100,7 +100,7 @@ class Schedule(Generic[E]):
     def run(self, entries: Sequence[E]) -> None:
         """Run every entry once, in this order, those with a clock after all others.
 
-        Raises JobError where the cache cannot be written, or the number of slots is not valid.
+        Raises JobError if the cache cannot be written, or the number of slots is not valid.
         """
         # a job whose process was killed is under way no more
         jobs.reconcile(self.cache)

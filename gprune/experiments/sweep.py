@@ -70,7 +70,7 @@ class Sweep(Form):
     def __post_init__(self) -> None:
         """Check the names, and how many studies there are; their values are checked when they are made.
 
-        Raises SettingsError where nothing or too much is varied, or a field twice.
+        Raises SettingsError if nothing or too much is varied, or a field twice.
         """
         require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
         for name, values in self.space.items():
@@ -97,15 +97,16 @@ class Sweep(Form):
     def variations(self) -> list[Variation]:
         """Its studies, the last field varied first.
 
-        Raises SettingsError where a field is unknown, a value is not valid, or two studies are the same.
+        Raises SettingsError if a field is unknown, a value is not valid, or two studies are the same.
         """
         axes = [[(name, value) for value in values] for name, values in self.space.items()]
         points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
-        names = [words(point) for point in points]
+        names = [format_settings(point) for point in points]
         times = Counter(names)
         # two files of one name in different folders: whoever compares them is to know which is which
         names = [
-            each if times[each] == 1 else words(point, full=True) for each, point in zip(names, points, strict=True)
+            each if times[each] == 1 else format_settings(point, full=True)
+            for each, point in zip(names, points, strict=True)
         ]
         studies = [self._variation(*parts) for parts in zip(itertools.count(1), points, names, strict=False)]
         require_distinct(studies)
@@ -122,7 +123,7 @@ class Sweep(Form):
 
 
 def require_distinct(variations: Sequence[Variation]) -> None:
-    """Raises SettingsError where two studies are the same one."""
+    """Raises SettingsError if two studies are the same one."""
     by_digest: dict[str, Variation] = {}
     for variation in variations:
         other = by_digest.setdefault(variation.study.digest, variation)
@@ -130,7 +131,7 @@ def require_distinct(variations: Sequence[Variation]) -> None:
             raise SettingsError(f"{variation.words!r} and {other.words!r} are the same study: name each value once")
 
 
-def words(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
+def format_settings(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
     """Settings, dotted fields with their values, for people: `drift quantile 0.85, seed 1`.
 
     If `full`, texts keep their folders, and numbers all their digits.
@@ -141,12 +142,12 @@ def words(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
         end = name.rpartition(".")[2]
         return (end if ends[end] == 1 else name).replace("_", " ")
 
-    return safe_parsing.sentence(", ".join(f"{called(name)} {_word(value, full)}" for name, value in settings))
+    return safe_parsing.sentence(", ".join(f"{called(name)} {_format_value(value, full)}" for name, value in settings))
 
 
-def _word(value: Any, full: bool) -> str:
+def _format_value(value: Any, full: bool) -> str:
     if isinstance(value, list | tuple):
-        return "+".join(_word(entry, full) for entry in value)
+        return "+".join(_format_value(entry, full) for entry in value)
     if isinstance(value, float) and not full:
         return f"{value:g}"
     return short(value) if isinstance(value, str) and not full else str(value)
@@ -155,7 +156,7 @@ def _word(value: Any, full: bool) -> str:
 def from_file(path: Path) -> Sweep:
     """Read a sweep; a study that the file names by a path lies beside it.
 
-    Raises SettingsError where the file is missing, or does not hold a valid sweep.
+    Raises SettingsError if the file is missing, or does not hold a valid sweep.
     """
     return read_settings(path, "sweep file", lambda values: _sweep(values, path))
 
@@ -164,17 +165,17 @@ def _sweep(values: Any, path: Path) -> Sweep:
     if isinstance(values, dict):
         values = {"title": path.stem} | values
         if isinstance(values.get("study"), str):
-            values |= {"study": _study(values["study"], path.parent)}
+            values |= {"study": _load_study(values["study"], path.parent)}
     sweep = Sweep.parse(values)
     sweep.variations()
     return sweep
 
 
-def _study(value: str, folder: Path) -> Study:
+def _load_study(value: str, folder: Path) -> Study:
     """The study that a sweep names."""
     if value in DEMOS:
         return DEMOS[value]()
-    with safe_parsing.refused_as(SettingsError):
+    with safe_parsing.reraise_as(SettingsError):
         return study.from_file(folder / safe_parsing.path(value, "the study file"))
 
 
@@ -193,15 +194,15 @@ class StudyStatus:
     state: str
     """one of STATES"""
     words: str
-    """why it failed or waits, or what it is at; empty where there is nothing to say"""
+    """why it failed or waits, or what it is at; empty if there is nothing to say"""
     job: str
-    """id of its newest job; empty where it has none"""
+    """id of its newest job; empty if it has none"""
 
 
 def prepare(variations: Sequence[Variation], store: Store) -> None:
     """Make sure that all that the studies read is on this machine, before the first one starts.
 
-    Raises GpruneError where a model, a text or a task is missing or cannot be used; see
+    Raises GpruneError if a model, a text or a task is missing or cannot be used; see
     pipeline.stages.inputs.
     """
     for variation in variations:
@@ -221,20 +222,20 @@ def run(
 
     They go as far as `until`. `watch` is told where the work stands, `on_end` of every study that has ended, with
     the reason where it failed; `build` makes a run's argument list, as for gprune.jobs.submit. Gives where the
-    studies stand at the end. Raises GpruneError where the cache cannot be written; the work under way is cancelled.
+    studies stand at the end. Raises GpruneError if the cache cannot be written; the work under way is cancelled.
     """
 
     def needed(entry: ScheduledStudy) -> bool:
-        return not finished(entry.study, store, entry.until)
+        return not is_finished(entry.study, store, entry.until)
 
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
-    left = [ScheduledStudy(study, until) for study in unfinished(variations, store, until)]
+    left = [ScheduledStudy(study, until) for study in unfinished_studies(variations, store, until)]
     Schedule(store.root, watch, on_end, needed, build).run(left)
     return study_statuses(variations, store, until)
 
 
-def unfinished(variations: Sequence[Variation], store: Store, until: str) -> list[Study]:
+def unfinished_studies(variations: Sequence[Variation], store: Store, until: str) -> list[Study]:
     """Return the studies of a sweep that are not done."""
     statuses = study_statuses(variations, store, until)
     return [status.variation.study for status in statuses if status.state != DONE]
@@ -260,7 +261,7 @@ def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tu
     return runs_before
 
 
-def finished(study: Study, store: Store, until: str) -> bool:
+def is_finished(study: Study, store: Store, until: str) -> bool:
     """Return True if a study has left a run that is done, and everything that it was to make is there."""
     record = runs.read(store, run_name(study))
     if record is None or runs.current_state(store.root, record) != "done":
@@ -290,7 +291,7 @@ def study_statuses(variations: Sequence[Variation], store: Store, until: str) ->
 
 def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
     run, job_id = run_name(variation.study), job.id if job else ""
-    if (job is None or not job.active) and finished(variation.study, store, until):
+    if (job is None or not job.active) and is_finished(variation.study, store, until):
         return StudyStatus(variation, run, DONE, "", job_id)
     if job is not None and job.state != "done":
         state = INTERRUPTED if job.killed else job.state

@@ -9,7 +9,7 @@ import re
 
 from gprune.system import machine
 from gprune.system.errors import JobError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
 DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
@@ -37,13 +37,13 @@ def devices() -> tuple[str, ...]:
     if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
         raise JobError(
             f"{DEVICES_VARIABLE} must name GPUs, each once, as 'cuda:0 cuda:1', or not be set: a study asks "
-            f"for the CPU itself, by its device (got {quoted(text)})"
+            f"for the CPU itself, by its device (got {quote(text)})"
         )
     return names
 
 
 def require_valid() -> None:
-    """Raise JobError where a setting is invalid or names a GPU that this machine does not have."""
+    """Raise JobError if a setting is invalid or names a GPU that this machine does not have."""
     slots()
     count = len(machine.cards()) if devices() else 0
     absent = next((name for name in devices() if _number(name) >= count), None)

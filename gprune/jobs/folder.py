@@ -39,7 +39,7 @@ LOCK_SECONDS = 10.0
 
 def root(cache: Path) -> Path:
     """Return the folder of all jobs of a cache; it need not exist."""
-    with safe_parsing.refused_as(JobError):
+    with safe_parsing.reraise_as(JobError):
         return safe_parsing.path(str(cache), "the cache folder").resolve() / "jobs"
 
 
@@ -63,7 +63,7 @@ def all_folders(home: Path) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file; None where the file is missing or damaged."""
+    """Return the object in a JSON file, or None if the file is missing or damaged."""
     try:
         values = safe_parsing.json_file(path, path.name, finite=False)
     except (OSError, UnreadableError):
@@ -72,8 +72,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; JobError where it is missing, not writable or locked for too long."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Raises JobError if it is missing, not writable or locked for too long."""
     if not folder.exists():
         # the lock would create the folder again
         raise JobError(f"{folder} cannot be written: it was deleted")

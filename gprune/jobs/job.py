@@ -100,7 +100,7 @@ def create(
     build: CommandBuilder,
     cwd: str = "",
 ) -> Job:
-    """Write the folder of a new job under another name and rename it; JobError where it cannot be written.
+    """Write the folder of a new job under another name and rename it. Raises JobError if it cannot be written.
 
     `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
     """
@@ -134,7 +134,7 @@ def create(
 
 
 def read_job(folder: Path) -> Job:
-    """Return one job, without its place in the queue; JobError where its record is missing or damaged."""
+    """Return one job, without its place in the queue. Raises JobError if its record is missing or damaged."""
     try:
         record = JobRecord.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:

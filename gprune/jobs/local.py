@@ -58,7 +58,7 @@ def environment() -> dict[str, str]:
 
 
 def start_worker(folder: Path, cwd: str = "") -> int | None:
-    """Start the process of a job and return its number; OSError where that fails."""
+    """Start the process of a job and return its number. Raises OSError if that fails."""
     with open(folder / files.LOG, "ab") as log:
         process = subprocess.Popen(
             installation.command("gprune.jobs.worker", str(folder)),
@@ -86,7 +86,7 @@ def has_process(folder: Path, state: JobState) -> bool:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock of a file until the process ends; None where another holds it.
+    """Return a descriptor that holds the lock of a file until the process ends, or None if another holds it.
 
     The descriptor passes to a program that takes the place of this one. Raises JobError on a disk without locks.
     """

@@ -40,7 +40,7 @@ def jobs(cache: Path) -> list[Job]:
 
 
 def get(cache: Path, job_id: str) -> Job:
-    """Return one job; JobError where it does not exist or its record is damaged."""
+    """Return one job. Raises JobError if it does not exist or its record is damaged."""
     job = read_job(files.locate(cache, job_id))
     if job.state != "queued":
         return job
@@ -48,7 +48,7 @@ def get(cache: Path, job_id: str) -> Job:
 
 
 def study_of(cache: Path, job_id: str) -> Study:
-    """Return the study of a job; JobError where it cannot be read."""
+    """Return the study of a job. Raises JobError if it cannot be read."""
     path = files.locate(cache, job_id) / files.STUDY
     try:
         return from_file(path)
@@ -84,7 +84,7 @@ def submit(
     """Start a job, which waits until its device is free.
 
     Returns the new job, or the active one that does the same, so that a double click is harmless. For `label` and
-    `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError where the cache cannot
+    `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError if the cache cannot
     be written or the settings of devices are invalid.
     """
     home = files.root(cache)
@@ -92,7 +92,7 @@ def submit(
     with files.writable(home):
         make_folder(home)
     reconcile(cache)
-    with files.locked(home):
+    with files.lock_folder(home):
         active = [job for job in jobs(cache) if job.active and job.state != "cancelling"]
         digest = fingerprint(study, arguments, cwd)
         same = next((job for job in active if job.fingerprint == digest), None)
@@ -118,7 +118,7 @@ def cancel(cache: Path, job_id: str) -> Job:
     """Ask a job to stop, and return at once; completed stages are kept.
 
     A waiting job is cancelled at once. A running one gets SIGTERM on this host, and reads its state on another. One
-    that has ended stays as it is. Raises JobError where there is no such job or its folder cannot be written.
+    that has ended stays as it is. Raises JobError if there is no such job or its folder cannot be written.
     """
     folder = files.locate(cache, job_id)
 
@@ -139,14 +139,14 @@ def cancel(cache: Path, job_id: str) -> Job:
 def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
     """Submit the study of a job again; stages that had finished are taken from the cache.
 
-    Raises JobError where there is no such job, its study cannot be read, or the cache cannot be written.
+    Raises JobError if there is no such job, its study cannot be read, or the cache cannot be written.
     """
     job = get(cache, job_id)
     return submit(cache, study_of(cache, job_id), job.label, job.arguments, build, job.cwd)
 
 
 def reconcile(cache: Path) -> None:
-    """End the jobs whose process is gone and kill those that do not stop; JobError where that cannot be written."""
+    """End the jobs whose process is gone and kill those that do not stop. Raises JobError if that cannot be written."""
     local.reap()
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):

@@ -48,7 +48,7 @@ class JobReporter:
     def __enter__(self) -> JobReporter:
         """Mark the job running in this process.
 
-        Raises Cancelled where it was asked to stop before, JobError where the folder cannot be written.
+        Raises Cancelled where it was asked to stop before, JobError if the folder cannot be written.
         """
         with files.writable(self.folder):
             make_folder(self.folder)

@@ -130,7 +130,7 @@ def _split(options: str) -> list[str]:
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise JobError(f"--sbatch {safe_parsing.quoted(options)} cannot be read ({error})") from error
+        raise JobError(f"--sbatch {safe_parsing.quote(options)} cannot be read ({error})") from error
     wrong = next((word for word in words if not word.startswith("-") or "\n" in word), None)
     if wrong is not None:
         raise JobError(f"--sbatch takes options as --name=value, without a space before the value (got {wrong!r})")

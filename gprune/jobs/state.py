@@ -44,7 +44,7 @@ class JobState(LooseForm):
     error: str = ""
     """One sentence, empty unless failed."""
     device: str = ""
-    """GPU that the queue assigned; empty where it assigns none."""
+    """GPU that the queue assigned; empty if it assigns none."""
 
     @property
     def finished(self) -> bool:
@@ -81,14 +81,14 @@ def read_state(folder: Path) -> JobState:
 
 
 def write_state(folder: Path, state: JobState) -> None:
-    """Replace the state of a job; JobError where it cannot be written."""
+    """Replace the state of a job. Raises JobError if it cannot be written."""
     with files.writable(folder):
         write_json(folder / files.STATE, asdict(state))
 
 
 def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
-    """Change the state under the job's lock and return it; JobError where it cannot be written."""
-    with files.locked(folder):
+    """Change the state under the job's lock and return it. Raises JobError if it cannot be written."""
+    with files.lock_folder(folder):
         before = read_state(folder)
         after = change(before)
         if after != before:

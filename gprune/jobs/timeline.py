@@ -95,7 +95,7 @@ def _read_trace(path: Path, size: int, modified: int) -> Trace:
 
 
 def parse_event(line: bytes) -> Event | None:
-    """Return the event of a line; None where it is damaged."""
+    """Return the event of a line, or None if it is damaged."""
     try:
         return Event(**safe_parsing.json_object(line, "the event"))
     except (ValueError, TypeError):

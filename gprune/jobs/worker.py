@@ -24,7 +24,7 @@ POLL_SECONDS = 0.3
 
 
 def run_job(folder: Path) -> None:
-    """Wait for a device and replace this process by the job's command; GpruneError where that is impossible."""
+    """Wait for a device and replace this process by the job's command. Raises GpruneError if that is impossible."""
     local.try_lock(folder / files.ALIVE)
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)

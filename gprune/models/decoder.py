@@ -51,7 +51,7 @@ class Decoder:
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
         """Wrap a causal language model after checking that it can be pruned.
 
-        It is put in evaluation mode and frozen. Raises ModelError where the family is not supported, a layer
+        It is put in evaluation mode and frozen. Raises ModelError if the family is not supported, a layer
         has other parts (fused projections, mixtures of experts), or the layers differ in width.
         """
         model_type = getattr(getattr(model, "config", None), "model_type", None)
@@ -132,7 +132,7 @@ class Decoder:
     def require_whole(self, purpose: str) -> None:
         """Raise SettingsError if weights that a purpose needs in memory are offloaded."""
         if self.offloaded:
-            raise identity.offloaded(purpose)
+            raise identity.offloaded_error(purpose)
 
     @property
     def residual_scale(self) -> float:

@@ -56,14 +56,14 @@ def current(device: torch.device) -> AbstractContextManager[Any]:
     return _backend().device(device) if is_gpu(device) else nullcontext()
 
 
-def allocated(device: torch.device) -> int:
+def allocated_bytes(device: torch.device) -> int:
     """Return the bytes of this process's tensors on a GPU, and reset the peak."""
     _backend().reset_peak_memory_stats(device)
     return _backend().memory_allocated(device)
 
 
 def peak(device: torch.device) -> int:
-    """Return the most bytes of this process's tensors on a GPU since the last call of `allocated`."""
+    """Return the most bytes of this process's tensors on a GPU since the last call of `allocated_bytes`."""
     return _backend().max_memory_allocated(device)
 
 
@@ -77,10 +77,10 @@ def aside(step: Callable[[], None]) -> None:
     backend.current_stream().wait_stream(stream)
 
 
-def captured(step: Callable[[], None]) -> Any:
+def capture_graph(step: Callable[[], None]) -> Any:
     """Return a graph whose `replay` does what a call of a function does.
 
-    Raises RuntimeError where the function does what cannot be captured, such as waiting for the device.
+    Raises RuntimeError if the function does what cannot be captured, such as waiting for the device.
     """
     backend = _backend()
     graph = backend.CUDAGraph()

@@ -10,7 +10,7 @@ from typing import Any
 
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError, SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 PRUNED_PREFIX = "gprune_"
 """What the model type of a saved pruned model starts with."""
@@ -271,13 +271,13 @@ def dense_layout(model: Any) -> Layout:
 
 
 def layout_of(model_type: object, name: str) -> Layout:
-    """Return the layout of a model type; ModelError if it is unknown, or that of an already pruned model."""
+    """Return the layout of a model type. Raises ModelError if it is unknown, or that of an already pruned model."""
     if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
     if str(model_type).startswith(PRUNED_PREFIX):
         raise ModelError(f"{name} has been pruned already (model type {model_type!r}): choose the dense model")
     raise ModelError(
-        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here{_reason(str(model_type))}: "
+        f"{name} is of model type {quote(model_type)}, which cannot be pruned here{_reason(str(model_type))}: "
         "choose a dense model of a family that `python -m gprune models` lists"
     )
 
@@ -308,7 +308,7 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     layout = layout_of(values.get("model_type"), name)
     if kind is not None and layout.text and kind not in layout.text:
         raise ModelError(
-            f"the language model inside {name} is of type {quoted(kind)}: of {layout.label} only "
+            f"the language model inside {name} is of type {quote(kind)}: of {layout.label} only "
             f"{' and '.join(layout.text)} can be pruned here"
         )
     values = language_values(values)
@@ -356,7 +356,7 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
     """Return the sizes of a model by its configuration.
 
     Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or ValueError
-    where a size is missing or is no number.
+    where a size is missing or is not a number.
     """
     values = language_values(values)
     layers, neurons = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))

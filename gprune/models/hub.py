@@ -32,7 +32,7 @@ def snapshot(name: str, download: bool, find_gap: Callable[[Path], str], on_prog
     """Return the folder of a model, owner/name, in the hub's cache; fetch what is missing if `download`.
 
     `find_gap` returns what a folder lacks of a whole model, or "". `on_progress` receives megabytes; without it
-    the hub's own bars are drawn. Raises ModelError where the model is missing or incomplete and may not or cannot be
+    the hub's own bars are drawn. Raises ModelError if the model is missing or incomplete and may not or cannot be
     fetched.
     """
     folder = _cached_folder(name)
@@ -52,7 +52,7 @@ def snapshot(name: str, download: bool, find_gap: Callable[[Path], str], on_prog
 def require_room(name: str) -> None:
     """Check that the missing files of a model can be fetched and have room on the disk; fetch nothing.
 
-    Raises ModelError where the disk is too small or the model is an adapter or has pickled weights only, and the
+    Raises ModelError if the disk is too small or the model is an adapter or has pickled weights only, and the
     hub client's own errors where the hub refuses or does not answer.
     """
     from huggingface_hub import constants, snapshot_download

@@ -49,7 +49,7 @@ VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 def resolve(name: str) -> str:
     """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; other names as they are.
 
-    Raises ModelError where a name cannot be a path.
+    Raises ModelError if a name cannot be a path.
     """
     if name == "demo":
         from gprune.data.demo import MODEL_FOLDER
@@ -57,7 +57,7 @@ def resolve(name: str) -> str:
         return str(MODEL_FOLDER)
     if shapes.is_random(name):
         return str(shapes.folder(name))
-    with safe_parsing.refused_as(ModelError):
+    with safe_parsing.reraise_as(ModelError):
         folder = safe_parsing.path(name, "the model")
         return str(folder.resolve()) if folder.is_dir() else name
 
@@ -70,12 +70,12 @@ def is_hub_name(name: str) -> bool:
 def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
     """Return the local folder of a model's files; that of ``random:SHAPE`` has no weights.
 
-    If `download`, a hub model that is not on this machine is fetched (`hub.snapshot`). Raises ModelError where there
+    If `download`, a hub model that is not on this machine is fetched (`hub.snapshot`). Raises ModelError if there
     is no such folder, or the hub has no such model, keeps it behind a gate or cannot be reached, or the disk is too
     small for it.
     """
     resolved = resolve(name)
-    with safe_parsing.refused_as(ModelError):
+    with safe_parsing.reraise_as(ModelError):
         folder = safe_parsing.path(resolved, "the model")
     if folder.is_dir() or shapes.holds(folder):
         return folder
@@ -98,12 +98,12 @@ def find_gap(folder: Path) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """Return the values of ``config.json``; ModelError where it is missing or no JSON object.
+    """Return the values of ``config.json``. Raises ModelError if it is missing or no JSON object.
 
     A stored head that differs from the embedding is not tied, whatever the file says.
     """
     if shapes.holds(folder) and (layers := shapes.layers(folder)):
-        return shapes.deepened(configuration(shapes.base(folder)), layers)
+        return shapes.with_layers(configuration(shapes.base(folder)), layers)
     values = _read_configuration(folder)
     tied = families.language_values(values).get(families.TIED)
     is_separate = bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
@@ -126,7 +126,7 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def optional_values(folder: Path, name: str) -> dict[str, Any]:
-    """Return the values of another JSON file of a model; nothing where it is missing or cannot be read."""
+    """Return the values of another JSON file of a model; nothing if it is missing or cannot be read."""
     with contextlib.suppress(OSError, UnreadableError):
         values = _read_json(folder, name)
         return values if isinstance(values, dict) else {}
@@ -179,13 +179,13 @@ def _read_json(folder: Path, name: str) -> Any:
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a model's weights by name, after their index; none for random weights.
 
-    Raises ModelError where there are none, only pickled ones, or one that the index names is missing.
+    Raises ModelError if there are none, only pickled ones, or one that the index names is missing.
     """
     if shapes.holds(folder):
         return []
     if (folder / WEIGHT_FILE).is_file():
-        with safe_parsing.refused_as(ModelError):
-            return [safe_parsing.inside(folder, WEIGHT_FILE, f"the model {safe_parsing.quoted(folder.name)}")]
+        with safe_parsing.reraise_as(ModelError):
+            return [safe_parsing.inside(folder, WEIGHT_FILE, f"the model {safe_parsing.quote(folder.name)}")]
     if (folder / INDEX_FILE).is_file():
         return [folder / INDEX_FILE, *_indexed_files(folder)]
     if any(any(folder.glob(pattern)) for pattern in ("*.bin", "*.pt", "*.pth")):
@@ -227,7 +227,7 @@ def require_offloadable(folder: Path) -> None:
         )
 
 
-def offloaded(purpose: str) -> SettingsError:
+def offloaded_error(purpose: str) -> SettingsError:
     """Return the error of work that needs weights in memory which are offloaded."""
     return SettingsError(
         f"{purpose} needs the whole model in memory, and some of its layers are offloaded: switch offload off, use "
@@ -241,10 +241,10 @@ def require_same(name: str, expected: str, memory: Path | None = None, card: str
     For `memory` and `card` see `fingerprint`.
     """
     if fingerprint(name, memory, card) != expected:
-        raise changed(name)
+        raise changed_error(name)
 
 
-def changed(name: str) -> ModelError:
+def changed_error(name: str) -> ModelError:
     """Return the error for a model that is no longer the one of a run."""
     return ModelError(
         f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study again"
@@ -262,7 +262,7 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
         memory: a folder that keeps digests of files for other processes.
         card: the GPU that makes random weights, which differ from those of a CPU; empty on a CPU.
 
-    Raises ModelError where there is no such model, or a file is missing or cannot be read.
+    Raises ModelError if there is no such model, or a file is missing or cannot be read.
     """
     folder = locate(name)
     configuration(folder)
@@ -278,8 +278,8 @@ def tokenizer_fingerprint(name: str) -> str:
     """Return the SHA-256 of a model's tokenizer files; ModelError without such a model or tokenizer."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
-    with safe_parsing.refused_as(ModelError):
-        label = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
+    with safe_parsing.reraise_as(ModelError):
+        label = f"the tokenizer of {safe_parsing.quote(folder.name)}"
         files = [safe_parsing.inside(folder, file, label) for file in TOKENIZER_FILES if (folder / file).is_file()]
     return _combine_digests(files)
 

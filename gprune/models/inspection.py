@@ -11,7 +11,7 @@ from typing import Any
 from gprune.models import families, identity, loadable, vocabulary, weight_headers
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class FolderContents:
     model_type: str
     """as its configuration says"""
     family: str
-    """what people call it; empty where it is none of ours"""
+    """what people call it; empty if it is none of ours"""
     form: str
     """dense, or how it was pruned, in words"""
     source: str
@@ -36,11 +36,11 @@ class FolderContents:
     bytes: int
     """of its weights"""
     neurons: tuple[int, ...]
-    """FFN neurons of each layer; empty where the files do not tell"""
+    """FFN neurons of each layer; empty if the files do not tell"""
     groups: tuple[int, ...]
-    """key/value groups of each layer; empty where the files do not tell"""
+    """key/value groups of each layer; empty if the files do not tell"""
     dense_neurons: int
-    """neurons of a dense layer; 0 where the files do not tell"""
+    """neurons of a dense layer; 0 if the files do not tell"""
     dense_groups: int
     """key/value groups likewise"""
     prunable: str
@@ -54,8 +54,8 @@ class FolderContents:
 def inspect(name: str) -> FolderContents:
     """Describe a folder, a hub name that is on this machine, or ``demo``; reads no weights.
 
-    Raises ModelError where there is no such model, it has no weights of its own or only pickled ones, or a file is
-    damaged; CheckpointError where that is ``pruning.json``.
+    Raises ModelError if there is no such model, it has no weights of its own or only pickled ones, or a file is
+    damaged. Raises CheckpointError if that is ``pruning.json``.
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)
@@ -138,7 +138,7 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
     if model_type not in model_types:
         if has_code:
             return "only with code of its own (trust_remote_code=True)"
-        return f"not: transformers knows no model type {quoted(model_type)}, and the folder brings no code"
+        return f"not: transformers knows no model type {quote(model_type)}, and the folder brings no code"
     if "per_layer_config" in values:
         return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
     if disagreement:

@@ -152,7 +152,7 @@ class StoredSizes:
     """Sizes of a model by the shapes of its tensors."""
 
     shape: ModelShape | None
-    """what its configuration says; None where that names no sizes, as where widths are given by layer"""
+    """what its configuration says, or None if that names no sizes, as where widths are given by layer"""
     neurons: tuple[int, ...]
     """FFN neurons of each layer; empty if unknown"""
     groups: tuple[int, ...]

@@ -43,7 +43,7 @@ def load(
         trust_remote_code: whether Python code that comes with the model may run.
         offload: whether the layers' weights stay in their files until they are needed (`offloading`).
 
-    Raises ModelError where the model cannot be found, read or pruned, SettingsError where the device or the number
+    Raises ModelError if the model cannot be found, read or pruned, SettingsError if the device or the number
     type is not available, or random weights do not fit there.
     """
     target, folder = device_of(device), identity.locate(name, download=True)
@@ -73,7 +73,7 @@ def read_weights(
     if shapes.holds(folder):
         config = random_weights.config_of(folder)
         number_type = config.dtype if isinstance(number_type, str) else number_type
-        return random_weights.make(config, target, number_type, folder.name)
+        return random_weights.make_model(config, target, number_type, folder.name)
     arguments = {"dtype": number_type, "trust_remote_code": trust_remote_code}
     if offload:
         device_map = _disk_map(folder, target, trust_remote_code)
@@ -92,7 +92,7 @@ def auto_class(folder: Path) -> Any:
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
-    """Load the tokenizer of a model; ModelError where there is no such model, or no tokenizer that can be read."""
+    """Load the tokenizer of a model. Raises ModelError if there is no such model, or no tokenizer that can be read."""
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
     remedy = "if tokenizer.json is right, set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
@@ -154,7 +154,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
 
     `loader` is a class with ``from_pretrained``, which takes `arguments`. The weights decide what the configuration
     may say otherwise: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
-    files. Raises ModelError where the files cannot be read, or weights are missing, left over or of another size.
+    files. Raises ModelError if the files cannot be read, or weights are missing, left over or of another size.
     """
     if identity.configuration(folder).get(TIED) is False:
         arguments[TIED] = False
@@ -217,7 +217,7 @@ def require_finite(model: nn.Module, folder: Path) -> None:
 
 
 def move(model: nn.Module, target: torch.device) -> nn.Module:
-    """Move a model to a device; ModelError where the device's memory is too small."""
+    """Move a model to a device. Raises ModelError if the device's memory is too small."""
     try:
         return model.to(target)
     except (RuntimeError, MemoryError) as error:

@@ -46,7 +46,7 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
     """Add to the linear maps of a model what recovery has learned; its other weights stay as they are.
 
-    Raises ModelError where a sum overflows.
+    Raises ModelError if a sum overflows.
     """
     for name, module, (right, left) in _matched(model, layout, recovered):
         module.weight = nn.Parameter(_merged(module.weight, left, right, recovered.scale), requires_grad=False)
@@ -58,7 +58,7 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
 
 
 @contextmanager
-def merged(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
+def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
     """Merge while the context is open, and restore the weights afterwards; None merges nothing."""
     if recovered is None:
         yield

@@ -14,7 +14,7 @@ Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor,
 
 
 @contextmanager
-def masked(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
+def mask_units(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
     """Zero the inputs of down_proj and o_proj that belong to removed units while the context is open.
 
     `masks` has, by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.

@@ -42,7 +42,7 @@ def commit(pending: Pending) -> None:
 
 
 @dataclass(slots=True)
-class Sequences:
+class AdaptiveBatches:
     """The sequences that go through a model at a time, fewer once memory has run out."""
 
     size: int
@@ -79,7 +79,7 @@ class Sequences:
             # after the frames of the attempt have released their tensors
             self._halve(count, done, total)
 
-    def over(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
+    def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
         """Process `total` sequences batch by batch; see `fitting`.
 
         `progress` is finished steps of the stage and steps in all, where these are not the sequences.

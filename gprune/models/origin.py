@@ -48,7 +48,7 @@ def remember(
 
 
 def source_of(model: Any) -> dict[str, Any]:
-    """Return source and fingerprint of a dense model in memory, empty where it does not name its folder."""
+    """Return source and fingerprint of a dense model in memory, empty if it does not name its folder."""
     source = str(getattr(model, "name_or_path", "") or "")
     try:
         return {"source": source, "fingerprint": identity.fingerprint(source) if source else ""}
@@ -59,7 +59,7 @@ def source_of(model: Any) -> dict[str, Any]:
 def origin_of(model: Any) -> Origin:
     """Return the origin of a pruned model; it is marked as trained if the model answers otherwise than at first.
 
-    A model that answers otherwise has no figures. Raises SettingsError where neither the model nor the folder that
+    A model that answers otherwise has no figures. Raises SettingsError if neither the model nor the folder that
     it was loaded from knows its origin.
     """
     origin, folder = getattr(model, _ATTRIBUTE, None), Path(str(getattr(model, "name_or_path", "") or ""))

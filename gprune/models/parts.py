@@ -30,7 +30,7 @@ class Rows:
 
     @property
     def bias(self) -> torch.Tensor | None:
-        """(rows,) view of the bias, where there is one."""
+        """(rows,) view of the bias, if there is one."""
         return None if self.linear.bias is None else self.linear.bias[self.rows]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -66,7 +66,7 @@ def module_of(part: Projection) -> nn.Linear:
 
 
 def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
-    """Return the plain linear map of a layer at a path; ModelError where there is none."""
+    """Return the plain linear map of a layer at a path. Raises ModelError if there is none."""
     try:
         module = layer.get_submodule(path)
     except AttributeError as error:
@@ -106,7 +106,7 @@ def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, i
 
 
 def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
-    """Return the sizes that all layers share; ModelError where they differ, or parts do not fit."""
+    """Return the sizes that all layers share. Raises ModelError if they differ, or parts do not fit."""
     layers = list(model.get_submodule(layout.layers).children())
     if not layers:
         raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")

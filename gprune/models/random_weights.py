@@ -12,13 +12,13 @@ from gprune.models.loadable import attention_notice
 from gprune.models.oom_backoff import out_of_memory
 from gprune.models.shapes import RANDOM
 from gprune.system.errors import ModelError, SettingsError
-from gprune.system.safe_parsing import quoted, sentence
+from gprune.system.safe_parsing import quote, sentence
 
 _SEED = 0
 
 
 def config_of(folder: Path) -> Any:
-    """Return the configuration in a folder without running its code; ModelError if it is that of no model."""
+    """Return the configuration in a folder without running its code. Raises ModelError if it is that of no model."""
     from transformers import AutoConfig
 
     values = configuration(folder)
@@ -27,14 +27,14 @@ def config_of(folder: Path) -> Any:
     try:
         return AutoConfig.for_model(**values)
     except Exception as error:  # whatever the library finds wrong with its fields
-        raise ModelError(f"{quoted(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
+        raise ModelError(f"{quote(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
 
 
-def make(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
+def make_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
     """Make a model with random weights in evaluation mode, the same in every process on the same kind of device.
 
     The state of the random generators is restored. Increase `shapes.WEIGHTS` with every change here. `shape` names
-    the model in errors. Raises ModelError where its sizes do not make a model, SettingsError where the memory is too
+    the model in errors. Raises ModelError if its sizes do not make a model, SettingsError if the memory is too
     small.
     """
     from transformers import AutoModelForCausalLM

@@ -17,7 +17,7 @@ def tiny_decoder(family: str = "llama", *, seed: int = 0, dtype: torch.dtype = t
     """Return a small decoder on the CPU, without tokenizer, with the same weights for the same arguments.
 
     `family` is a model type in ``gprune.models.families.FAMILIES`` that holds nothing but a language model, `sizes`
-    are those of `sizes_of`. Raises ModelError where the family is not supported.
+    are those of `sizes_of`. Raises ModelError if the family is not supported.
     """
     return random_decoder(family, sizes_of(**sizes), seed, dtype)
 

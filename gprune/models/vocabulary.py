@@ -33,7 +33,7 @@ def tokenizer(model: str) -> Tokenizer:
 
 
 def entries(model: str) -> int | None:
-    """Return the entries of a model's vocabulary; None where its folder cannot be read any more."""
+    """Return the entries of a model's vocabulary, or None if its folder cannot be read any more."""
     try:
         size = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
     except GpruneError:
@@ -56,7 +56,7 @@ def embedding_notice(model: str) -> str:
 
 
 def characters(model: str, ids: Array) -> int | None:
-    """Return the characters of (samples, length) token ids; None where the tokenizer cannot be read."""
+    """Return the characters of (samples, length) token ids, or None if the tokenizer cannot be read."""
     try:
         reader = tokenizer(model)
     except ModelError:

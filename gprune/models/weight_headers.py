@@ -83,7 +83,7 @@ def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
 def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     """Return the tensors of safetensors files by name; other files are ignored.
 
-    Raises ModelError where a file cannot be read or does not start with such a header.
+    Raises ModelError if a file cannot be read or does not start with such a header.
     """
     result: dict[str, Tensor] = {}
     for file in files:

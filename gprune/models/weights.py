@@ -40,7 +40,7 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     """Return `Decoder.neuron_parameters` of a layer, (neurons, 3 * hidden) float32, read from the model's files.
 
     `precision` is the number type of the run; `decoder` returns the loaded model and is called only where the weights
-    are random and in no files. Raises ModelError where the model is gone, or its files do not hold the layer.
+    are random and in no files. Raises ModelError if the model is gone, or its files do not hold the layer.
     """
     folder = locate(name)
     if shapes.holds(folder):

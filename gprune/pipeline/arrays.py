@@ -14,13 +14,13 @@ from gprune.records import Array
 from gprune.store import is_full
 from gprune.study.methods import METHODS
 from gprune.system.errors import SettingsError, StoreError
-from gprune.system.files import replaced, require_place
+from gprune.system.files import replace_file, require_place
 
 
 def check_target(path: Path) -> None:
     """Refuse a target that cannot be written, before hours of work are spent.
 
-    Raises SettingsError where the name does not end in .npz, or its folder does not exist.
+    Raises SettingsError if the name does not end in .npz, or its folder does not exist.
     """
     if path.suffix != ".npz":
         raise SettingsError(f"the arrays are written as .npz (got {str(path)!r}): give a name that ends in .npz")
@@ -61,7 +61,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
 
 def _module_arrays(results: Results) -> dict[str, Array]:
     partition = results.get(stages.partition)
-    modules, adapted = results.get(stages.modules), results.get(stages.adapted)
+    modules, adapted = results.get(stages.modules), results.get(stages.adapted_scores)
     return {
         "labels": partition.labels,
         "module_layer": partition.module_layer,
@@ -81,11 +81,11 @@ def _module_arrays(results: Results) -> dict[str, Array]:
 def write(results: Results, path: Path) -> tuple[str, ...]:
     """Write the arrays of a study, masks included, to an .npz file, whole or not at all; return their names.
 
-    An existing file is replaced. Raises StoreError where it cannot be written.
+    An existing file is replaced. Raises StoreError if it cannot be written.
     """
     arrays: dict[str, Any] = collect_arrays(results)
     try:
-        with replaced(path) as temporary:
+        with replace_file(path) as temporary:
             np.savez_compressed(temporary, **arrays)
     except OSError as error:
         reason = "the disk is full" if is_full(error) else str(error)

@@ -16,8 +16,8 @@ from typing import Any
 from gprune import jobs
 from gprune.pipeline import runs
 from gprune.pipeline.runs.cached import recorded_graph
-from gprune.pipeline.stages import KINDS, named
-from gprune.store import DAMAGED, Store, explain, explained, require_folder
+from gprune.pipeline.stages import KINDS, stages_by_name
+from gprune.store import DAMAGED, Store, explain, explain_errors, require_folder
 from gprune.store.checksums import Stamp, stamp
 from gprune.system.errors import DamagedError, GpruneError, StoreError, UnreadableError
 from gprune.system.files import discard, make_folder, remove
@@ -123,14 +123,14 @@ def overview(store: Store) -> Overview:
 def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -> list[CacheEntry]:
     """Remove those of some entries, by default of all, that no run needs, and return them.
 
-    Nothing is removed while the record of a run cannot be read. Raises StoreError where the cache cannot be written.
+    Nothing is removed while the record of a run cannot be read. Raises StoreError if the cache cannot be written.
     """
     removed = []
     for entry in overview(store).unneeded if entries is None else entries:
         # a run that has started meanwhile names what it needs in its record
         if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
             continue
-        with explained(store.root):
+        with explain_errors(store.root):
             if entry.suffix:
                 remove(store.root / entry.name)
             else:
@@ -139,7 +139,7 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
     return removed
 
 
-def quarantined(store: Store) -> list[Path]:
+def quarantined_results(store: Store) -> list[Path]:
     """Return corrupt results that were moved aside; links are not followed."""
     folder = store.root / DAMAGED
     paths = [] if folder.is_symlink() else _visible(folder)
@@ -171,7 +171,7 @@ def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int
 
 
 def reason_to_keep(store: Store, run: str) -> str:
-    """Return why a run cannot be removed now, in one sentence; empty where it can."""
+    """Return why a run cannot be removed now, in one sentence; empty if it can."""
     job = next((job for job in jobs.jobs(store.root) if job.active and job.run == run), None)
     if job is not None:
         use = "waits to compute it" if job.state == "queued" else "is at work on it"
@@ -189,7 +189,7 @@ def _busy(run: str) -> str:
 def remove_run(store: Store, run: str) -> int:
     """Remove a run and the results that no other run needs; return the bytes that this frees.
 
-    Raises StoreError where a process or a job uses the run, there is no such run, or the cache cannot be
+    Raises StoreError if a process or a job uses the run, there is no such run, or the cache cannot be
     written.
     """
     folder, lock = store.folder(_RUNS, run), Lock(runs.lock_path(store.root, run))
@@ -250,7 +250,7 @@ def _keys_in(path: str) -> frozenset[str]:
 
 def _planned_keys(record: dict[str, Any]) -> frozenset[str]:
     try:
-        return frozenset(stage.key for stage in named(recorded_graph(record, "the record")).values())
+        return frozenset(stage.key for stage in stages_by_name(recorded_graph(record, "the record")).values())
     except GpruneError:
         return frozenset()
 

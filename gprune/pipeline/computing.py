@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from gprune.models import identity
 from gprune.pipeline import provenance
 from gprune.pipeline.record import Listener
-from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, needed, resolve
+from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, required_stages, resolve
 from gprune.store import states
 from gprune.store.resumption import Resumption, Spent
 from gprune.system import machine
@@ -97,8 +97,8 @@ def compute_result(
     """Return a result, computed unless the cache has it; the record of the run does not list it.
 
     It is of a kind that is computed on demand, or one that `also` allows; what it is computed from must exist, except
-    for other such results. The listener may raise Cancelled. Raises StoreError where the run has not come to what it
-    is made from, ModelError where the model is gone or has changed since the run, and what its stages raise.
+    for other such results. The listener may raise Cancelled. Raises StoreError if the run has not come to what it
+    is made from, ModelError if the model is gone or has changed since the run, and what its stages raise.
     """
     _ensure(StageComputer(results, listener), stage, also or (lambda _: False))
     return results.record(stage)
@@ -111,7 +111,7 @@ def _ensure(computer: StageComputer, stage: Stage[Any], also: Callable[[Stage[An
         return
     if not may_compute:
         raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
-    for need in needed(stage):
+    for need in required_stages(stage):
         _ensure(computer, need, also)
     if stage.kind in _OF_THE_MODEL:
         study, memory = results.graph.study, results.store.digests

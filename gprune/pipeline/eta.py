@@ -33,7 +33,7 @@ class Outlook:
     share: float
     """finished share of the work, in [0, 1]"""
     left: float | None
-    """seconds left; None where nothing is left, or no batch was timed yet"""
+    """seconds left, or None if nothing is left, or no batch was timed yet"""
 
     @classmethod
     def of(
@@ -80,7 +80,7 @@ class StageTimes:
     seconds: Mapping[str, float]
     """by the name and by the kind of stage, the latest run first"""
     scale: float | None
-    """their ratio to the table of kinds, for kinds that never ran; None where no batches were timed"""
+    """their ratio to the table of kinds, for kinds that never ran, or None if no batches were timed"""
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
@@ -107,13 +107,13 @@ class StageTimes:
         return cls(seconds, sum(batches.values()) / table if table else None)
 
     def of_stage(self, stage: Stage[Any]) -> float | None:
-        """Return the expected seconds of a stage; None where no batches were timed."""
+        """Return the expected seconds of a stage, or None if no batches were timed."""
         if self.scale is None:
             return None
         return self.seconds.get(stage.name, self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds))
 
     def total(self, stages: Stages) -> float | None:
-        """Return the expected seconds of stages that have no results; None where no batches were timed."""
+        """Return the expected seconds of stages that have no results, or None if no batches were timed."""
         if self.scale is None:
             return None
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
@@ -127,11 +127,11 @@ def stage_times(results: Results) -> StageTimes:
 
 
 def missing_seconds(stages: Stages, results: Results) -> float | None:
-    """Return the expected seconds of the stages without a result; None where no batches were timed."""
+    """Return the expected seconds of the stages without a result, or None if no batches were timed."""
     return stage_times(results).total(stage for stage in stages if not results.holds(stage))
 
 
-def expected(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
+def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
     """Return the expected seconds of every stage of a run by name, in order; 0 for results that are there.
 
     Where no batches were timed these are proportions, as on the bundled demo.

@@ -24,11 +24,11 @@ from gprune.pipeline.runs.cached import recorded_graph
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
-from gprune.store import Store, explained, manifests
+from gprune.store import Store, explain_errors, manifests
 from gprune.system.errors import DamagedError, GpruneError, SettingsError, StoreError, UnreadableError
-from gprune.system.files import beside, make_folder, replaced, require_place
+from gprune.system.files import make_folder, replace_file, require_place, temporary_path
 from gprune.system.progress import Progress, silent
-from gprune.system.safe_parsing import quoted, sentence
+from gprune.system.safe_parsing import quote, sentence
 
 SUFFIX = ".gprune.zip"
 RECORD = "run.json"
@@ -95,11 +95,11 @@ def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_step
         StoreError: there is no such run, or its record cannot be read.
         UnreadableError: its record holds a study of another version.
     """
-    record = runs.required(store, run)
-    graph = recorded_graph(record, f"the record of the run {quoted(run)}")
+    record = runs.require_record(store, run)
+    graph = recorded_graph(record, f"the record of the run {quote(run)}")
     results, earlier = Results(store, graph), (record.get("packed") or {}).get("left_out") or {}
     chosen, left_out, missing = dict[tuple[str, str], Stage[Any]](), dict[str, str](), list[str]()
-    for name, stage in stages.named(graph).items():
+    for name, stage in stages.stages_by_name(graph).items():
         reason = _reason_left_out(stage, with_texts, with_steps)
         if results.holds(stage):
             if reason:
@@ -137,12 +137,12 @@ def write_pack(store: Store, contents: PackContents, out: Path, progress: Progre
     require_place(out)
     if out.exists():
         raise SettingsError(f"{str(out)!r} exists already: give another name, or delete it")
-    with explained(out.resolve().parent), replaced(out) as temporary, temporary.open("wb") as file:
+    with explain_errors(out.resolve().parent), replace_file(out) as temporary, temporary.open("wb") as file:
         write_archive(store, contents, file, progress)
 
 
 def write_archive(store: Store, contents: PackContents, file: IO[bytes], progress: Progress = silent) -> None:
-    """Write a pack to an open file; raise StoreError where a result is missing or damaged."""
+    """Write a pack to an open file; raise StoreError if a result is missing or damaged."""
     if contents.missing:
         raise StoreError(
             f"the result “{contents.missing[0]}” of the run is missing or damaged: run the study again, "
@@ -201,18 +201,18 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
         file = path.open("rb")
     except OSError as error:
         raise SettingsError(f"the pack {str(path)!r} cannot be read: {error.strerror}") from error
-    with file, explained(store.root):
+    with file, explain_errors(store.root):
         with _refuse_damage("the pack"):
             archive = zipfile.ZipFile(file)
         results = _list_results(archive.namelist())
         record, graph = _read_record(archive)
         run = name or record.get("run", "")
         if not _RUN_NAME.fullmatch(run):
-            raise SettingsError(f"a run cannot be called {quoted(run)}: use small letters, digits, dots and dashes")
+            raise SettingsError(f"a run cannot be called {quote(run)}: use small letters, digits, dots and dashes")
         record["run"] = run
         _require_results_of(graph, results)
         _require_free(store, run, record)
-        staging = beside(store.folder("runs", run))
+        staging = temporary_path(store.folder("runs", run))
         try:
             make_folder(staging)
             staged = Store(staging)
@@ -238,7 +238,7 @@ def _refuse_damage(subject: str) -> Iterator[None]:
 
 
 def _list_results(members: list[str]) -> list[tuple[str, str]]:
-    """Return kind and key of every result; UnreadableError where the files are not those of a pack."""
+    """Return kind and key of every result. Raises UnreadableError if the files are not those of a pack."""
     files = set(members)
     if RECORD not in files:
         raise UnreadableError(f"the archive has no {RECORD}: give a file that `gprune pack` has written")
@@ -253,7 +253,7 @@ def _result_of(name: str) -> tuple[str, str]:
     """Return kind and key of the result that a file of the archive belongs to."""
     match = _RESULT_FILE.fullmatch(name)
     if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
-        raise UnreadableError(f"the pack holds {quoted(name)}, which no run has: do not use it")
+        raise UnreadableError(f"the pack holds {quote(name)}, which no run has: do not use it")
     return match[1], match[2]
 
 
@@ -268,17 +268,17 @@ def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
 
 
 def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
-    result_keys = {(stage.kind, stage.key) for stage in stages.named(graph).values()}
+    result_keys = {(stage.kind, stage.key) for stage in stages.stages_by_name(graph).values()}
     foreign = [result for result in results if result not in result_keys]
     if foreign:
         raise UnreadableError(
             f"{len(foreign)} of {len(results)} results of the pack are of another version of this program or of "
-            f"another run ({quoted('/'.join(foreign[0]))}): use the program that made it"
+            f"another run ({quote('/'.join(foreign[0]))}): use the program that made it"
         )
 
 
 def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
-    """Raise StoreError where another run has the name; one unpacked from the same study is replaced."""
+    """Raise StoreError if another run has the name; one unpacked from the same study is replaced."""
     if not (store.folder("runs", run) / RECORD).exists():
         return
     present = runs.read(store, run) or {}
@@ -295,7 +295,7 @@ def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) 
     make_folder(folder)
     for name in sorted(_file_names(kind)):
         member = f"results/{kind}/{key}/{name}"
-        with (folder / name).open("xb") as target, _refuse_damage(f"{quoted(member)} of the pack"):
+        with (folder / name).open("xb") as target, _refuse_damage(f"{quote(member)} of the pack"):
             with archive.open(member) as source:
                 shutil.copyfileobj(source, target, 2**20)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gprune.data import texts
 from gprune.pipeline import provenance, runs
-from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, named, needed
+from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import roles
 from gprune.study import run_name
 from gprune.system import processes
@@ -61,7 +61,7 @@ class RunRecord:
         if failures:
             # what was made without the stages that failed is valid until these can be computed
             graphs.append(Graph(graph.study, graph.inputs, failures=failures))
-        valid = {(stage.name, stage.key) for each in graphs for stage in named(each).values()}
+        valid = {(stage.name, stage.key) for each in graphs for stage in stages_by_name(each).values()}
         self._earlier, self._told = (
             {name: entry for name, entry in table.items() if (name, entry["key"]) in valid}
             for table in (entries, previous.get("unavailable") or {})
@@ -77,7 +77,7 @@ class RunRecord:
         for task, method in product(tasks, graph.study.methods):
             stage = accuracy(graph, method, task)
             # a method that cannot run has no accuracy either, and says nothing of the task
-            has_model = not any(need.name in reasons for need in needed(stage))
+            has_model = not any(need.name in reasons for need in required_stages(stage))
             if has_model and stage.name in reasons and stage.name not in self.stages:
                 unmeasured.setdefault(task, reasons[stage.name]["reason"])
         return unmeasured

@@ -37,7 +37,7 @@ class RunOwner:
     def __enter__(self) -> RunOwner:
         """Take the lock, following its holder until it is free, and record that the run goes on unless it is done.
 
-        Raises StoreError where the record cannot be written.
+        Raises StoreError if the record cannot be written.
         """
         while self._is_owned_by_another():
             self._follow()
@@ -63,12 +63,12 @@ class RunOwner:
             self._lock.release()
 
     def announce(self) -> None:
-        """Record that something is being computed, whatever the record said; StoreError if it cannot."""
+        """Record that something is being computed, whatever the record said. Raises StoreError if it cannot."""
         if not self._announced:
             self._save()
 
     def record_progress(self) -> None:
-        """Write the record after a stage has ended, unless the run was done before; StoreError if it cannot."""
+        """Write the record after a stage has ended, unless the run was done before. Raises StoreError if it cannot."""
         if self._announced:
             self._save()
 

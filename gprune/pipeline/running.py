@@ -14,12 +14,12 @@ from gprune.models.vocabulary import embedding_notice
 from gprune.pipeline import runs, stages
 from gprune.pipeline.computing import StageComputer
 from gprune.pipeline.estimate import ESTIMATE, estimate_missing, require_room
-from gprune.pipeline.eta import expected, stage_times
+from gprune.pipeline.eta import expected_seconds, stage_times
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
 from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.inputs import GRADIENT, read_inputs, require_all, require_tasks
-from gprune.pipeline.summary import summarized
+from gprune.pipeline.summary import summarize
 from gprune.store import Store, states
 from gprune.study import Study, run_name
 from gprune.system import safe_parsing
@@ -46,10 +46,10 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     plan = results.plan(until)
     learning = next((stage.title for stage in plan if stage.id.has_backward and not results.holds(stage)), "")
     if study.offload and learning:
-        raise identity.offloaded(learning)
+        raise identity.offloaded_error(learning)
     # the records of all runs are read once
     times = stage_times(results)
-    record = RunRecord(results, until, expected(plan, results, times), missing_tasks, listener)
+    record = RunRecord(results, until, expected_seconds(plan, results, times), missing_tasks, listener)
     record.expected_from_cache = times.scale is not None
     for notice in filter(None, (attention_notice(identity.locate(study.model)), embedding_notice(study.model))):
         listener(ESTIMATE, 1, 1, Notice(notice))
@@ -60,7 +60,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
         runner = _Runner(results, record, owner)
         runner.work.learning_title = learning
         runner.run(plan, until)
-        summary = summarized(results, plan, record)
+        summary = summarize(results, plan, record)
         owner.finish(summary if until in ("perplexity", "all") else None)
     return summary
 
@@ -68,14 +68,18 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
 def opened(study: Study, store: Store) -> Results:
     """Return the results of a study, of all runs; nothing is computed or downloaded.
 
-    Raises GpruneError where what the study reads is not on this machine.
+    Raises GpruneError if what the study reads is not on this machine.
     """
     failures = runs.failures(runs.read(store, run_name(study)))
     return Results(store, Graph(study, read_inputs(study, download=False, store=store), failures=failures))
 
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
-    return (stages.drift(graph), stages.adapted(graph)) if until in ("adapted", "agreement") else (stages.drift(graph),)
+    return (
+        (stages.drift(graph), stages.adapted_scores(graph))
+        if until in ("adapted", "agreement")
+        else (stages.drift(graph),)
+    )
 
 
 class _Runner(StageComputer):
@@ -95,13 +99,13 @@ class _Runner(StageComputer):
         self._read_texts(plan)
         for planned in plan:
             # a choice is declared anew without the candidates that failed
-            stage = stages.named(graph)[planned.name]
+            stage = stages.stages_by_name(graph)[planned.name]
             if stage.key in graph.failures:
                 # the stage whose work would have yielded it has said why
                 self.record.leave_out(stage, graph.failures[stage.key])
                 continue
             try:
-                if reason := graph.failure(*stages.needed(stage)):
+                if reason := graph.failure(*stages.required_stages(stage)):
                     raise MethodError(reason)
                 self._ensure(stage)
             except (MethodError, TaskError) as error:

@@ -11,7 +11,7 @@ from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 
 
-def summarized(results: stages.Results, plan: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
+def summarize(results: stages.Results, plan: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
     """Return the result of a run."""
     graph, study, until = results.graph, results.graph.study, record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
@@ -19,7 +19,7 @@ def summarized(results: stages.Results, plan: tuple[stages.Stage[Any], ...], rec
     result: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         result |= sizes(results, methods)
-        facts = {name: stages.given(results, name) for name in methods}
+        facts = {name: stages.method_inputs(results, name) for name in methods}
         result["given"] = {name: fact.to_dict() for name, fact in facts.items() if fact is not None}
         if study.chooses:
             choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
@@ -71,7 +71,7 @@ def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -
     """Return how every method was trained on, and the perplexities after it."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in methods if METHODS[name].decision != "none"]
-    trained = [name for name in cutting if stages.recovered(graph, name).name not in record.unavailable]
+    trained = [name for name in cutting if stages.recovered_weights(graph, name).name not in record.unavailable]
     return {
         "trained": stages.recovery_label(graph),
         "steps": settings.steps,
@@ -83,7 +83,7 @@ def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -
             for name in trained
         },
         "unavailable": {
-            name: record.unavailable[stages.recovered(graph, name).name]["reason"]
+            name: record.unavailable[stages.recovered_weights(graph, name).name]["reason"]
             for name in cutting
             if name not in trained
         },
@@ -113,7 +113,7 @@ def _candidates(results: stages.Results, choice: Choice) -> dict[str, Any]:
         {
             "masks": choice.masks[index],
             "repair": choice.repairs[index],
-            "is": stages.described(results.graph, choice.repairs[index]),
+            "is": stages.describe_candidate(results.graph, choice.repairs[index]),
             "number": _finite(choice.numbers[index]),
             **{name: _finite(value) for name, value in zip(choice.measures, choice.figures[index], strict=True)},
             "chosen": index == choice.chosen,

@@ -45,7 +45,7 @@ def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class MetricScorer:
-    """Score a text by a plug-in's metric. Scoring raises PluginError where the metric fails or an answer is invalid."""
+    """Score a text by a plug-in's metric. Scoring raises PluginError if the metric fails or an answer is invalid."""
 
     plugin: PluginInfo
     metric: Metric
@@ -101,7 +101,7 @@ class MetricScorer:
 def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
     """Return the facts that a metric's `weigh` computes of every layer.
 
-    Raises PluginError where it fails, or an answer is not valid.
+    Raises PluginError if it fails, or an answer is not valid.
     """
     shape, facts = layers[0].shape, list[Facts]()
     with name_plugin(plugin, "weigh"):
@@ -114,7 +114,7 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
 
 
 def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
-    """Return a method's decision. Raises PluginError where it fails, or the answer is not valid."""
+    """Return a method's decision. Raises PluginError if it fails, or the answer is not valid."""
     shape = problem.shape
     with name_plugin(plugin, "decide"):
         kept = method.decide(problem)

@@ -136,7 +136,7 @@ class Problem:
     scores: tuple[UnitScores, ...] = ()
     """scores of the primary text, or of both; none where `needs` is the model alone"""
     model: Any = None
-    """the dense transformers model, in evaluation mode and frozen; it must be left unchanged. None where `needs` is
+    """the dense transformers model, in evaluation mode and frozen; it must be left unchanged. None if `needs` is
     the scores alone"""
     tokens: tuple[Array, ...] = ()
     """(samples, length) token ids of the primary text, or of both; none without the model"""

@@ -23,8 +23,8 @@ from typing import Annotated, Any, Literal, cast
 
 from gprune.system import installation
 from gprune.system.errors import GpruneError, PluginError, UnreadableError
-from gprune.system.forms import LooseForm, Rule, checked
-from gprune.system.safe_parsing import json_object, quoted, sentence
+from gprune.system.forms import LooseForm, Rule, validate_form
+from gprune.system.safe_parsing import json_object, quote, sentence
 
 Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
@@ -37,10 +37,10 @@ Name = Annotated[str, Rule("small letters, digits and single underscores", lambd
 Label = Annotated[str, Rule("letters, digits, spaces and .,+/()'-", lambda label: bool(_LABEL.fullmatch(label)))]
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class PluginInfo(LooseForm):
-    """Describe a plug-in without its code. Raises GpruneError where a field is not valid."""
+    """Describe a plug-in without its code. Raises GpruneError if a field is not valid."""
 
     kind: Kind
     name: Name
@@ -76,7 +76,7 @@ class PluginInfo(LooseForm):
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
-        """Read the result of `to_record`. Raises PluginError where it describes no plug-in."""
+        """Read the result of `to_record`. Raises PluginError if it describes no plug-in."""
         return cls.parse({**values, **{name: values.get(name) == "yes" for name in _FLAGS}}, PluginError)
 
 
@@ -85,7 +85,7 @@ class Fault:
     """A plug-in that cannot be used."""
 
     name: str
-    """empty where the child process of the app could not list them"""
+    """empty if the child process of the app could not list them"""
     message: str
     """one sentence"""
 
@@ -114,7 +114,7 @@ def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection
 
 
 def describe(code: Any, name: str, distribution: str, version: str, digest: str = "") -> PluginInfo:
-    """Describe a Metric or a Method. Raises GpruneError where a field is not valid."""
+    """Describe a Metric or a Method. Raises GpruneError if a field is not valid."""
     kind: Kind = "metric" if hasattr(code, "weigh") else "method"
     names = ("allocation",) if kind == "metric" else ("needs", "metric", "texts", "compensated")
     facts = {key: getattr(code, key) for key in names}
@@ -151,12 +151,12 @@ def _import(point: EntryPoint, kind: Kind) -> Any:
     except Exception as error:
         raise PluginError(f"importing it failed ({sentence(f'{type(error).__name__}: {error}', 140)})") from error
     if not isinstance(value, expected):
-        raise PluginError(f"{point.value} is {quoted(value)}, not a gprune.plugins.{expected.__name__}")
+        raise PluginError(f"{point.value} is {quote(value)}, not a gprune.plugins.{expected.__name__}")
     return value
 
 
 def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics: set[str], methods: set[str]) -> None:
-    """Raise PluginError where the name of a plug-in is taken, or its metric does not exist."""
+    """Raise PluginError if the name of a plug-in is taken, or its metric does not exist."""
     if plugin.name in metrics | methods:
         raise PluginError("a built-in metric or method has this name: choose another")
     for rival in plugins.values():

@@ -65,7 +65,7 @@ def report_case(case: str) -> Iterator[None]:
 
 
 def describe_checked(code: Metric | Method) -> PluginInfo:
-    """Describe a plug-in that is checked. Raises ContractError where its fields would be refused."""
+    """Describe a plug-in that is checked. Raises ContractError if its fields would be refused."""
     with report_case(f"the declaration of the {type(code).__name__.lower()}"):
         return describe(code, "checked", "this package", "0")
 

@@ -20,7 +20,7 @@ def rank_drift(
     """Rank drift of every FFN neuron between two texts, in [0, 1] within its layer, with its control.
 
     The halves are scores on two token-disjoint halves of a text. A layer of one neuron has no drift, and a
-    correlation is NaN where all scores of a layer are equal on one side.
+    correlation is NaN if all scores of a layer are equal on one side.
     """
     signed = signed_drift(primary.ffn, auxiliary.ffn)
     magnitude = np.abs(signed)

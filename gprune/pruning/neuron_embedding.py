@@ -58,7 +58,7 @@ def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Arra
 def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
     """The neurons of a layer in the principal components of what they do; see `behaviour_rows`.
 
-    Raises NumericsError where they all do the same.
+    Raises NumericsError if they all do the same.
     """
     rows = behaviour_rows(measured, layer)
     require_different(rows, f"the behaviour of layer {layer}")
@@ -81,14 +81,14 @@ def exact_components(rows: Array, limit: int) -> Reduced:
 
 
 def require_different(rows: Array, subject: str) -> None:
-    """Raise NumericsError where the (neurons, columns) rows of `subject` are all equal, or only one."""
+    """Raise NumericsError if the (neurons, columns) rows of `subject` are all equal, or only one."""
     if len(rows) < 2 or bool((rows == rows[:1]).all()):
         count = "there is one neuron" if len(rows) < 2 else f"all {len(rows):,} neurons are equal"
         raise NumericsError(f"in {subject} {count}, so nothing can be laid out: choose another layer or basis")
 
 
 def require_enough(neurons: int) -> None:
-    """Raise SettingsError where there are too few neurons for UMAP to have neighbours to go by."""
+    """Raise SettingsError if there are too few neurons for UMAP to have neighbours to go by."""
     if neurons < FEWEST:
         raise SettingsError(
             f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
@@ -100,7 +100,7 @@ def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
     """Lay points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
 
     Of (neurons, components) and a seed, which always give the same plane, come (neurons, 2) float32 places,
-    and what `shared_neighbours` says of them. Raises SettingsError where there are too few neurons.
+    and what `shared_neighbours` says of them. Raises SettingsError if there are too few neurons.
     """
     require_enough(len(points))
     import umap
@@ -140,7 +140,7 @@ def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array
     return chosen
 
 
-def padded(places: Array) -> Array:
+def pad_to_plane(places: Array) -> Array:
     """(neurons, 2) places in a plane of neurons that differ in one component only."""
     return np.concatenate([places, np.zeros_like(places[:, :1])], axis=1)[:, :2]
 

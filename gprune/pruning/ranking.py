@@ -187,7 +187,7 @@ def module_means(values: Array, labels: Array, count: int | None = None) -> Arra
 
 
 def spearman(first: Array, second: Array) -> Array:
-    """(...) Spearman correlation along the last axis, ties averaged; NaN where one side is constant."""
+    """(...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
     a, b = ranks(first), ranks(second)
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))

@@ -112,7 +112,7 @@ def _repaired(
                 "layer, for example by a higher retention"
             )
     prepared = repair.prepare_repairs(decoder, model) if prepared is None else prepared
-    return repair.output_maps(decoder, model, prepared, on_progress)
+    return repair.repaired_output_maps(decoder, model, prepared, on_progress)
 
 
 def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits:

@@ -22,7 +22,7 @@ class Axes:
     finite: bool = False
     """whether NaN and infinity are refused"""
     within: tuple[int, int] | None = None
-    """the least and the most that it may hold; None where there is no bound"""
+    """the least and the most that it may hold, or None if there is no bound"""
 
 
 def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None = None) -> Axes:
@@ -54,7 +54,7 @@ class Record:
     def __post_init__(self) -> None:
         """Checks what the fields declare and what `check` asks for, and freezes the arrays.
 
-        Raises ValueError where something does not fit, NumericsError where a number has to be finite.
+        Raises ValueError if something does not fit, NumericsError if a number has to be finite.
         """
         require_axes(self)
         for name, axes in axes_of(type(self)).items():
@@ -66,7 +66,7 @@ class Record:
         freeze(self)
 
     def check(self) -> None:
-        """Raises ValueError where fields do not fit each other in ways that no single one can declare."""
+        """Raises ValueError if fields do not fit each other in ways that no single one can declare."""
 
 
 def freeze(record: object) -> None:
@@ -94,7 +94,7 @@ def axes_of(kind: type) -> dict[str, Axes]:
 
 
 def require_axes(record: object) -> None:
-    """Raise ValueError where array fields do not have the declared dimensions, or do not fit each other."""
+    """Raise ValueError if array fields do not have the declared dimensions, or do not fit each other."""
     kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
         shape = np.shape(getattr(record, name))
@@ -109,7 +109,7 @@ def require_axes(record: object) -> None:
 
 
 def require_range(record: object, least: int, largest: int, *names: str) -> None:
-    """Raises ValueError where fields hold something outside a range.
+    """Raises ValueError if fields hold something outside a range.
 
     Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where their
     sum overflows.
@@ -121,7 +121,7 @@ def require_range(record: object, least: int, largest: int, *names: str) -> None
 
 
 def require_finite(record: object, name: str) -> None:
-    """Raise NumericsError where an array field holds NaN or infinity."""
+    """Raise NumericsError if an array field holds NaN or infinity."""
     bad = ~np.isfinite(getattr(record, name))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -31,7 +31,7 @@ class Choice(Record):
     weights: Annotated[Array, real("measures")]
     """(measures,) weight of each measure in the number; they sum to 1"""
     figures: Annotated[Array, real("candidates", "measures")]
-    """(candidates, measures) perplexities, and divergences in nats per token; NaN where none could be had"""
+    """(candidates, measures) perplexities, and divergences in nats per token, or NaN if none could be had"""
     numbers: Annotated[Array, real("candidates")]
     """(candidates,) weighted geometric mean of the ratios to the reference; the lowest is chosen"""
     sequences: int

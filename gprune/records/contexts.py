@@ -42,7 +42,7 @@ class ContextStatistics(Record):
     tokens: Annotated[Array, real("shards", "layers", "contexts", finite=True)]
     """(shards, layers, contexts) tokens seen in each context"""
     mean: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
-    """(shards, layers, contexts, neurons) mean over those tokens; 0 where there are none"""
+    """(shards, layers, contexts, neurons) mean over those tokens; 0 if there are none"""
     moment: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
     """(shards, layers, contexts, neurons) sum over tokens of the squared deviation from that mean"""
     affinity: Annotated[Array, real("layers", "contexts", "neurons", finite=True)]

@@ -51,17 +51,17 @@ class Accuracy:
     acc: float
     """share of documents whose most likely choice is right, in [0, 1]; the main figure of another `metric`"""
     acc_norm: float
-    """the same with log-likelihoods divided by the choice's length; NaN where the task has none"""
+    """the same with log-likelihoods divided by the choice's length, or NaN if the task has none"""
     acc_error: float
     """standard error of acc"""
     acc_norm_error: float
-    """standard error of acc_norm; NaN where the task has none"""
+    """standard error of acc_norm, or NaN if the task has none"""
     samples: int
     """documents measured"""
     limit: int
     """documents asked for at most; 0 = all"""
     chance: float
-    """accuracy of guessing: the mean over documents of 1 / choices; NaN where nothing is chosen"""
+    """accuracy of guessing: the mean over documents of 1 / choices, or NaN if nothing is chosen"""
     version: str
     """version of the task and of lm-eval"""
     data: str

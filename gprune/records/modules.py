@@ -26,7 +26,7 @@ class Partition(Record):
     initial_counts: Annotated[Array, integers("layers")]
     """(layers,) int32 module count chosen by the silhouette before the split"""
     silhouette: Annotated[Array, real("layers", "candidates")]
-    """(layers, candidates) cosine silhouette of the best seed for each candidate count; NaN where skipped"""
+    """(layers, candidates) cosine silhouette of the best seed for each candidate count, or NaN if skipped"""
     mixing: Annotated[Array, real(2)]
     """(2,) boundary mixing I of the magnitude-only and the direction-aware partition; NaN if not compared"""
     variation: Annotated[Array, real(2)]

@@ -38,7 +38,7 @@ class Repair:
     weights: bool
     """whether the kept columns of o_proj and down_proj change"""
     version: int = 1
-    """of its formula, in the keys of what is measured with it; 0 where what it needs says all"""
+    """of its formula, in the keys of what is measured with it; 0 if what it needs says all"""
     module: str = ""
     """of `gprune.pruning.repair`, where it is not that of its name"""
 
@@ -153,7 +153,7 @@ class PrunedModel:
     repairs: tuple[Repair, ...] = ()
     """what is done to their weights, in this order"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """records that the repairs need, by parameter; nothing where the model is only counted or described"""
+    """records that the repairs need, by parameter; nothing if the model is only counted or described"""
     recovered: RecoveredWeights | None = None
     """what training has added to the repaired weights; it is merged into them, and adds no parameter"""
 
@@ -169,7 +169,7 @@ class PrunedModel:
 
     @property
     def repaired_by(self) -> str:
-        """Its repairs in words; empty where there are none."""
+        """Its repairs in words; empty if there are none."""
         return labels(self.repairs)
 
     def parameters(self, shape: ModelShape, size: ModelSize) -> int:

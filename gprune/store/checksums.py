@@ -17,7 +17,7 @@ _remembered: dict[tuple[str, bytes], tuple[Stamp, str]] = {}
 
 
 def stamp(path: Path) -> Stamp:
-    """Return the stamp of a file, which changes whenever the file does; OSError where there is none."""
+    """Return the stamp of a file, which changes whenever the file does. Raises OSError if there is none."""
     return stamp_of(path.stat())
 
 
@@ -32,9 +32,9 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: Path, salt: bytes = b"") -> str:
-    """Return the SHA-256 of a salt and a file's content; OSError where the file cannot be read."""
+    """Return the SHA-256 of a salt and a file's content. Raises OSError if the file cannot be read."""
     before = stamp(path)
-    digest = remembered(path, before, salt)
+    digest = remembered_checksum(path, before, salt)
     if digest is None:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.sha256(salt)).hexdigest()
@@ -43,7 +43,7 @@ def of_file(path: Path, salt: bytes = b"") -> str:
     return digest
 
 
-def remembered(path: Path, stamp: Stamp, salt: bytes = b"") -> str | None:
+def remembered_checksum(path: Path, stamp: Stamp, salt: bytes = b"") -> str | None:
     """Return the remembered SHA-256 of a file with this stamp; None if there is none. No file is read."""
     entry = _remembered.get((str(path), salt))
     return entry[1] if entry is not None and entry[0] == stamp else None

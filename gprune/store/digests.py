@@ -26,7 +26,7 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
     """Return the SHA-256 of some files, in order.
 
     `memory` is a folder that keeps the digests of large files for other processes; `salt` is hashed before the
-    content. Raises OSError where a file cannot be read.
+    content. Raises OSError if a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
         return [_of_file(path, memory, salt) for path in paths]
@@ -37,7 +37,7 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
 def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:
     path = path.resolve()
     stamp = checksums.stamp(path)
-    digest = checksums.remembered(path, stamp, salt)
+    digest = checksums.remembered_checksum(path, stamp, salt)
     if digest is not None or memory is None or stamp[0] < _LARGE:
         return digest or checksums.of_file(path, salt)
     record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
@@ -46,7 +46,7 @@ def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:
         checksums.remember(path, stamp, digest, salt)
         return digest
     digest = checksums.of_file(path, salt)
-    if checksums.remembered(path, stamp, salt):
+    if checksums.remembered_checksum(path, stamp, salt):
         _record_digest(record, stamp, digest)
     return digest
 

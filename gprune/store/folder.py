@@ -16,10 +16,10 @@ NAME = "gprune"
 def default_cache() -> Path:
     """Return the cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
 
-    Raises StoreError where no folder can have the name in GPRUNE_CACHE, or there is no home folder.
+    Raises StoreError if no folder can have the name in GPRUNE_CACHE, or there is no home folder.
     """
     chosen = os.environ.get("GPRUNE_CACHE")
-    with safe_parsing.refused_as(StoreError):
+    with safe_parsing.reraise_as(StoreError):
         if chosen:
             return safe_parsing.path(chosen, "GPRUNE_CACHE").resolve()
         return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
@@ -33,7 +33,7 @@ def _of_user() -> Path:
 
 
 def require_folder(root: Path) -> None:
-    """Raise StoreError where a cache cannot be a folder because something else lies in its place."""
+    """Raise StoreError if a cache cannot be a folder because something else lies in its place."""
     existing = next((parent for parent in (root, *root.parents) if os.path.lexists(parent)), root.parent)
     if not existing.is_dir():
         raise StoreError(
@@ -60,7 +60,7 @@ def explain(error: OSError, folder: Path) -> StoreError:
 
 
 @contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def explain_errors(folder: Path) -> Iterator[None]:
     """Around work on the cache: an error of the operating system is told as `explain` has it."""
     try:
         yield

@@ -28,7 +28,7 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 def write(folder: Path, entries: Mapping[str, Any]) -> None:
     """Write the `meta.json` of a folder that was just filled, and flush all of it to the disk.
 
-    Raises OSError where the disk has no room for it.
+    Raises OSError if the disk has no room for it.
     """
     paths = sorted(folder.rglob("*"))
     sums = {path.relative_to(folder).as_posix(): checksums.of_file(path) for path in paths if path.is_file()}
@@ -43,9 +43,9 @@ def write(folder: Path, entries: Mapping[str, Any]) -> None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Return the `meta.json` of a folder; None where nothing is at its path.
+    """Return the `meta.json` of a folder, or None if nothing is at its path.
 
-    Raises ValueError where it is damaged or missing, OSError where the disk does not return it.
+    Raises ValueError if it is damaged or missing, OSError if the disk does not return it.
     """
     path = folder / NAME
     try:
@@ -67,7 +67,7 @@ def _read(path: str, _: Stamp) -> dict[str, Any]:
 def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -> None:
     """Compare every file of a folder, or those below the path `within`, with its checksum.
 
-    Raises ValueError where one was changed or is missing, OSError where one cannot be read.
+    Raises ValueError if one was changed or is missing, OSError if one cannot be read.
     """
     for name, digest in meta[SUMS].items():
         if not f"{name}/".startswith(within):
@@ -83,7 +83,7 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
 def spoilt(path: Path) -> str:
     """Return what is wrong with a file or folder inside a result, such as the model of a checkpoint.
 
-    Empty if nothing is wrong, or the path is in no result. Raises OSError where it cannot be read.
+    Empty if nothing is wrong, or the path is in no result. Raises OSError if it cannot be read.
     """
     path = path.absolute()
     for folder in path.parents:

@@ -17,9 +17,9 @@ import numpy as np
 
 from gprune.records.base import Axes, axes_of
 from gprune.store import checksums, digests, manifests
-from gprune.store.folder import default_cache, explain, explained
+from gprune.store.folder import default_cache, explain, explain_errors
 from gprune.system.errors import DamagedError, NumericsError, StoreError
-from gprune.system.files import beside, discard, is_beside, make_folder, remove, sync
+from gprune.system.files import discard, is_beside, make_folder, remove, sync, temporary_path
 from gprune.system.locks import Lock
 
 Record = TypeVar("Record")
@@ -58,7 +58,7 @@ class Store:
         return self.root / stage / key
 
     def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
-        """Return the `meta.json` of a result; None where it is absent, damaged or of another class than `kind`."""
+        """Return the `meta.json` of a result, or None if it is absent, damaged or of another class than `kind`."""
         try:
             return dict(self._require(stage, key, kind))
         except StoreError:
@@ -71,7 +71,7 @@ class Store:
     def get(self, stage: str, key: str, kind: type[Record]) -> Record:
         """Return the record of a result, with read-only arrays.
 
-        Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
+        Raises DamagedError if it is not what was written, StoreError if it is absent or cannot be read.
         """
         folder = self.check(stage, key, kind)
         try:
@@ -87,7 +87,7 @@ class Store:
     def check(self, stage: str, key: str, kind: type | None = None) -> Path:
         """Return the folder of a result after comparing every file with its checksum, once in a process.
 
-        Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
+        Raises DamagedError if it is not what was written, StoreError if it is absent or cannot be read.
         """
         folder, meta = self.folder(stage, key), self._require(stage, key, kind)
         try:
@@ -99,7 +99,7 @@ class Store:
         return folder
 
     def stamp(self, stage: str, key: str) -> str:
-        """Return a text that changes whenever a file of a record does; empty where there is no such result."""
+        """Return a text that changes whenever a file of a record does; empty if there is no such result."""
         try:
             with os.scandir(self.folder(stage, key)) as entries:
                 return repr(sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in entries))
@@ -123,7 +123,7 @@ class Store:
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
         """Move a damaged result to the folder `damaged`, and return a sentence that says so.
 
-        Empty if nothing was moved. The caller holds the lock of the result. Raises StoreError where the cache
+        Empty if nothing was moved. The caller holds the lock of the result. Raises StoreError if the cache
         cannot be written, or the result cannot be read.
         """
         if not os.path.lexists(self.folder(stage, key)):
@@ -131,7 +131,7 @@ class Store:
         try:
             self.check(stage, key, kind)
         except DamagedError as error:
-            with explained(self.root):
+            with explain_errors(self.root):
                 target = self._move_aside(stage, key)
             return f"the stored result was damaged ({error.fault}) and is kept in {target}"
         return ""
@@ -145,7 +145,7 @@ class Store:
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
         """Write a record; a result that is on disk already stays.
 
-        `details` are saved with it: seconds, passes, versions. Raises StoreError where the disk is full or the
+        `details` are saved with it: seconds, passes, versions. Raises StoreError if the disk is full or the
         cache is read-only.
         """
 
@@ -163,7 +163,7 @@ class Store:
 
     def discard(self, stage: str, key: str) -> None:
         """Remove a result, if there is one; no reader meets half of it."""
-        with explained(self.root), contextlib.suppress(FileNotFoundError):
+        with explain_errors(self.root), contextlib.suppress(FileNotFoundError):
             discard(self.folder(stage, key))
 
     def put_folder(
@@ -171,11 +171,11 @@ class Store:
     ) -> Path:
         """Let `write` fill a temporary folder, add its `meta.json`, rename it, and return its final path.
 
-        `write` returns entries of `meta.json`, and `details` are more of them. Raises StoreError where the disk
+        `write` returns entries of `meta.json`, and `details` are more of them. Raises StoreError if the disk
         is full or the cache is read-only.
         """
         final = self.folder(stage, key)
-        temporary = beside(final)
+        temporary = temporary_path(final)
         try:
             make_folder(temporary)
             entries = write(temporary)
@@ -202,10 +202,10 @@ class Store:
         """Hold the lock of a result, so that one process computes it; a killed process releases it.
 
         `on_wait` is called about once a second while another process holds it, and may raise to give up. Raises
-        StoreError where the cache cannot be written.
+        StoreError if the cache cannot be written.
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
-        with explained(self.root):
+        with explain_errors(self.root):
             make_folder(path.parent)
             lock = Lock(path)
             while not lock.acquire(1.0):

@@ -40,7 +40,7 @@ class Spent:
 
     @classmethod
     def of(cls, values: Any) -> Spent:
-        """Read `plain` from a checkpoint; ValueError where it is no such list."""
+        """Read `plain` from a checkpoint. Raises ValueError if it is no such list."""
         valid = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
         if not valid or not all(math.isfinite(number) and number >= 0 for number in values):
             raise ValueError("it does not say what it has cost")
@@ -58,14 +58,14 @@ class Resumption:
     def __init__(self, file: StateFile, spent_here: Callable[[], Spent], progress: Progress) -> None:
         """Bind a checkpoint; `spent_here` returns what this process has spent on the stage so far.
 
-        Raises SettingsError where the environment variable is no number.
+        Raises SettingsError if the environment variable is not a number.
         """
         self._file, self._here, self._progress = file, spent_here, progress
         text = os.environ.get(VARIABLE, str(SAVE_SECONDS))
         try:
             self._seconds = float(text)
         except ValueError as error:
-            raise SettingsError(f"{VARIABLE} must be a number of seconds (got {safe_parsing.quoted(text)})") from error
+            raise SettingsError(f"{VARIABLE} must be a number of seconds (got {safe_parsing.quote(text)})") from error
         self._saved, self._moment, self._failed = 0, time.monotonic(), False
         self.before = Spent()
         """what earlier processes have spent on the part of the result that is resumed"""
@@ -78,7 +78,7 @@ class Resumption:
         return self.before + self._here()
 
     def load(self) -> State | None:
-        """Return the checkpoint of an earlier process; None where there is none that can be used."""
+        """Return the checkpoint of an earlier process, or None if there is none that can be used."""
         try:
             return self._file.read()
         except DamagedError as error:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gprune.records import Array
-from gprune.store.folder import explained
+from gprune.store.folder import explain_errors
 from gprune.store.results import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import DamagedError, StoreError
@@ -44,14 +44,14 @@ class StateFile:
     """The checkpoint of one stage that is not finished."""
 
     def __init__(self, store: Store, stage: str, key: str) -> None:
-        """Bind a result; StoreError where the stage or the key could leave the cache."""
+        """Bind a result. Raises StoreError if the stage or the key could leave the cache."""
         self.store, self.stage, self.key = store, stage, key
         self.path = store.folder(stage, key).with_name(f"{key}{SUFFIX}")
 
     def read(self) -> State | None:
-        """Return the checkpoint; None where there is none.
+        """Return the checkpoint, or None if there is none.
 
-        Raises DamagedError where it cannot be read, or belongs to another result or layout.
+        Raises DamagedError if it cannot be read, or belongs to another result or layout.
         """
         try:
             with safe_open(self.path, framework="numpy") as file:
@@ -69,7 +69,7 @@ class StateFile:
             raise DamagedError(self.stage, self.key, safe_parsing.sentence(error, 120)) from error
 
     def write(self, state: State) -> None:
-        """Replace the checkpoint; StoreError where the disk is full or the cache is read-only."""
+        """Replace the checkpoint. Raises StoreError if the disk is full or the cache is read-only."""
         about = json.dumps(
             {
                 "of": [FORM, self.stage, self.key],
@@ -80,7 +80,7 @@ class StateFile:
             allow_nan=False,
         )
         arrays = {name: np.array(array, order="C") for name, array in state.arrays.items()}
-        with explained(self.store.root):
+        with explain_errors(self.store.root):
             make_folder(self.path.parent)
             write_bytes(self.path, save(arrays, {"about": about, "sha256": _digest(arrays, about)}))
 

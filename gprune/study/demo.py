@@ -59,10 +59,10 @@ DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-dri
 """the bundled studies by what commands call them"""
 
 
-def named(name: str, *, pipe: bool = False) -> Study:
+def bundled_study(name: str, *, pipe: bool = False) -> Study:
     """A bundled study by its name, or that of a file, which is meant where one of that name stands here.
 
-    `pipe` allows one. Raises SettingsError where there is neither, or the file holds no valid study.
+    `pipe` allows one. Raises SettingsError if there is neither, or the file holds no valid study.
     """
     if name in DEMOS and not os.path.exists(name):
         return DEMOS[name]()

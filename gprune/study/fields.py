@@ -76,14 +76,14 @@ def _field_texts(kind: type) -> dict[str, str]:
 def assignment(word: str) -> tuple[str, Any]:
     """Reads FIELD=VALUE; the value is JSON, or text where it is none.
 
-    Raises SettingsError where there is no sign of equality, or a list or object is damaged or hostile.
+    Raises SettingsError if there is no sign of equality, or a list or object is damaged or hostile.
     """
     field, sign, value = word.partition("=")
     if not sign:
-        quoted = safe_parsing.quoted(word)
+        quoted = safe_parsing.quote(word)
         raise SettingsError(f"--set takes FIELD=VALUE (got {quoted}), as reliability.drift_quantile=0.85")
     try:
-        return field, safe_parsing.json_value(value, f"the value of {safe_parsing.quoted(field)}")
+        return field, safe_parsing.json_value(value, f"the value of {safe_parsing.quote(field)}")
     except UnreadableError as error:
         if value.lstrip().startswith(("[", "{")):
             raise SettingsError(str(error)) from error

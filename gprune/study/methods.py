@@ -198,7 +198,7 @@ DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 
 
 @cache
-def installed() -> Installed:
+def installed_plugins() -> Installed:
     """Return the plug-ins of this environment, found once per process, and register them."""
     installation = find_plugins(BUILT_IN_METRICS, BUILT_IN)
     register(installation.plugins.values(), replaces=True)
@@ -236,7 +236,7 @@ def methods_of(plugins: Iterable[PluginInfo]) -> dict[str, Method]:
 
 
 def of_masks(masks: str, methods: Mapping[str, Method] = METHODS) -> Method:
-    """Return the method that decides some masks. Raises SettingsError where no method has masks of this name."""
+    """Return the method that decides some masks. Raises SettingsError if no method has masks of this name."""
     method = next((method for method in methods.values() if method.masks == masks), None)
     if method is None:
         raise SettingsError(f"no method has masks called {masks!r}")
@@ -303,13 +303,13 @@ def register_recorded(record: Mapping[str, Any]) -> None:
 
 def choices() -> tuple[str, ...]:
     """Return the methods that a new study can name."""
-    plugins = installed().plugins
+    plugins = installed_plugins().plugins
     return (*BUILT_IN, *(name for name, method in _PLUGIN_METHODS.items() if method.plugin_id in plugins))
 
 
 def metric_choices() -> tuple[str, ...]:
     """Return the metrics that a new study can name."""
-    return (*BUILT_IN_METRICS, *(p.name for p in installed().plugins.values() if p.kind == "metric"))
+    return (*BUILT_IN_METRICS, *(p.name for p in installed_plugins().plugins.values() if p.kind == "metric"))
 
 
 def require_known(field: str, name: str) -> None:
@@ -317,12 +317,12 @@ def require_known(field: str, name: str) -> None:
     names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in names:
         return
-    faults = installed().faults
+    faults = installed_plugins().faults
     if name in names:
         return
     fault = next((fault for fault in faults if fault.name == name), None)
     if fault is not None:
-        raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.message}")
+        raise SettingsError(f"{field} names {safe_parsing.quote(name)}, but {fault.message}")
     available = metric_choices() if field == "metric" else choices()
     raise SettingsError(not_one_of(field, name, available, "if another package brings it, install that package"))
 
@@ -330,11 +330,11 @@ def require_known(field: str, name: str) -> None:
 def plugins_of(metric: str, methods: Sequence[str]) -> tuple[PluginInfo, ...]:
     """Return the plug-ins that a study with this metric and these methods uses.
 
-    Raises SettingsError where one is not installed.
+    Raises SettingsError if one is not installed.
     """
     if metric in _METRICS and not set(methods) - set(BUILT_IN):
         return ()
-    available = installed().plugins
+    available = installed_plugins().plugins
     ids = [f"metric.{name}" for name in (metric, *(METHODS[name].metric for name in methods))]
     ids += [METHODS[name].plugin_id for name in methods]
     for plugin in (PLUGINS[id] for id in ids if id in PLUGINS and id not in available):

@@ -12,7 +12,7 @@ from typing import Any
 from gprune.study import ChoiceSettings
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 RECIPE = Path(__file__).with_name("recipe.json")
 NAMES = ("paper", "recommended")
@@ -56,12 +56,12 @@ def recipe() -> str:
     """
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
     words = (
-        f"Recommended recipe, a method of its own: it tries the masks of {listed(labels)} with several "
+        f"Recommended recipe, a method of its own: it tries the masks of {join_words(labels)} with several "
         "repairs and takes what is best on held-out text."
     )
     evidence = _evidence()
     return (
-        f"{words} On {listed(evidence['models'])}, which its weights were chosen on, it had "
+        f"{words} On {join_words(evidence['models'])}, which its weights were chosen on, it had "
         f"{evidence['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
         f"{evidence['to the best unrepaired']:.2f} of the best masks’ without repair ({evidence['cases']} cases)."
     )

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, checked
+from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, validate_form
 from gprune.system.nearest import not_one_of
-from gprune.system.safe_parsing import is_whole, json_file, path, quoted, refused_as
+from gprune.system.safe_parsing import is_whole, json_file, path, quote, reraise_as
 
 T = TypeVar("T")
 
@@ -43,10 +43,10 @@ def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = 
     """Read a JSON file of settings; `name` is what it is, as `study file`.
 
     `make` checks its values and makes the settings of them; `pipe` allows one, as `<(...)` and `/dev/stdin`
-    are. Raises SettingsError where the file is missing, is not JSON, or its values are refused.
+    are. Raises SettingsError if the file is missing, is not JSON, or its values are refused.
     """
-    subject = f"the {name} {quoted(str(file))}"
-    with refused_as(SettingsError):
+    subject = f"the {name} {quote(str(file))}"
+    with reraise_as(SettingsError):
         try:
             values = json_file(path(str(file), f"the {name}"), subject, pipe=pipe)
         except FileNotFoundError as error:
@@ -60,17 +60,17 @@ def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = 
 def require(condition: bool, name: str, value: object, rule: str) -> None:
     """Checks one rule; the SettingsError names the setting, the rule and the value."""
     if not condition:
-        raise SettingsError(f"{name} must be {rule} (got {quoted(value)})")
+        raise SettingsError(f"{name} must be {rule} (got {quote(value)})")
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises SettingsError where a setting is not one of a few words."""
+    """Raises SettingsError if a setting is not one of a few words."""
     if value not in choices:
         raise SettingsError(not_one_of(name, value, choices))
 
 
 def require_whole(**values: object) -> None:
-    """Raises SettingsError where settings, by name, are no whole numbers, before their rules compare them."""
+    """Raises SettingsError if settings, by name, are not whole numbers, before their rules compare them."""
     for name, value in values.items():
         require(isinstance(value, Integral) and not isinstance(value, bool), name, value, "a whole number")
 
@@ -111,7 +111,7 @@ def roles_of(texts: TextsUsed) -> tuple[str, ...]:
     return {"both": pair, "both_and_sampled": (*pair, "sampled")}.get(texts, (texts,))
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings(Form):
     """Calibration sets and their statistics."""
@@ -138,7 +138,7 @@ class CalibrationSettings(Form):
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class ContextSettings(Form):
     """The kinds of context behind token-weighted FLAP and FANG's groups (section 4, base metrics)."""
@@ -158,7 +158,7 @@ class ContextSettings(Form):
     """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class BaselineSettings(Form):
     """Settings that the baselines of section 4 leave open."""
@@ -174,7 +174,7 @@ class BaselineSettings(Form):
     """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class ModularizationSettings(Form):
     """Behavior-consistent modularization (BCM), section 3.1."""
@@ -206,7 +206,7 @@ class ModularizationSettings(Form):
     """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class ReliabilitySettings(Form):
     """Reliability-aware score adaptation (RASA), section 3.2."""
@@ -224,7 +224,7 @@ class ReliabilitySettings(Form):
     """mean raw score as in the paper, or of scores standardised within the layer"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class SparsitySettings(Form):
     """Modular sparsity learning (MSL), section 3.3."""
@@ -270,7 +270,7 @@ class SparsitySettings(Form):
         return aligned | ({"widths": self.widths} if self.equal else {})
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class GateSettings(Form):
     """Gates: a value for each unit, learned by MSL's losses and in its batches and epochs."""
@@ -288,7 +288,7 @@ SCALED = "+scales"
 """ends the word of a repair that learned scales follow"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class ScaleSettings(Form):
     """Learned scales: a factor for each kept unit, a bias for each output channel, everything else fixed."""
@@ -331,7 +331,7 @@ class ScaleSettings(Form):
         require(both > 0, "scales.distillation_weight", self.distillation_weight, rule)
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class RepairSettings(Form):
     """Repair of the kept weights, once the masks are decided; the same for every method."""
@@ -390,7 +390,7 @@ class OwnRepair(RepairSettings):
     """whether damping counts in the mean over all inputs of a map, and not over the kept ones alone"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class EvaluationSettings(Form):
     """Texts and tasks that the pruned models are measured on."""
@@ -434,7 +434,7 @@ _MAPS = Rule(
 )
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class RecoverySettings(Form):
     """Recovery: low-rank training (LoRA) of every pruned model after its repair; the same for every method.
@@ -475,7 +475,7 @@ class RecoverySettings(Form):
         require(both > 0, "recovery.distillation_weight", self.distillation_weight, rule)
 
     def require_installed(self) -> None:
-        """Raises SettingsError where what it is trained with is not installed."""
+        """Raises SettingsError if what it is trained with is not installed."""
         if self.kind != "none" and find_spec("peft") is None:
             raise SettingsError(
                 f"recovery.kind {self.kind} needs the package peft, which is not installed: run pip install "
@@ -504,7 +504,7 @@ def _words(candidates: tuple[str, ...]) -> bool:
     return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class ChoiceSettings(Form):
     """Settings of the choice by `repair.kind` auto and by the recommended method."""

@@ -39,7 +39,7 @@ from gprune.study.settings import (
 )
 from gprune.system import forms, html_tables, limits, safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, Form, Rule, checked
+from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 
 _UNNAMED = ("name", "group", "text_names", "offload")
 """fields that do not tell one study from another: names for people, and where its model waits"""
@@ -69,7 +69,7 @@ _PARTIAL = Rule("more than 0 and less than 1: 0.5 keeps half of the decoder's we
 _Given = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class Study(Form):
     """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
@@ -277,13 +277,13 @@ class Study(Form):
     def with_settings(self, changes: dict[str, Any]) -> Study:
         """Return a copy with dotted fields replaced, as `{"reliability.drift_quantile": 0.8}`.
 
-        Raises SettingsError where a field is unknown or its value is not valid.
+        Raises SettingsError if a field is unknown or its value is not valid.
         """
         values = self.to_dict()
         for dotted, value in changes.items():
             section, _, name = str(dotted).rpartition(".")
             if dotted not in (*field_names(), *values):
-                quoted = safe_parsing.quoted(dotted)
+                quoted = safe_parsing.quote(dotted)
                 raise SettingsError(f"a study has no field {quoted}; {forms.suggestion(str(dotted), field_names())}")
             (values[section] if section else values)[name] = value
         return from_dict(values)
@@ -333,7 +333,7 @@ def field_names() -> tuple[str, ...]:
 def from_dict(values: dict[str, Any]) -> Study:
     """Build a study from plain values.
 
-    Raises SettingsError where a field is unknown, missing, of the wrong type or out of range.
+    Raises SettingsError if a field is unknown, missing, of the wrong type or out of range.
     """
     return Study.parse(values)
 
@@ -341,6 +341,6 @@ def from_dict(values: dict[str, Any]) -> Study:
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:
     """Read a study from a JSON file, or if allowed a pipe, as `<(...)` and `/dev/stdin` are.
 
-    Raises SettingsError where it is missing, is not JSON, or does not hold a valid study.
+    Raises SettingsError if it is missing, is not JSON, or does not hold a valid study.
     """
     return read(path, "study file", from_dict, pipe=pipe)

@@ -21,18 +21,18 @@ from gprune.system.errors import SettingsError
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 
 
-def beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return a hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
 def is_beside(name: str) -> bool:
-    """Return True if `beside` made a name: an old one belongs to a writer that was killed."""
+    """Return True if `temporary_path` made a name: an old one belongs to a writer that was killed."""
     return _BESIDE.fullmatch(name) is not None
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with its content; OSError where a file cannot be removed."""
+    """Remove a file, a link, or a folder with its content. Raises OSError if a file cannot be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -42,9 +42,9 @@ def remove(path: Path) -> None:
 def discard(path: Path) -> None:
     """Remove a folder that others may read: rename it first, so that no reader meets half of it.
 
-    Raises OSError where it cannot be renamed.
+    Raises OSError if it cannot be renamed.
     """
-    hidden = beside(path)
+    hidden = temporary_path(path)
     path.replace(hidden)
     with contextlib.suppress(OSError):
         remove(hidden)
@@ -53,7 +53,7 @@ def discard(path: Path) -> None:
 def make_folder(path: Path) -> None:
     """Create a folder and its missing parents, readable by their owner alone; an existing one stays.
 
-    Raises OSError where it cannot be created, or something else has its name.
+    Raises OSError if it cannot be created, or something else has its name.
     """
     if not path.is_dir():
         if not path.parent.exists():
@@ -64,7 +64,7 @@ def make_folder(path: Path) -> None:
 def sync(path: Path) -> None:
     """Wait until the disk has a file, or which names a folder holds; not every disk can say so.
 
-    Raises OSError where the disk has no room for it.
+    Raises OSError if the disk has no room for it.
     """
     number = os.open(path, os.O_RDONLY)
     try:
@@ -77,12 +77,12 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; the file takes the place of `path` when the context ends without error.
 
-    Nothing is left under the temporary name. Raises OSError where the file cannot be moved into place.
+    Nothing is left under the temporary name. Raises OSError if the file cannot be moved into place.
     """
-    temporary = beside(path)
+    temporary = temporary_path(path)
     try:
         yield temporary
         sync(temporary)
@@ -94,7 +94,7 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def require_place(path: Path) -> None:
-    """Raise SettingsError where no file can be written: a path without a folder, or that of a folder."""
+    """Raise SettingsError if no file can be written: a path without a folder, or that of a folder."""
     target = path.resolve()
     if not target.parent.is_dir():
         raise SettingsError(f"the folder {str(target.parent)!r} does not exist: create it first")
@@ -104,7 +104,7 @@ def require_place(path: Path) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file in one step; where an OSError says that it cannot, an older one is unchanged."""
-    with replaced(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_bytes(data)
 
 

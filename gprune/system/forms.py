@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.nearest import closest, not_one_of
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -158,7 +158,7 @@ class LooseForm(Form):
     __pydantic_config__: ClassVar = Form.__pydantic_config__ | {"extra": "ignore"}
 
 
-def checked(form: type[T]) -> type[T]:
+def validate_form(form: type[T]) -> type[T]:
     """Validate a form where Python constructs it, too; SettingsError with a sentence for every wrong field."""
     kind: Any = form
     plain = kind.__init__
@@ -207,7 +207,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
     if kind == "unexpected_keyword_argument":
         section = field.removeprefix(where).rpartition(".")[0]
         siblings = [where + name for name in names if name.rpartition(".")[0] == section]
-        return f"{subject} has no field {quoted(field)}" + (f"; {suggestion(field, siblings)}" if siblings else "")
+        return f"{subject} has no field {quote(field)}" + (f"; {suggestion(field, siblings)}" if siblings else "")
     rule = _TYPES.get(kind, entry["msg"])
     if kind == "value_error":
         if isinstance(context["error"], GpruneError):
@@ -219,7 +219,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
         if isinstance(entry["input"], str):
             return not_one_of(field or subject, entry["input"], words.split(", "))
         rule = f"one of {words}"
-    return f"{field or subject} must be {rule} (got {quoted(entry['input'])})"
+    return f"{field or subject} must be {rule} (got {quote(entry['input'])})"
 
 
 def _field_path(parts: Iterable[str | int], where: str) -> str:

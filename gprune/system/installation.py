@@ -31,7 +31,7 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def ask_command(*arguments: str) -> dict[str, Any]:
-    """Return the JSON object in the last line that `gprune ARGUMENTS` writes; UnreadableError where it fails."""
+    """Return the JSON object in the last line that `gprune ARGUMENTS` writes. Raises UnreadableError if it fails."""
     reason: object = ""
     try:
         process = subprocess.run(command("gprune", *arguments), cwd=CHILD_FOLDER, capture_output=True, timeout=120)

@@ -33,7 +33,7 @@ class Lock:
     def acquire(self, seconds: float) -> bool:
         """Wait up to `seconds` for the lock, and return True if this object holds it then.
 
-        Raises StoreError where the disk has no locks, OSError where the file cannot be created.
+        Raises StoreError if the disk has no locks, OSError if the file cannot be created.
         """
         try:
             self._lock.acquire(timeout=seconds)

@@ -37,7 +37,7 @@ def cards() -> tuple[str, ...]:
 
 @cache
 def card_memory(index: int = 0) -> int:
-    """Return the bytes of a CUDA device's memory; 0 where the driver does not report it."""
+    """Return the bytes of a CUDA device's memory; 0 if the driver does not report it."""
     driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
     succeeded = driver is not None and driver.cuDeviceGet(ctypes.byref(device), index) == 0
     succeeded = succeeded and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
@@ -45,7 +45,7 @@ def card_memory(index: int = 0) -> int:
 
 
 def _driver() -> Any:
-    """Return the initialized CUDA driver; None where there is none."""
+    """Return the initialized CUDA driver, or None if there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -61,7 +61,7 @@ def memory() -> tuple[int, int]:
 
 
 def _limit(file: Path) -> int:
-    """Return the number in a file; 0 where there is none."""
+    """Return the number in a file; 0 if there is none."""
     try:
         words = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -109,7 +109,7 @@ def describe(device: str) -> str:
 
 
 def card(device: str) -> str:
-    """Return the name of the GPU that a study with auto, cpu or cuda computes on; empty where that is the CPU."""
+    """Return the name of the GPU that a study with auto, cpu or cuda computes on; empty if that is the CPU."""
     if device == "cpu" or not has_gpu():
         return ""
     number = device.partition(":")[2]

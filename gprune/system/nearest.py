@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 _LONGEST = 200
 """characters of a word that are compared: matching takes the square of their number"""
@@ -27,4 +27,4 @@ def not_one_of(name: str, value: str, names: Sequence[str], otherwise: str = "")
     """
     near = closest(value, names)
     remedy = f"did you mean {near!r}?" if near else otherwise
-    return f"{name} must be one of {', '.join(names)} (got {quoted(value)})" + (f"; {remedy}" if remedy else "")
+    return f"{name} must be one of {', '.join(names)} (got {quote(value)})" + (f"; {remedy}" if remedy else "")

@@ -47,14 +47,14 @@ _blocks: list[list[BaseException]] = []
 
 
 def interrupt(error: BaseException) -> None:
-    """Raise the error of a signal; inside `uninterrupted` at the end of the block."""
+    """Raise the error of a signal; inside `defer_interrupts` at the end of the block."""
     if not _blocks:
         raise error
     _blocks[-1].append(error)
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Delay `interrupt` to the end of this block, so that a signal does not leave half of its work."""
     pending: list[BaseException] = []
     _blocks.append(pending)

@@ -26,7 +26,7 @@ _ADVICE = (
 )
 
 
-def quoted(value: object, length: int = VALUE_LENGTH) -> str:
+def quote(value: object, length: int = VALUE_LENGTH) -> str:
     """Return the repr of a value, cut in the middle to at most `length` characters."""
     return _cut(repr(value), length, (length - 1) * 2 // 3, "…")
 
@@ -53,7 +53,7 @@ def is_whole(text: str) -> bool:
 
 
 @contextmanager
-def refused_as(kind: type[GpruneError]) -> Iterator[None]:
+def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
     """Raise an UnreadableError of the block as an error of class `kind`."""
     try:
         yield
@@ -65,7 +65,7 @@ def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
     """Return the value in a JSON text, or its bytes in UTF-8.
 
     `subject` is its name in an error ("the study file 'a.json'"). If `finite`, NaN and infinity are refused. Raises
-    UnreadableError where it is not JSON, or nests too deeply.
+    UnreadableError if it is not JSON, or nests too deeply.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
@@ -85,10 +85,10 @@ def _refuse_constant(name: str) -> float:
 
 
 def json_object(data: bytes | str, subject: str, *, finite: bool = True) -> dict[str, Any]:
-    """Return the object in a JSON text as `json_value` does; UnreadableError where it is another value."""
+    """Return the object in a JSON text as `json_value` does. Raises UnreadableError if it is another value."""
     value = json_value(data, subject, finite=finite)
     if not isinstance(value, dict):
-        raise UnreadableError(f"{subject} holds no JSON object (got {quoted(value)})")
+        raise UnreadableError(f"{subject} holds no JSON object (got {quote(value)})")
     return value
 
 
@@ -101,7 +101,7 @@ def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
     """Return the bytes of a file.
 
     `pipe` allows a pipe that a person gave; one inside a folder would be waited for. Raises FileNotFoundError
-    where there is no such file, UnreadableError where it is no ordinary file, or cannot be read.
+    where there is no such file, UnreadableError if it is no ordinary file, or cannot be read.
     """
     try:
         mode = path.stat().st_mode
@@ -117,7 +117,7 @@ def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
 def path(text: str, subject: str) -> Path:
     """Return a path that a person typed, with `~` resolved; it need not exist.
 
-    Raises UnreadableError where no file can have that name, or there is no such user.
+    Raises UnreadableError if no file can have that name, or there is no such user.
     """
     try:
         location = Path(text).expanduser()
@@ -126,9 +126,9 @@ def path(text: str, subject: str) -> Path:
             raise ValueError("a path has no NUL character")
     except RuntimeError as error:
         words = "this machine has no such user; give the whole path"
-        raise UnreadableError(f"{subject} cannot be {quoted(text)}: {words}") from error
+        raise UnreadableError(f"{subject} cannot be {quote(text)}: {words}") from error
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{subject} cannot be {quoted(text)}: {sentence(error, 100)}") from error
+        raise UnreadableError(f"{subject} cannot be {quote(text)}: {sentence(error, 100)}") from error
     return location
 
 
@@ -136,18 +136,18 @@ def inside(folder: Path, name: Any, subject: str) -> Path:
     """Return the path of a file that something names inside a folder; a link counts as where it leads.
 
     The hub's cache keeps the files of a snapshot as links to `blobs`, beside `snapshots`: these are inside.
-    Raises UnreadableError where the name leads outside the folder.
+    Raises UnreadableError if the name leads outside the folder.
     """
     if not isinstance(name, str) or not name or Path(name).is_absolute():
-        raise UnreadableError(f"{subject} names {quoted(name)}, which is no file inside {quoted(str(folder))}")
+        raise UnreadableError(f"{subject} names {quote(name)}, which is no file inside {quote(str(folder))}")
     target = folder / path(name, subject)
     try:
         real, home = target.resolve(), folder.resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UnreadableError(f"{subject} names {quoted(name)}, which leads nowhere: copy it again") from error
+        raise UnreadableError(f"{subject} names {quote(name)}, which leads nowhere: copy it again") from error
     if not real.is_relative_to(home) and not (real.parent == _blobs(home) and real.is_file()):
         raise UnreadableError(
-            f"{subject} names {quoted(name)}, which leads outside {quoted(str(folder))}: copy the file into it"
+            f"{subject} names {quote(name)}, which leads outside {quote(str(folder))}: copy the file into it"
         )
     return target
 

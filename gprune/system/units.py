@@ -44,7 +44,7 @@ def amount(count: float) -> str:
     return f"{count / 2**10:,.1f} KiB"
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Join words as in a sentence: A, B and self; empty for none."""
     *first, last = words or ("",)
     return f"{', '.join(first)} and {last}" if first else last

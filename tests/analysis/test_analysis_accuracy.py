@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis.accuracy import mean_accuracy, metric_of, reported, reported_error
+from gprune.analysis.accuracy import mean_accuracy, metric_of, reported_accuracy, reported_error
 from gprune.evaluation import protocol
 from gprune.records import Accuracy, Perplexity
 
@@ -36,7 +36,7 @@ def test_the_rule_chooses_the_figure_and_its_error(acc, acc_norm, rule, metric):
     accuracy = measured(acc, acc_norm)
     expected = acc if metric == "acc" else acc_norm
     assert metric_of(accuracy, rule) == metric
-    assert reported(accuracy, rule) == expected
+    assert reported_accuracy(accuracy, rule) == expected
     assert reported_error(accuracy, rule) == expected / 10
 
 

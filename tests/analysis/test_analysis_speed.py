@@ -12,11 +12,11 @@ from gprune.analysis import resampling, speed
 from gprune.analysis.resampling import (
     Law,
     drift_beyond_sampling,
+    fit_drift_law,
     jaccard,
     keep_highest_ranks,
-    law,
     rank_drift,
-    resampled,
+    resampling_drift,
     share_changed,
 )
 from gprune.data import published
@@ -157,7 +157,7 @@ def shards_of(values):
 def test_samples_are_those_of_a_loop():
     values = sequences_of(0, SHARDS * PER_SHARD)
     score, counts = shards_of(values), np.array([200, 10, 399])
-    actual = resampled(score, np.full(SHARDS, PER_SHARD), counts)
+    actual = resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
     assert actual.sequences.tolist() == [20, 40, 60, 80]
     for row, count in enumerate((1, 2, 3, 4)):
         for start in range(SHARDS):
@@ -178,8 +178,8 @@ def test_samples_are_those_of_a_loop():
 def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     """Fitted to two samples of at most 80 sequences, it foretells two samples of 320."""
     score, counts = shards_of(sequences_of(1, SHARDS * PER_SHARD, 3 * noise)), np.full(LAYERS, NEURONS // 2)
-    samples = resampled(score, np.full(SHARDS, PER_SHARD), counts)
-    drift, decisions = (law(samples.sequences, values) for values in (samples.drift, samples.changed))
+    samples = resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
+    drift, decisions = (fit_drift_law(samples.sequences, values) for values in (samples.drift, samples.changed))
     redrawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
     pairs = list(zip(redrawn[::2], redrawn[1::2], strict=True))
     assert drift.at(320) == pytest.approx(np.mean([rank_drift(*pair) for pair in pairs]), rel=0.1)
@@ -191,20 +191,20 @@ def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
 
 def test_a_law_that_is_met_exactly_is_found_and_where_nothing_falls_there_is_no_law():
     sizes = np.array([10.0, 20.0, 30.0, 40.0])
-    fitted = law(sizes, np.sqrt(0.5 / (sizes + 12))[:, None].repeat(3, axis=1))
+    fitted = fit_drift_law(sizes, np.sqrt(0.5 / (sizes + 12))[:, None].repeat(3, axis=1))
     assert (fitted.scale, fitted.shift) == (pytest.approx(0.5), pytest.approx(12))
     assert fitted.reaches(0.05) == pytest.approx(0.5 / 0.0025 - 12)
     assert fitted.reaches(10.0) == 0
     # one size alone: the square root of the number
-    alone = law(np.array([16.0]), np.array([[0.1, 0.3]]))
+    alone = fit_drift_law(np.array([16.0]), np.array([[0.1, 0.3]]))
     assert (alone.at(64), alone.shift) == (pytest.approx(0.1), 0.0)
     sizes = np.array([10.0, 20.0, 30.0])
     for values in ([0.1, 0.11, 0.12], [0.1, float("nan"), 0.1], [0.1, 0.0, 0.1], [0.1, 0.1, 0.1]):
-        fitted = law(sizes, np.array(values)[:, None])
+        fitted = fit_drift_law(sizes, np.array(values)[:, None])
         assert not fitted.known and np.isnan(fitted.at(50)) and np.isnan(fitted.reaches(0.1)), values
-    assert not law(np.array([]), np.empty((0, 2))).known
+    assert not fit_drift_law(np.array([]), np.empty((0, 2))).known
     # samples that agree in everything need none
-    still = law(sizes, np.zeros((3, 4)))
+    still = fit_drift_law(sizes, np.zeros((3, 4)))
     assert still.known and still.at(10) == 0 and still.reaches(0) == 0 and still.reaches(0.1) == 0
     assert Law(0.5, 0.0).reaches(0.0) == np.inf
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gprune.analysis import table
-from gprune.analysis.formatting import percent, signed
-from gprune.analysis.table import Table, read
+from gprune.analysis.formatting import format_signed, percent
+from gprune.analysis.table import Table, format_cell
 
 
 def test_latex_is_escaped_and_aligned():
@@ -61,7 +61,7 @@ def test_a_table_is_one_float_with_the_rules_of_booktabs():
     ],
 )
 def test_a_number_is_read_with_its_first_digits(value, digits, words):
-    assert read(value, digits) == words
+    assert format_cell(value, digits) == words
 
 
 def test_markdown_html_and_text_have_the_cells_in_their_places():
@@ -101,17 +101,17 @@ HARMLESS = (
 
 @pytest.mark.parametrize("cell", FORMULAS, ids=repr)
 def test_a_cell_that_would_run_is_marked_as_text(cell):
-    assert table.guarded(cell) == "'" + cell
+    assert table.escape_formula(cell) == "'" + cell
 
 
 @pytest.mark.parametrize("cell", [*HARMLESS, 1, -2.5, None, True], ids=repr)
 def test_every_other_cell_stays_as_it_is(cell):
-    assert table.guarded(cell) is cell
+    assert table.escape_formula(cell) is cell
 
 
 @pytest.mark.parametrize("cell", ["-0.5", "+3", "-1.2e-5", "-3%"])
 def test_a_text_that_is_a_number_is_marked_in_a_file_and_not_on_a_page(cell):
-    assert table.guarded(cell) == "'" + cell and table.guarded(cell, display=True) is cell
+    assert table.escape_formula(cell) == "'" + cell and table.escape_formula(cell, display=True) is cell
 
 
 def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
@@ -149,5 +149,5 @@ def test_shares_are_in_percent_with_a_true_minus(share, digits, words):
 
 
 def test_changes_and_shares_have_a_true_minus():
-    assert [signed(value, ".1%") for value in (0.156, -0.156)] == ["+15.6%", "−15.6%"]
-    assert signed(-0.0681, ".3f") == "−0.068"
+    assert [format_signed(value, ".1%") for value in (0.156, -0.156)] == ["+15.6%", "−15.6%"]
+    assert format_signed(-0.0681, ".3f") == "−0.068"

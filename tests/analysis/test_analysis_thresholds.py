@@ -61,11 +61,11 @@ def test_modules_neurons_and_sources_are_counted():
     ],
 )
 def test_a_rule_in_short(changes, words):
-    assert thresholds.described(ReliabilitySettings(**changes)) == words
+    assert thresholds.describe_rule(ReliabilitySettings(**changes)) == words
 
 
 def test_every_field_of_a_study_is_flattened_once_and_only_what_differs_is_listed_with_its_meaning():
-    assert set(run_settings.flattened(demo_study())) == set(field_names())
+    assert set(run_settings.flatten_settings(demo_study())) == set(field_names())
     first = demo_study()
     second = replace(first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B")
     table = run_settings.differences({"one": first, "other": second}).set_index("setting")

@@ -87,7 +87,7 @@ def test_shuffled_modules_have_the_sizes_of_the_own_ones_and_other_members(resul
 def test_controls_learn_without_adapted_scores_and_from_the_same_texts_and_steps(results):
     gprune = results.get(stages.learning)
     for name in LEARNED:
-        adapted = results.get(stages.adapted, name)
+        adapted = results.get(stages.adapted_scores, name)
         assert not adapted.adapted.any() and not adapted.source.any()
         assert adapted.scores.tobytes() == results.get(stages.scores).ffn.tobytes()
         steps = results.get(stages.learning, name).steps

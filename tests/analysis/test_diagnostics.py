@@ -9,10 +9,10 @@ from made_records import a_partition
 
 from gprune import pipeline
 from gprune.analysis import ablation_effect, changed_answers
-from gprune.analysis.ablation_effect import explained
+from gprune.analysis.ablation_effect import explained_share
 from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, GAINED, LOST, AnswerCounts
 from gprune.pipeline import stages
-from gprune.pruning.modules.replacement import permuted
+from gprune.pruning.modules.replacement import permute_labels
 from gprune.records import Answers, Questions
 from gprune.records.answers import OPTION_CHARACTERS, QUESTION_CHARACTERS
 from gprune.store import Store
@@ -33,15 +33,15 @@ def share_of_a_loop(drift, labels):
 def test_the_share_explained_is_that_of_a_loop_and_of_drawn_modules():
     drift = GENERATOR.random((3, 21)) * [[1.0], [0.2], [3.0]]
     labels = np.stack([GENERATOR.permutation(np.arange(21) % count) for count in (2, 5, 7)])
-    shares = explained(drift, a_partition(labels), a_partition(np.zeros((3, 21))))
+    shares = explained_share(drift, a_partition(labels), a_partition(np.zeros((3, 21))))
     assert shares.modules == pytest.approx(share_of_a_loop(drift, labels))
     assert shares.initialization == pytest.approx(0.0, abs=1e-12)
-    assert explained(drift, a_partition(np.tile(np.arange(21), (3, 1)))).modules == pytest.approx(1.0)
-    assert np.isnan(explained(np.ones((3, 21)), a_partition(labels)).modules)
+    assert explained_share(drift, a_partition(np.tile(np.arange(21), (3, 1)))).modules == pytest.approx(1.0)
+    assert np.isnan(explained_share(np.ones((3, 21)), a_partition(labels)).modules)
     drift = GENERATOR.gamma(1, 1, (2, 30)) * [[1.0], [4.0]]
     labels = np.stack([np.repeat([0, 1, 2], [20, 7, 3]), np.repeat([0, 1, 2, 3, 4], 6)])
-    permuted_shares = [share_of_a_loop(drift, permuted(labels, seed)) for seed in range(2000)]
-    assert explained(drift, a_partition(labels)).random == pytest.approx(np.mean(permuted_shares), rel=0.03)
+    permuted_shares = [share_of_a_loop(drift, permute_labels(labels, seed)) for seed in range(2000)]
+    assert explained_share(drift, a_partition(labels)).random == pytest.approx(np.mean(permuted_shares), rel=0.03)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_real_run_is_diagnosed_from_its_results_alone(results):
     assert diagnosis.drift_explained.modules == pytest.approx(share_of_a_loop(drift, modules.labels))
     assert diagnosis.drift_explained.initialization == pytest.approx(share_of_a_loop(drift, start.labels))
     np.testing.assert_allclose(diagnosis.kept, mask.mean(axis=1))
-    statistics, line = results.get(stages.modules), results.get(stages.adapted).score_threshold
+    statistics, line = results.get(stages.modules), results.get(stages.adapted_scores).score_threshold
     for layer, share in enumerate(diagnosis.below_score_line):
         assert share == pytest.approx((statistics.score[statistics.layer == layer] <= line).mean())
     assert diagnosis.decisions_changed["MSL"] > 0 and diagnosis.decisions_changed["BCM"] > 0
@@ -110,7 +110,7 @@ def test_flips_are_counted_and_listed_by_how_far_they_moved():
     assert changed_answers.flips(base, other, EITHER).tolist() == [2, 1, 0]
     assert changed_answers.flips(base, other, LOST).tolist() == [1, 0]
     assert changed_answers.flips(base, other, GAINED).tolist() == [2]
-    assert changed_answers.moved(base, other)[[0, 2]].tolist() == [-3.0, 10.0]
+    assert changed_answers.margin_shift(base, other)[[0, 2]].tolist() == [-3.0, 10.0]
 
 
 @pytest.mark.parametrize(("lost", "gained"), [(0, 0), (1, 0), (8, 1), (5, 5), (2, 14)])

@@ -40,7 +40,7 @@ def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepare
     if run.study.sparsity.alignment > 1:
         pytest.skip("made-up learning rounds to single neurons")
     masks = run.load(stages.masks, "gprune")
-    shifted = whatif.shifted_masks(prepared, run.load(stages.adapted).source, run.study.retention)
+    shifted = whatif.shifted_masks(prepared, run.load(stages.adapted_scores).source, run.study.retention)
     changed = kept_units.overlaps(masks, shifted)
     assert not any(units.changed for units in changed.values())
     assert kept_units.flips_title(changed) == "No neuron and no key/value group changes sides"
@@ -73,7 +73,7 @@ def test_a_baseline_decided_here_is_what_a_run_at_that_retention_decides(run, me
 
 
 def test_adapted_scores_decide_as_far_as_they_differ_from_those_of_a(run):
-    adapted, primary = run.load(stages.adapted).scores, run.load(stages.scores)
+    adapted, primary = run.load(stages.adapted_scores).scores, run.load(stages.scores)
     same = whatif.decide(run.results, "flap", 0.5, whatif.ADAPTED, primary.ffn)
     np.testing.assert_array_equal(same.ffn, whatif.decide(run.results, "flap", 0.5, whatif.PRIMARY).ffn)
     other = whatif.decide(run.results, "flap", 0.5, whatif.ADAPTED, adapted)

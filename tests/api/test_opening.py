@@ -111,7 +111,7 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monke
     stopped = gprune.open(name, cache=tmp_path)
     assert stopped.state == "cancelled" and len(stopped.drift) == 54
     gone_on = gprune.run("demo", cache=tmp_path)
-    record = runs.required(Store(tmp_path), name)
+    record = runs.require_record(Store(tmp_path), name)
     assert gone_on.state == "done" and record["stages"]["drift"]["reused"]
     assert not record["stages"]["learning"]["reused"]
     assert gone_on.perplexity.equals(gprune.open(name, cache=at_home / "cache").perplexity)

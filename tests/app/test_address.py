@@ -22,7 +22,7 @@ def _small_page():
     level = address.slider("Level", "level", 0.9, 0.0, 1.0, 0.005)
     address.number_field("Level", "level", 0.9, 0.0, 1.0, 0.005)
     count = address.slider("Count", "count", 5, 3, 10, 1)
-    view = address.segmented("View", {"one": "The first", "two": "The second"}, "view", "one")
+    view = address.segmented_control("View", {"one": "The first", "two": "The second"}, "view", "one")
     marks = address.multiselect("Marks", {"a": "Aa", "b": "Bb", "c": "Cc"}, "marks", ["a"])
     on = address.toggle("Log", "log")
     st.button("Preset", key="preset", on_click=address.put_all, args=({"level": 0.25, "view": "two"},))
@@ -259,7 +259,7 @@ def _interrupted_page():
         level = address.number("level", 0.9, 0.0, 1.0)
         for number in (0.5, 0.25):
             st.button(f"{number}", on_click=address.put, args=("level", number))
-        pressed = buttons.pressed("Start", "start")
+        pressed = buttons.was_pressed("Start", "start")
         st.text(repr((level, pressed)))
         if st.session_state.pop("overtaken", False):
             st.stop()

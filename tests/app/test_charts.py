@@ -153,7 +153,7 @@ def test_the_synthetic_run_has_every_stage(small_run):
     requested = {"repaired", "scales", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
     computed = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - requested
     assert tuple(small_run.stages) == names() and set(MAKERS) == computed
-    assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
+    assert all(small_run.has_result(stage) for stage in stages.all_stages(small_run.graph))
 
 
 @pytest.mark.parametrize(("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)])
@@ -210,7 +210,7 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     text = compared.texts[0]
     figure = comparison.plot_changes(compared, text)
     lines = [line for line in compared.sorted_on(text) if line is not compared.baseline]
-    assert [trace.y[0] for trace in figure.data] == [style.called(line.method) for line in lines]
+    assert [trace.y[0] for trace in figure.data] == [style.control_label(line.method) for line in lines]
     for line, trace in zip(lines, figure.data, strict=True):
         gap = compare.change(line, compared.baseline, text)
         low, high = trace.x[0] - trace.error_x.arrayminus[0], trace.x[0] + trace.error_x.array[0]
@@ -258,6 +258,6 @@ def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any
 
     monkeypatch.setattr(derived_cache, "measurement", noting_measurement)
     app.run()
-    assert sorted(looked) == sorted(derived_cache.measured(the_run(cache)))
+    assert sorted(looked) == sorted(derived_cache.measured_perplexities(the_run(cache)))
     app.run()
     assert len(looked) == 2 * len(set(looked)), "the next drawing looks again"

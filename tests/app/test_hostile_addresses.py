@@ -43,7 +43,7 @@ def test_addresses(monkeypatch):
         page = opened(Address(query))
         address.read_address("page")
         assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
-        assert 3 <= address.whole("count", 5, 3, 10) <= 10
+        assert 3 <= address.whole_number("count", 5, 3, 10) <= 10
         assert address.read_option("view", ("one", "two"), "one") in ("one", "two")
         assert address.flag("log") in (True, False)
         assert set(address.several("marks", ["a", "b"], ["a"])) <= {"a", "b"}
@@ -56,7 +56,7 @@ def test_addresses(monkeypatch):
         again = Address({key: list(value) for key, value in page.query_params.items()})
         opened(again)
         address.read_address("page")
-        address.number("level", 0.5, 0.0, 1.0), address.whole("count", 5, 3, 10), address.index("layer")
+        address.number("level", 0.5, 0.0, 1.0), address.whole_number("count", 5, 3, 10), address.index("layer")
         address.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
 
     keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "strange"])

@@ -116,7 +116,7 @@ def test_the_figure_of_ranks_is_that_of_the_records(small_run):
 
 
 def test_a_module_shows_what_rasa_did_and_its_members(run):
-    partition, adapted = run.load(stages.partition), run.load(stages.adapted)
+    partition, adapted = run.load(stages.partition), run.load(stages.adapted_scores)
     location = int(np.flatnonzero(adapted.adapted)[0])
     layer = int(partition.module_layer[location])
     module = location - int(partition.offsets[layer])

@@ -14,7 +14,7 @@ from synthetic_run import a_study, write_run
 from gprune.__main__ import main
 from gprune.app.pages import launch
 from gprune.app.ui.commands import command
-from gprune.app.ui.commands import words as shell_words
+from gprune.app.ui.commands import study_arguments as shell_words
 from gprune.evaluation.tasks import known
 from gprune.plugins import registry
 from gprune.study import (
@@ -166,13 +166,13 @@ def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monke
     answers = Mock(side_effect=[UnreadableError("`gprune plugins` failed (killed)"), {"plugins": [], "faults": []}])
     monkeypatch.setattr(registry, "entry_points", lambda **_: [object()])
     monkeypatch.setattr(installation, "ask_command", answers)
-    methods.installed.cache_clear()
+    methods.installed_plugins.cache_clear()
     try:
         app = form()
         assert "every plug-in is left out: `gprune plugins` failed" in words(app).replace("\\", "")
         assert "every plug-in is left out" not in words(app.run()) and answers.call_count == 2
     finally:
-        methods.installed.cache_clear()
+        methods.installed_plugins.cache_clear()
 
 
 def test_dropped_questions_are_kept_and_chosen(cache, started):

@@ -136,13 +136,13 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
         run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
     runs = all_runs(str(tmp_path))[0]
     assert runs[-1].name == done
-    chosen = work.preferred(runs)
+    chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done
-    newest = work.preferred(runs[:-1])
-    assert newest is runs[0] and work.preferred([]) is None
+    newest = work.preferred_run(runs[:-1])
+    assert newest is runs[0] and work.preferred_run([]) is None
     run_records.save(Store(tmp_path), dead, read(tmp_path, dead) | {"owner": processes.this_one()})
     runs = all_runs(str(tmp_path))[0]
-    chosen = work.preferred(runs)
+    chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"
-    chosen = work.preferred([run for run in runs if run.name != done])
+    chosen = work.preferred_run([run for run in runs if run.name != done])
     assert chosen is not None and chosen.name == dead

@@ -130,7 +130,7 @@ def test_a_result_is_there_whichever_run_made_it(tmp_path):
     second = write_run(tmp_path, study=a_study(name="Second", retention=0.7), stages=())
     runs = {run.name: run for run in all_runs(str(tmp_path))[0]}
     assert runs[second].load(stages.drift) is runs[first].load(stages.drift)
-    assert runs[second].has(stages.adapted) and not runs[second].has(stages.masks)
+    assert runs[second].has(stages.adapted_scores) and not runs[second].has(stages.masks)
 
 
 def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path):

@@ -34,15 +34,15 @@ def test_the_same_content_has_the_same_place_and_is_written_once_in_one_step(tmp
 
 
 def test_words_from_outside_are_no_mark_up_and_names_are_cut_for_narrow_labels():
-    assert text.plain("[x](http://y) :red[z] *b*") == "\\[x\\]\\(http\\:\u2060//y\\) \\:red\\[z\\] \\*b\\*"
-    assert text.plain("two\nlines") == "two lines"
-    assert text.plain("HTTPS://a WWW.b") == "HTTPS\\:\u2060//a WWW\u2060\\.b"
-    assert text.plain("/www/a@v1/http") == "/www/a@v1/http"
+    assert text.escape("[x](http://y) :red[z] *b*") == "\\[x\\]\\(http\\:\u2060//y\\) \\:red\\[z\\] \\*b\\*"
+    assert text.escape("two\nlines") == "two lines"
+    assert text.escape("HTTPS://a WWW.b") == "HTTPS\\:\u2060//a WWW\u2060\\.b"
+    assert text.escape("/www/a@v1/http") == "/www/a@v1/http"
     # a command in a message is code, and whatever else stands there is nothing
-    assert text.said("run `make gguf` (once)") == "run `make gguf` \\(once\\)"
-    assert text.said("no `[x](http://y)` *b*") == "no `[x](http://y)` \\*b\\*"
-    assert text.said("a ` alone") == "a \\` alone"
-    assert text.unmarked(text.said("run `make gguf` (once)")) == "run make gguf (once)"
+    assert text.escape_error("run `make gguf` (once)") == "run `make gguf` \\(once\\)"
+    assert text.escape_error("no `[x](http://y)` *b*") == "no `[x](http://y)` \\*b\\*"
+    assert text.escape_error("a ` alone") == "a \\` alone"
+    assert text.strip_markdown(text.escape_error("run `make gguf` (once)")) == "run make gguf (once)"
     assert text.in_figure("<a href='x'>&") == "&lt;a href='x'&gt;&amp;"
     short = {"/a/c4.jsonl#documents=0:9": "c4.jsonl", "x" * 23: "x" * 21 + "…", "x" * 22: "x" * 22, "/": "/"}
     assert {name: text.short(name) for name in short} == short

@@ -16,7 +16,7 @@ from gprune.app import report
 from gprune.app.report import ReportEntry
 from gprune.app.ui import chart_style
 from gprune.app.ui.commands import command
-from gprune.app.ui.text import plain, unmarked
+from gprune.app.ui.text import escape, strip_markdown
 from gprune.study import EvaluationSettings
 from gprune.system.errors import SettingsError
 
@@ -44,8 +44,8 @@ def run(tmp_path_factory):
 
 def test_a_figure_says_what_its_card_says(run, cache):
     app = show("rank_drift", cache)
-    headings = [unmarked(item.value[5:]) for item in app.markdown if item.value.startswith("#### ")]
-    captions = [unmarked(item.value) for item in app.caption]
+    headings = [strip_markdown(item.value[5:]) for item in app.markdown if item.value.startswith("#### ")]
+    captions = [strip_markdown(item.value) for item in app.caption]
     entries = report.gather_entries(run, ("drift", "drift_by_layer", "ranks"))
     assert [entry.page for entry in entries] == ["Drift"] * 3
     for entry in entries:
@@ -162,7 +162,7 @@ def test_a_figure_for_a_paper_is_as_wide_as_a_column():
 
 def test_words_are_read_back_and_a_figure_shown_on_every_text_is_there_for_every_text(tmp_path):
     for text in ("a_b*c* [x](http://y) $5$ <b> `q` :smile: C:\\temp", "3% – ± “ok”", "1. a\n- b"):
-        assert unmarked(plain(text)) == " ".join(text.split())
+        assert strip_markdown(escape(text)) == " ".join(text.split())
     evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
     write_run(tmp_path, study=a_study(evaluation=evaluation))
     entries = report.gather_entries(the_run(tmp_path), ["perplexity"])

@@ -7,7 +7,7 @@ from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.figures import overview as figures
 from gprune.app.ui import derived_cache, slides, story, work
-from gprune.app.ui.text import join_numbers, plain
+from gprune.app.ui.text import escape, join_numbers
 from gprune.pipeline import runs, stages
 from gprune.store import Store
 from gprune.study import EvaluationSettings
@@ -81,7 +81,7 @@ def test_each_slide_has_its_sentence_and_its_figure(cache):
     for number, slide in enumerate(slides.SLIDES, start=1):
         app = opened(slide=str(number))
         assert not app.exception and not app.error and not app.title
-        assert f"# {join_numbers(plain(slide.sentence(run)))}" in [item.value for item in app.markdown]
+        assert f"# {join_numbers(escape(slide.sentence(run)))}" in [item.value for item in app.markdown]
         assert f"{number} / 7] {slide.title}" in words(app)
         assert len(charts(app)) == 1, number
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from gprune import pipeline
 from gprune.analysis import changed_answers
 from gprune.evaluation import accuracy as measuring
-from gprune.evaluation.accuracy import answered, questions
+from gprune.evaluation.accuracy import measure_tasks, questions
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.pipeline import stages
@@ -34,7 +34,7 @@ OWN = [
 
 
 def accuracy(model, tokenizer, tasks, *arguments):
-    return {task: answered(model, tokenizer, task, *arguments).accuracy for task in tasks}
+    return {task: measure_tasks(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_what_cannot_be_measured_is_refused(decoder, task, tmp_path):
 
 
 def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, task):
-    actual = answered(decoder.model, decoder.tokenizer, task, EvaluationSettings(batch=2))
+    actual = measure_tasks(decoder.model, decoder.tokenizer, task, EvaluationSettings(batch=2))
     expected = [value for row in OWN for value in likelihoods(decoder, row)]
     np.testing.assert_allclose(actual.answers.likelihoods, expected, rtol=2e-5)
     assert actual.answers.right.tolist() == [0, 1, 3, 1] and actual.answers.counts.tolist() == [3, 2, 4, 2]
@@ -185,7 +185,7 @@ def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, tas
 
 def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_path):
     settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")), batch=4)
-    by_task = {task: answered(decoder.model, decoder.tokenizer, task, settings) for task in SPLITS}
+    by_task = {task: measure_tasks(decoder.model, decoder.tokenizer, task, settings) for task in SPLITS}
     for task, measured in by_task.items():
         answers, shares = measured.answers, measured.accuracy
         assert changed_answers.choices(answers, changed_answers.ACC).hit.mean() == shares.acc, task
@@ -207,8 +207,8 @@ def test_a_model_is_asked_again_only_where_its_answers_are_missing(tmp_path, mon
     values = tiny_study.made(tmp_path)
     values["evaluation"] |= {"tasks": [str(write_rows(tmp_path / "own.jsonl", OWN))]}
     study, store = from_dict(values | {"methods": ["dense", "flap"]}), Store(tmp_path / "cache")
-    calls, ask = [], measuring.answered
-    monkeypatch.setattr(measuring, "answered", lambda *arguments: calls.append(1) or ask(*arguments))
+    calls, ask = [], measuring.measure_tasks
+    monkeypatch.setattr(measuring, "measure_tasks", lambda *arguments: calls.append(1) or ask(*arguments))
     pipeline.run(study, store, lambda *_: None, "perplexity")
     results: Results = pipeline.opened(study, store)
     task = study.evaluation.tasks[0]
@@ -231,6 +231,6 @@ def test_a_model_is_asked_again_only_where_its_answers_are_missing(tmp_path, mon
 def test_no_more_is_kept_than_is_said(decoder, task, monkeypatch):
     monkeypatch.setattr(measuring, "MOST_QUESTIONS", 3)
     monkeypatch.setattr(measuring, "MOST_OPTIONS", 6)
-    measured = answered(decoder.model, decoder.tokenizer, task, EvaluationSettings())
+    measured = measure_tasks(decoder.model, decoder.tokenizer, task, EvaluationSettings())
     assert measured.answers.documents == 4 and measured.answers.counts.tolist() == [3, 2]
     assert measured.questions.counts.tolist() == [3, 2]

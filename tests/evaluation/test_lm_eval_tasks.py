@@ -19,7 +19,7 @@ from evaluation.task_files import SPLITS, row, write_rows, write_seven
 from gprune.__main__ import main
 from gprune.analysis import accuracy as analysis
 from gprune.analysis import changed_answers
-from gprune.evaluation.accuracy import answered, questions
+from gprune.evaluation.accuracy import measure_tasks, questions
 from gprune.evaluation.protocol import of_accuracy
 from gprune.evaluation.tasks import fingerprint, loading, resolve
 from gprune.evaluation.tasks.language_model import InMemoryModel
@@ -65,7 +65,7 @@ def data(tmp_path_factory):
 
 
 def measure(decoder, task, on_progress=lambda *_: None, **settings):
-    return answered(decoder.model, decoder.tokenizer, task, EvaluationSettings(**settings), on_progress)
+    return measure_tasks(decoder.model, decoder.tokenizer, task, EvaluationSettings(**settings), on_progress)
 
 
 def test_examples_stand_before_each_question_and_are_other_questions(demo, data):
@@ -311,7 +311,7 @@ def test_shuffled_options_are_scored_as_they_were_asked_and_as_lm_eval_shuffles_
     settings = EvaluationSettings(task_folder=str(tmp_path))
     random.seed(3)
     following = random.Random(3).random()
-    result = answered(demo.model, demo.tokenizer, "gpqa_main_zeroshot", settings)
+    result = measure_tasks(demo.model, demo.tokenizer, "gpqa_main_zeroshot", settings)
     assert random.random() == following
     shuffled, expected = random.Random(0), []
     for row_ in rows:
@@ -327,6 +327,6 @@ def test_shuffled_options_are_scored_as_they_were_asked_and_as_lm_eval_shuffles_
 def test_answer_that_is_no_option_counts_as_wrong_as_in_lm_eval(demo, tmp_path):
     rows = [{"text": "a b", "label": 0}, {"text": "c d", "label": 5}]
     write_rows(tmp_path / "mnli.jsonl", [{"premise": "a.", "hypothesis": "b.", **each} for each in rows])
-    result = answered(demo.model, demo.tokenizer, "mnli", EvaluationSettings(task_folder=str(tmp_path)))
+    result = measure_tasks(demo.model, demo.tokenizer, "mnli", EvaluationSettings(task_folder=str(tmp_path)))
     assert result.accuracy.samples == 2 and result.accuracy.acc in (0, 0.5)
     assert result.answers.scored

@@ -178,7 +178,7 @@ def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monke
     assert identity.fingerprint("random:tiny#layers=2") == identity.fingerprint("random:tiny")
     assert identity.tokenizer_fingerprint(names[1]) == identity.tokenizer_fingerprint("demo")
     listed = {"num_hidden_layers": 2, "layer_types": ["a", "b"], "scale": [1, 2, 3]}
-    assert shapes.deepened(listed, 3) == {
+    assert shapes.with_layers(listed, 3) == {
         "num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "scale": [1, 2, 3],
     }  # fmt: skip
     study, store = a_study(folder, "random:tiny#layers=3"), Store(folder / "cache")

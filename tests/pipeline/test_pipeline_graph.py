@@ -11,7 +11,7 @@ from gprune import pipeline
 from gprune.__main__ import main
 from gprune.evaluation import speed
 from gprune.pipeline import arrays, running, runs, stages
-from gprune.pipeline.eta import Outlook, StageTimes, expected, last_time, missing_seconds, stage_times
+from gprune.pipeline.eta import Outlook, StageTimes, expected_seconds, last_time, missing_seconds, stage_times
 from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
@@ -140,12 +140,14 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     results = pipeline.opened(study, store)
     plan = results.plan("adapted")
     assert stage_times(results).scale is None and missing_seconds(plan, results) is None
-    assert expected(plan, results, stage_times(results)) == {stage.name: KINDS[stage.kind].seconds for stage in plan}
+    assert expected_seconds(plan, results, stage_times(results)) == {
+        stage.name: KINDS[stage.kind].seconds for stage in plan
+    }
     assert set(last_time(plan, results).values()) == {None}
     done = pipeline.run(study, store, silent, until="adapted")
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
     again = execution_plan(other.graph, "adapted")
-    reference = expected(again, other, stage_times(other))
+    reference = expected_seconds(again, other, stage_times(other))
     assert reference["norms"] == 0.0 and reference["partition"] == done["seconds"]["partition"]
     assert missing_seconds(again, other) == pytest.approx(sum(reference.values()))
     assert last_time(again, other)["norms"] == done["seconds"]["norms"]

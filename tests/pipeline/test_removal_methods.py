@@ -6,7 +6,7 @@ from tiny_study import silent
 
 from gprune import pipeline
 from gprune.pipeline import stages
-from gprune.pipeline.stages.method_inputs import given
+from gprune.pipeline.stages.method_inputs import method_inputs
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -29,7 +29,7 @@ def test_they_have_read_a_alone_and_fit_weights_to_it(finished):
     study, store, result = finished
     results = pipeline.opened(study, store)
     for name, passes, repair in (("osscar", 6, "least squares"), ("slimllm", 7, "affine repair")):
-        outcome = given(results, name)
+        outcome = method_inputs(results, name)
         assert (outcome.texts, outcome.steps, outcome.forward, outcome.backward) == (("A",), 0, passes, 0)
         assert outcome.repaired_with == f"{repair} on A"
         masks = results.get(stages.masks, name)
@@ -37,7 +37,7 @@ def test_they_have_read_a_alone_and_fit_weights_to_it(finished):
         assert masks.method == name
         assert abs(masks.retention - study.retention) * shape.decoder_weights <= shape.neuron_weights
         assert result["parameters"][name] < result["parameters"]["dense"]
-        weights = results.get(stages.repaired, name)
+        weights = results.get(stages.repaired_weights, name)
         before, after = weights.errors.T
         assert (after <= before).all() and before.any()
     biases = 2 * shape.layers * shape.hidden

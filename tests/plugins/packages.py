@@ -84,18 +84,18 @@ def new_process() -> Iterator[Installed]:
     IN_APP.clear()
     forget()
     try:
-        yield methods.installed()
+        yield methods.installed_plugins()
     finally:
         for table, items in zip(tables, before, strict=True):
             table.clear()
             table.update(items)
         (IN_APP.set if in_app else IN_APP.clear)()
-        methods.installed.cache_clear()
+        methods.installed_plugins.cache_clear()
 
 
 def forget(package: str = "bring") -> None:
     """Forgets the modules of a package, and which packages are installed."""
-    methods.installed.cache_clear()
+    methods.installed_plugins.cache_clear()
     importlib.invalidate_caches()
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]

@@ -144,7 +144,7 @@ def test_the_process_of_the_app_lists_them_by_a_child_process_and_imports_none(s
     with new_process():
         forget()
         IN_APP.set()
-        listed = methods.installed()
+        listed = methods.installed_plugins()
         assert listed.plugins == imported.plugins and listed.faults == imported.faults and listed.code == {}
         assert len(listed.plugins) == 2 and "no disk" in listed.faults[0].message
         assert methods.METHODS["even"].label == "even cut"
@@ -197,7 +197,7 @@ def test_what_is_installed_stands_before_what_a_record_says(site):
         assert methods.METHODS["even"].label == "even cut"
         methods.register_recorded(record_of({"x": PLAIN}))
         assert methods.METHODS["even"].label == "even cut"
-        methods.installed.cache_clear()
+        methods.installed_plugins.cache_clear()
         methods.PLUGINS.clear()
         methods._PLUGIN_METHODS.clear()
         methods.register_recorded(record_of({"x": PLAIN}))

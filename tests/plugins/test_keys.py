@@ -68,7 +68,7 @@ def test_what_a_method_is_given_follows_from_what_it_declares(site, monkeypatch)
     install(site, files={**BOTH, "bring/method.py": declared})
     with new_process():
         masks = stages.masks(Graph(a_study(methods=("even",))), "even")
-        assert {need.name for need in stages.needed(masks)} == {
+        assert {need.name for need in stages.required_stages(masks)} == {
             "shape",
             "scores_primary",
             "scores_auxiliary",
@@ -152,7 +152,11 @@ def test_the_stages_of_a_run_follow_from_what_its_own_record_says(orphan):
             first, second = (stages.masks(runs[which].graph, "even") for which in (name, "other-0123456789"))
             assert first.key == read(root, name)["stages"]["masks_even"]["key"] != second.key
             assert (first.title, second.title) == ("masks of even cut", "masks of uneven cut")
-            assert {need.name for need in stages.needed(second)} == {"shape", "scores_primary", "tokens_primary"}
+            assert {need.name for need in stages.required_stages(second)} == {
+                "shape",
+                "scores_primary",
+                "tokens_primary",
+            }
 
 
 def digest_now():

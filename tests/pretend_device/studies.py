@@ -117,7 +117,7 @@ def differences(ran: Ran, tolerance: float, kinds: Container[str] | None = None)
             masks and choices have to be equal.
         kinds: kinds of results that are compared; all by default.
     """
-    reference, result = stages.named(ran.cpu.graph), []
+    reference, result = stages.stages_by_name(ran.cpu.graph), []
     for name in ran.keys:
         stage = reference[name]
         if stage.kind in _UNLIKE or (kinds is not None and stage.kind not in kinds):
@@ -149,7 +149,7 @@ def _weights(folder: Path) -> dict[str, Any]:
 
 def kept_alike(ran: Ran) -> dict[str, float]:
     """The share of neurons and groups that are kept, or removed, on both devices, by masks."""
-    reference, result = stages.named(ran.cpu.graph), {}
+    reference, result = stages.stages_by_name(ran.cpu.graph), {}
     for stage in (reference[name] for name in ran.keys if reference[name].kind == "masks"):
         masks = [mask.record(stage) for mask in (ran.cpu, ran.device)]
         units = [np.concatenate([mask.ffn.ravel(), mask.heads.ravel()]) for mask in masks]

@@ -68,7 +68,7 @@ def test_speed_is_measured_in_both_modes_with_the_memory_of_the_device(device):
     for mode in ("eager", "graph"):
         larger, smaller = (rows[name, "decode", mode].peak_bytes for name in models)
         assert larger > smaller > sum(weight.nbytes for weight in pruned.parameters())
-    assert speed.where(dense.device).startswith("a pretend GPU, torch ")
+    assert speed.describe_device(dense.device).startswith("a pretend GPU, torch ")
 
 
 SETTINGS = CalibrationSettings(samples=16, length=steps.LENGTH, shards=2, batch=16)

@@ -21,7 +21,7 @@ from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, default_cache
 from gprune.study import from_dict
 from gprune.system.errors import DamagedError, StoreError
-from gprune.system.files import beside
+from gprune.system.files import temporary_path
 
 KEY = "0123456789abcdef"
 
@@ -172,12 +172,16 @@ def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
 def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(store):
     (folder := store.root / "runs" / "a-run").mkdir(parents=True)
     (job := store.root / "jobs" / "20260101-000000-01234567").mkdir(parents=True)
-    half = [beside(folder / "run.json"), beside(job / "state.json"), beside(store.root / "texts.json")]
+    half = [
+        temporary_path(folder / "run.json"),
+        temporary_path(job / "state.json"),
+        temporary_path(store.root / "texts.json"),
+    ]
     retained = [folder / "run.json", job / ".lock", store.root / "jobs" / ".lock", folder / ".hidden.json"]
     for path in (*half, *retained):
         path.write_text("{}")
         os.utime(path, (0, 0))
-    young = beside(folder / "run.json")
+    young = temporary_path(folder / "run.json")
     young.write_text("{}")
     store.sweep()
     # right in the cache nothing is written under a temporary name
@@ -192,7 +196,7 @@ def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(s
         store.root / "a" / "b" / ".c",
     ]
     (outside := tmp_path / "outside").mkdir()
-    linked = [beside(outside / "file"), beside(outside / "deeper" / "file")]
+    linked = [temporary_path(outside / "file"), temporary_path(outside / "deeper" / "file")]
     for folder in (*hidden, *linked):
         folder.mkdir(parents=True)
         (folder / "config").write_text("mine")

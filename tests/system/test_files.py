@@ -27,7 +27,7 @@ def test_what_is_written_comes_back_and_nothing_else_is_left(tmp_path):
 
 
 def test_a_name_beside_is_hidden_new_and_of_the_same_ending(tmp_path):
-    names = {files.beside(tmp_path / "a.b.npz") for _ in range(100)}
+    names = {files.temporary_path(tmp_path / "a.b.npz") for _ in range(100)}
     assert len(names) == 100
     for path in names:
         assert path.parent == tmp_path and path.name.startswith(".a.b-") and path.suffix == ".npz"
@@ -50,7 +50,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, before):
 def test_a_writer_that_fails_half_way_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(type(error)), files.replaced(path) as temporary:
+    with pytest.raises(type(error)), files.replace_file(path) as temporary:
         temporary.write_text("half")
         raise error
     assert [(location.name, location.read_text()) for location in tmp_path.iterdir()] == [("file", "old")]

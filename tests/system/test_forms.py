@@ -9,7 +9,7 @@ from gprune.system import forms
 from gprune.system.errors import SettingsError
 
 
-@forms.checked
+@forms.validate_form
 @dataclass(frozen=True, slots=True)
 class Corner(forms.Form):
     WHERE: ClassVar = "corner."
@@ -21,7 +21,7 @@ class Corner(forms.Form):
             raise SettingsError("corner.width 13 brings bad luck: choose another")
 
 
-@forms.checked
+@forms.validate_form
 @dataclass(frozen=True, slots=True)
 class Box(forms.Form):
     WHAT: ClassVar = "a box"

@@ -141,4 +141,4 @@ def test_hostile_json_is_refused_in_one_sentence_that_names_it(data):
 def test_a_sentence_keeps_its_remedy_and_a_value_its_ends():
     long = safe_parsing.sentence("The start. " + "x" * 1000 + " do this instead")
     assert len(long) <= 300 and long.startswith("The start.") and long.endswith("do this instead")
-    assert len(safe_parsing.quoted("y" * 1000)) == 80
+    assert len(safe_parsing.quote("y" * 1000)) == 80

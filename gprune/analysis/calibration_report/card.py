@@ -25,13 +25,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a text; NaN or None where its tokens are not there."""
+    """The size of a text; NaN or None if its tokens are not there."""
 
     sequences: int
     length: int
     """tokens of a sequence"""
     available: int | None
-    """disjoint sequences that the text would give; None where that is not known, or without end"""
+    """disjoint sequences that the text would give, or None if that is not known, or without end"""
     characters: int | None
     """that the drawn tokens stand for"""
     distinct: int | None
@@ -58,7 +58,7 @@ class Against:
     drift: float
     """median rank drift between the two"""
     drift_sampling: float
-    """of two samples of one text, on average over both texts; NaN where no law was found"""
+    """of two samples of one text, on average over both texts, or NaN if no law was found"""
     drift_beyond: float
     """what sampling does not explain of the drift"""
     changed: float
@@ -78,7 +78,7 @@ class Against:
     jaccard_across: float
     """measured between a half of this text and a half of the other"""
     token_distance: float
-    """Jensen-Shannon distance of their token frequencies; NaN where tokens are not there"""
+    """Jensen-Shannon distance of their token frequencies, or NaN if tokens are not there"""
     distinct_shared: float
     """share of this text's distinct tokens that the other has as well; NaN likewise"""
     runs_shared: float
@@ -108,7 +108,7 @@ class TextCard:
     others: tuple[Against, ...]
     """the other texts of the run whose statistics are there"""
     undecided: float
-    """share of the neurons that not all texts of the run decide alike; NaN where there is one text"""
+    """share of the neurons that not all texts of the run decide alike, or NaN if there is one text"""
 
     @property
     def nearest(self) -> Against | None:
@@ -124,13 +124,13 @@ class TextCard:
         """Sequences at which sampling alone shifts ranks by a share, in (0, 1], of the drift to another text.
 
         The nearest of `others` unless another is given. Infinite where the two texts differ by no more than
-        sampling, NaN where it cannot be said.
+        sampling, NaN if it cannot be said.
         """
         other = other or self.nearest
         return self.drift.reaches(share * other.drift_beyond) if other else float("nan")
 
     def recommended(self, share: float, other: Against | None = None) -> int | None:
-        """The same as a number to ask for, of two digits, at least 1; None where none can be said."""
+        """The same as a number to ask for, of two digits, at least 1; None if none can be said."""
         needed = self.needed(share, other)
         if not math.isfinite(needed):
             return None

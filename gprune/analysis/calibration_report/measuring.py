@@ -25,7 +25,7 @@ from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array, PruningMasks, Tokens, UnitScores
 from gprune.study import Study
 from gprune.system.errors import SettingsError, StoreError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 _VOCABULARY = 32_000
 """entries that are supposed where the model's folder cannot be read"""
@@ -66,7 +66,7 @@ def measurable(results: Results) -> list[str]:
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
     """The cards of all texts of a run, by letter; `described` says by role what the run noted of them.
 
-    Raises StoreError where no text has been measured yet, or a result is damaged.
+    Raises StoreError if no text has been measured yet, or a result is damaged.
     """
     texts = [_measured(results, role) for role in measurable(results)]
     if not texts:
@@ -100,7 +100,7 @@ def _measured(results: Results, role: str) -> _Measured:
         for scores in (all_scores, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
     ]
     make = neuron_scorer(metric, statistics, norms)
-    samples = resampling.resampled(make, statistics.shard_samples, masks_of[0].ffn.sum(axis=1))
+    samples = resampling.resampling_drift(make, statistics.shard_samples, masks_of[0].ffn.sum(axis=1))
     return _Measured(
         role=role,
         sequences=int(statistics.shard_samples.sum()),
@@ -109,8 +109,8 @@ def _measured(results: Results, role: str) -> _Measured:
         masks=masks_of[0],
         halves=(masks_of[1], masks_of[2]),
         resampled=samples,
-        drift=resampling.law(samples.sequences, samples.drift),
-        changed=resampling.law(samples.sequences, samples.changed),
+        drift=resampling.fit_drift_law(samples.sequences, samples.drift),
+        changed=resampling.fit_drift_law(samples.sequences, samples.changed),
     )
 
 
@@ -185,7 +185,7 @@ def _against(study: Study, text: _Measured, other: _Measured, entries: int | Non
 
 
 def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
-    """Return the overlap of the tokens of two texts; NaN where one is not there."""
+    """Return the overlap of the tokens of two texts, or NaN if one is not there."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
@@ -196,16 +196,16 @@ def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) ->
     return {
         "token_distance": texts_apart.token_distance(first_counts, second_counts),
         "distinct_shared": float(((first_counts > 0) & (second_counts > 0)).sum() / (first_counts > 0).sum()),
-        "runs_shared": corpus_relation.shared(first.ids, second.ids, run),
+        "runs_shared": corpus_relation.shared_share(first.ids, second.ids, run),
         "run": run,
     }
 
 
 def letter_of(study: Study, text: str) -> str:
-    """The letter of a text by its letter, role or name. Raises SettingsError where there is no such text."""
+    """The letter of a text by its letter, role or name. Raises SettingsError if there is no such text."""
     texts = texts_of(study)
     for role, name in texts.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):
             return texts_apart.ROLES[role]
     choices = ", ".join(f"{texts_apart.ROLES[role]} ({name})" for role, name in texts.items())
-    raise SettingsError(f"the run has no calibration text {quoted(text)}: choose one of {choices}")
+    raise SettingsError(f"the run has no calibration text {quote(text)}: choose one of {choices}")

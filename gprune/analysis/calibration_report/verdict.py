@@ -21,7 +21,7 @@ class Verdict:
     question: str
     answer: str
     good: bool | None
-    """whether the answer is one to rest on; None where it is neither"""
+    """whether the answer is one to rest on, or None if it is neither"""
 
 
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:

@@ -115,7 +115,7 @@ p.small, footer { color: #767676; font-size: 0.85rem; } .wide { overflow-x: auto
 def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
     """Write a card in the form that the name of the file asks for.
 
-    Raises SettingsError where the name ends otherwise, StoreError where the file cannot be written.
+    Raises SettingsError if the name ends otherwise, StoreError if the file cannot be written.
     """
     form = path.suffix.lower()
     if form not in FORMS:

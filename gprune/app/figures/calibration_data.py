@@ -19,7 +19,7 @@ from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
 from gprune.app.ui.derived_cache import RunResults
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import names_in_figure, plain, short
+from gprune.app.ui.text import escape, names_in_figure, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning.scoring import neuron_scorer
@@ -56,7 +56,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     table = measure_pairs(run, measure)
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
     finding = f"{MEASURES[measure]}: {analysis.finding(table)}"
-    names = {letter: plain(short(getattr(run.study, _ROLES[letter]))) for letter in table.index}
+    names = {letter: escape(short(getattr(run.study, _ROLES[letter]))) for letter in table.index}
     legend = ", ".join(f"{letter} = {name}" for letter, name in names.items())
     return Panel(
         plot_pairs(table, names_in_figure(run.study), highest),
@@ -113,7 +113,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
 def text_card(run: Run, letter: str) -> TextCard:
     """Return the card of a text.
 
-    Raises SettingsError where the run has no such text, MissingResultError where its statistics are not there.
+    Raises SettingsError if the run has no such text, MissingResultError if its statistics are not there.
     """
     require_choice("text", letter, tuple(analysis.ROLES[role] for role in texts_of(run.study)))
     roles = calibration_report.measurable(run.results)
@@ -132,7 +132,7 @@ def _measure_cards(inputs: RunResults) -> dict[str, TextCard]:
 
 
 def measure_pairs(run: Run, measure: str) -> pd.DataFrame:
-    """Return a measure of every pair of texts and within each; NaN where the run cannot give it."""
+    """Return a measure of every pair of texts and within each, or NaN if the run cannot give it."""
     measures: dict[str, Callable[[], pd.DataFrame]] = {
         RANKS: lambda: _compare_ranks(run, 0),
         TOKENS: lambda: analysis.distances(run.require(load_tokens(run), stages.tokens)),
@@ -196,7 +196,7 @@ def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[an
 
 
 def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) -> go.Figure:
-    """Plot a square of texts by texts with its numbers: values by letter, NaN where not known.
+    """Plot a square of texts by texts with its numbers: values by letter, NaN if not known.
 
     `names` are escaped for figures; `highest` has the brightest colour.
     """

@@ -35,13 +35,13 @@ from gprune.app.ui.chart_style import (
     METHOD_COLORS,
     METHOD_LABELS,
     METHOD_SYMBOLS,
-    called,
+    control_label,
     label,
     log_ticks,
     style,
 )
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import in_figure, plain, short_text
+from gprune.app.ui.text import escape, in_figure, short_text
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
@@ -52,7 +52,7 @@ from gprune.store import Store
 from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.study.settings import require, require_choice
 from gprune.system.errors import MethodError, SettingsError, StoreError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
 """options that choose the compared lines; by default every method of the run"""
@@ -102,7 +102,7 @@ class Comparison:
     @property
     def expected(self) -> Expected:
         """Runs and methods that each text must have before anything is claimed."""
-        known = story.expected(self.runs, self.options["methods"])
+        known = story.expected_results(self.runs, self.options["methods"])
         return {text: [name for name in names if name not in self.shared] for text, names in known.items()}
 
     @property
@@ -164,7 +164,7 @@ def comparison_of(
 ) -> Comparison:
     """Compare the methods of a run, or of several runs of its cache.
 
-    Raises StoreError for an unknown run and MissingResultError where none has a perplexity, SettingsError for a
+    Raises StoreError for an unknown run and MissingResultError if none has a perplexity, SettingsError for a
     name of the wrong type or an unknown method or line.
     """
     chosen = [_run_named(run, name) for name in runs] or [run]
@@ -176,13 +176,13 @@ def comparison_of(
 
 def _run_named(run: Run, name: Any) -> Run:
     if not isinstance(name, str):
-        raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
+        raise SettingsError(f"runs must be names of runs (got {quote(name)})")
     readable, damaged = all_runs(run.root)
     known = next((other for other in readable if other.name == name), None)
     if known is None:
-        run_records.required(Store(Path(run.root)), name)
+        run_records.require_record(Store(Path(run.root)), name)
         reasons = {other.name: other.reason for other in damaged}
-        raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
+        raise StoreError(reasons.get(name, f"the run {quote(name)} is there since now: ask again"))
     return known
 
 
@@ -245,7 +245,7 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
             # the title of a tuned run already says its rule
             parts = [title, *("" if setting in title else setting for setting in settings)]
             tail = ", ".join(part for part, differs in zip(parts, differ, strict=True) if differs and part)
-            names[name] = f"{called(method)} · {tail}" if tail else called(method)
+            names[name] = f"{control_label(method)} · {tail}" if tail else control_label(method)
     labels = list(names.values())
     return {
         name: f"{text} (run {list(runs).index(name[0]) + 1})" if labels.count(text) > 1 else text
@@ -259,7 +259,7 @@ def _run_words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     widths = "equal widths" if study.sparsity.equal else "free widths"
     repaired = repair_label(study) or "own repair"
-    kept, rule = f"keep {percent(study.retention)}", thresholds.described(study.reliability) if adapts else ""
+    kept, rule = f"keep {percent(study.retention)}", thresholds.describe_rule(study.reliability) if adapts else ""
     return run.title or run.name, kept, label(study.metric), rule, widths, repaired, seeds
 
 
@@ -309,8 +309,8 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
         raise MethodError(f"no other method was measured on the windows of {name}")
     return Panel(
         figure,
-        f"Left of the line is better than {plain(name)}; whiskers are the paired 95% interval.",
-        title=f"Difference to {plain(name)}",
+        f"Left of the line is better than {escape(name)}; whiskers are the paired 95% interval.",
+        title=f"Difference to {escape(name)}",
         table=lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
         how="Both methods read the same windows of a text, so the difference is taken window by window and "
         "its error is far smaller than that of either perplexity. Pale marks have an interval that holds 0, or "
@@ -334,7 +334,7 @@ def plot_perplexities(compared: Comparison, text: str) -> go.Figure:
 
 
 def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
-    """Plot the paired change of each line against the baseline; None where nothing can be compared."""
+    """Plot the paired change of each line against the baseline, or None if nothing can be compared."""
     figure, lines = go.Figure(), list[Line]()
     for line in compared.sorted_on(text):
         gap = change_of(compared, line, text)
@@ -426,7 +426,7 @@ def trade_off(
     models = options_on(compared, text, cost)
     if not models:
         raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
-    front, name = [model for model in models if model.front], plain(compared.text_name(text))
+    front, name = [model for model in models if model.front], escape(compared.text_name(text))
     return Panel(
         plot_front(models, compared.names, cost, most),
         f"{answer(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} than every "
@@ -481,10 +481,10 @@ def answer(models: list[Option], compared: Comparison, cost: str, most: float) -
     model = decisions.cheapest(models, most)
     if model is None:
         least = min(models, key=lambda other: other.loss.nats)
-        name = plain(compared.names[least.line.name])
+        name = escape(compared.names[least.line.name])
         return f"No model stays within {most:.3g}× the dense perplexity; {name} comes nearest, at {least.ratio:.2f}×."
     return (
-        f"**{plain(compared.names[model.line.name])}** is the cheapest within {most:.3g}× the dense perplexity: "
+        f"**{escape(compared.names[model.line.name])}** is the cheapest within {most:.3g}× the dense perplexity: "
         f"{model.cost:.2f}× the {COSTS[cost]}, {model.ratio:.2f}× the perplexity."
     )
 
@@ -585,9 +585,9 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     dense = run.load(stages.perplexity, DENSE, first.text).perplexity if has_dense else None
     return Panel(
         plot_recovery(models, dense, short_text(run.study, first.text)),
-        f"Trained by {plain(stages.recovery_label(run.graph))}. Hollow: before; filled: after; dotted: dense.",
-        title=f"Recovery takes {plain(label(first.method))} from {first.before.perplexity:.2f} to "
-        f"{first.after.perplexity:.2f} on {plain(short_text(run.study, first.text))}",
+        f"Trained by {escape(stages.recovery_label(run.graph))}. Hollow: before; filled: after; dotted: dense.",
+        title=f"Recovery takes {escape(label(first.method))} from {first.before.perplexity:.2f} to "
+        f"{first.after.perplexity:.2f} on {escape(short_text(run.study, first.text))}",
         alt=f"perplexity of every method before and after recovery on {short_text(run.study, first.text)}",
         table=lambda: recovered_models.recovery_table(every, label),
         how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
@@ -599,7 +599,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
 def recovered_of(run: Run) -> list[recovered_models.Recovered]:
     """Return every method and text that was measured after recovery, unseen texts first.
 
-    Raises StoreError where a result is damaged.
+    Raises StoreError if a result is damaged.
     """
     if not stages.recovers(run.study):
         return []
@@ -613,7 +613,7 @@ def recovered_of(run: Run) -> list[recovered_models.Recovered]:
     return [
         recovered_models.Recovered(*(_measurement(run, stage) for stage in pair))
         for pair in pairs
-        if all(map(run.there, pair))
+        if all(map(run.has_result, pair))
     ]
 
 
@@ -656,7 +656,7 @@ def choice(run: Run) -> Panel:
         plot_candidates(candidates),
         f"A mark is a candidate, the filled one was chosen; the number is {choices.weighting(first)}, on "
         f"{first.sequences} held-out sequences of each text.",
-        title=f"What was tried; chosen on held-out text: {plain('; '.join(best[:3]))}",
+        title=f"What was tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
         table=lambda: choices.candidate_table(candidates),
         how="Left is better, 1 is the reference: the same masks without repair, for the recommended recipe the "
         "first method's. The sequences share no tokens with the calibration ones; divergence is from the dense "
@@ -674,7 +674,7 @@ def chosen_of(run: Run) -> dict[str, Choice]:
 
 def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Tried]:
     """Return the candidates of some choices of a run."""
-    return choices.tried(made, lambda word: stages.described(run.graph, word))
+    return choices.tried_candidates(made, lambda word: stages.describe_candidate(run.graph, word))
 
 
 def plot_candidates(candidates: list[Tried]) -> go.Figure:

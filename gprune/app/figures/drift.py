@@ -16,7 +16,7 @@ from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
@@ -59,8 +59,8 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
         _FORM_CAPTIONS[form],
         title=drift_title(curves),
         how=f"The drift d of a neuron is how far its rank within the layer moves when the importance scores "
-        f"({plain(run.study.metric)}) come from B = {plain(run.study.text_name(run.study.auxiliary))} instead of "
-        f"A = {plain(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. "
+        f"({escape(run.study.metric)}) come from B = {escape(run.study.text_name(run.study.auxiliary))} instead of "
+        f"A = {escape(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. "
         "Grey: two disjoint halves of one text, "
         "what noise alone does. Dashed: halves of A against halves of B, equal in size to the grey ones. "
         "ρ is the Spearman correlation, median over layers.",
@@ -237,7 +237,7 @@ def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selectio
     chosen = comparisons or agreement_analysis.default_choice(record.comparisons, run.study.metric)
     names = [name for name in record.comparisons if name in chosen] or list(record.comparisons)
     texts = zip("ABC", (run.study.primary, run.study.auxiliary, run.study.substitute), strict=True)
-    legend = ", ".join(f"{letter} = {plain(run.study.text_name(text))}" for letter, text in texts if text)
+    legend = ", ".join(f"{letter} = {escape(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
         plot_agreement(record, names, selected),
         "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
@@ -256,7 +256,7 @@ def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
     return Panel(
         _plot_module_counts(partition, selected),
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
-        f"{plain(partition.profile)}).",
+        f"{escape(partition.profile)}).",
         title=f"{partition.modules} modules, {per_layer} a layer",
         table=lambda: pd.DataFrame(
             {
@@ -285,10 +285,10 @@ def explained(run: Run) -> Panel:
 
 
 def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Partition] | None:
-    """Return the two partitions of a comparison; None where one is missing."""
+    """Return the two partitions of a comparison, or None if one is missing."""
     comparison = COMPARISONS[name]
-    first, second = (stages.side(run.graph, side) for side in (comparison.first, comparison.second))
-    return (run.read(first), run.read(second)) if run.there(first) and run.there(second) else None
+    first, second = (stages.compared_partition(run.graph, side) for side in (comparison.first, comparison.second))
+    return (run.read(first), run.read(second)) if run.has_result(first) and run.has_result(second) else None
 
 
 def plot_agreement(record: records.Agreement, chosen: Collection[str], selected: Selection = NOTHING) -> go.Figure:

@@ -1,4 +1,4 @@
-"""The answers of a run's models, and the figure of the tab Changed answers: one question with its options."""
+"""The answers of a run's models, and the figure of the Changed tab answers: one question with its options."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.run_status import task_label
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
 from gprune.records import Answers, Questions
@@ -69,7 +69,7 @@ class TaskAnswers:
 
     @property
     def questions(self) -> Questions | None:
-        """The questions; None where they are missing, as in a run that was unpacked."""
+        """The questions, or None if they are missing, as in a run that was unpacked."""
         return self.run.find(stages.questions, self.task)
 
 
@@ -154,7 +154,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
 
 
 def default_method(answered: TaskAnswers) -> str:
-    """Return the pruned method that is compared by default; empty where there is none."""
+    """Return the pruned method that is compared by default; empty if there is none."""
     return "gprune" if "gprune" in answered.pruned else next(iter(answered.pruned), "")
 
 
@@ -182,7 +182,7 @@ def _finding(answered: TaskAnswers, method: str, number: int, rule: str) -> str:
         return ""
     base, other = (answered.choices(name, rule).hit[number] for name in (DENSE, method))
     words = ("wrong", "right")
-    return f": the dense model is {words[bool(base)]}, {plain(label(method))} {words[bool(other)]}"
+    return f": the dense model is {words[bool(base)]}, {escape(label(method))} {words[bool(other)]}"
 
 
 def plot_likelihoods(table: pd.DataFrame, rule: str, title: str = "") -> go.Figure:

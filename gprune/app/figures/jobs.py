@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, TEXT_A, TEXT_B, label, style
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import in_figure, plain
+from gprune.app.ui.text import escape, in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Array, Learning
@@ -40,7 +40,7 @@ def recovery_losses(run: Run) -> Panel:
     if not stages.recovers(run.study):
         raise MethodError("no method of this run was trained on: its recovery.kind is none")
     pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]
-    trained = {name: record for name in pruned if (record := run.find(stages.recovered, name)) is not None}
+    trained = {name: record for name in pruned if (record := run.find(stages.recovered_weights, name)) is not None}
     if not trained:
         raise MissingResultError("the recovery of any method")
     loss = "distillation" if run.study.recovery.distillation_weight else "cross_entropy"
@@ -51,7 +51,7 @@ def recovery_losses(run: Run) -> Panel:
     words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
     return Panel(
         style(figure, "step", f"{words} (nats/token)", 280),
-        f"Loss on each step’s sequences, {plain(stages.recovery_label(run.graph))}.",
+        f"Loss on each step’s sequences, {escape(stages.recovery_label(run.graph))}.",
         alt="loss of every method's recovery over the steps",
         table=lambda: pd.concat(
             pd.DataFrame(record.steps, columns=list(record.columns)).assign(method=name)
@@ -61,7 +61,7 @@ def recovery_losses(run: Run) -> Panel:
 
 
 def _column(steps: Array, columns: tuple[str, ...], name: str) -> Array:
-    """Return the (steps,) values of a column; no values where there is none of this name."""
+    """Return the (steps,) values of a column; no values if there is none of this name."""
     values: Array = steps[:, columns.index(name)] if name in columns else np.empty(0)
     return values
 

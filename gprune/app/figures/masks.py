@@ -7,7 +7,7 @@ from plotly.subplots import make_subplots
 from gprune.analysis import ablation_effect, decisions, mask_map, whatif
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.decisions import Bins
-from gprune.analysis.formatting import percent, signed
+from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.mask_map import Atlas
 from gprune.analysis.scales import scale_histogram
 from gprune.analysis.verdict import budget_shares, budget_title, own_method
@@ -27,7 +27,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import in_figure, plain
+from gprune.app.ui.text import escape, in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
@@ -134,7 +134,7 @@ def base_methods(run: Run) -> list[str]:
 def choose_base(run: Run, base: str) -> str:
     """Return the baseline, by default that of the run's own metric.
 
-    Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
+    Raises SettingsError if the run has no such masks, MissingResultError if it has none at all.
     """
     names = base_methods(run)
     if not base:
@@ -281,7 +281,7 @@ def atlas(
     finding = _describe_changes(changes, first, second)
     return Panel(
         plot_modules(changes, _columns(run), (first, second), shown, selected),
-        f"A row is a layer, a cell a module: purple where {plain(first)} keeps more of it, orange where it keeps less.",
+        f"Each row is a layer, each cell a module: purple if {escape(first)} keeps more of it, orange if less.",
         action="Click one to select it.",
         title=finding,
         alt=finding,
@@ -295,12 +295,12 @@ def atlas(
 def _describe_changes(changes: Atlas, first: str, second: str) -> str:
     module = changes.largest
     if not np.abs(changes.change).max():
-        return f"{plain(first)} and {plain(second)} keep as much of every module"
+        return f"{escape(first)} and {escape(second)} keep as much of every module"
     more = int((changes.change > 0).sum())
     return (
-        f"{plain(first)} keeps more than {plain(second)} in {more} of {len(changes.change)} modules; most "
+        f"{escape(first)} keeps more than {escape(second)} in {more} of {len(changes.change)} modules; most "
         f"different: layer {changes.layer[module]}, module {changes.module[module]} "
-        f"({signed(changes.change[module], '.2f')})"
+        f"({format_signed(changes.change[module], '.2f')})"
     )
 
 
@@ -328,11 +328,11 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
         plot_modules(changes, _columns(run), _TEXT_NAMES, shown, selected),
         note + _TEXT_CAPTIONS[shown],
         action="Click one to select it.",
-        title=f"The calibration text decides {share}{groups} of {plain(label(method))}",
+        title=f"The calibration text decides {share}{groups} of {escape(label(method))}",
         alt=f"the calibration text decides {share}",
         table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
-        how=f"A is {plain(run.study.text_name(run.study.primary))}, "
-        f"B is {plain(run.study.text_name(run.study.auxiliary))}. "
+        how=f"A is {escape(run.study.text_name(run.study.primary))}, "
+        f"B is {escape(run.study.text_name(run.study.auxiliary))}. "
         f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "
         "well: how many, the card of a text on the page Texts says.",
     )
@@ -352,7 +352,7 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
     agreement = ""
     if rest:
         agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
-    counts = " and ".join(f"{plain(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
+    counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
         _plot_groups(masks, primary, auxiliary, selected),
         "Coloured groups are kept, grey ones removed; next to them each group's score on A and on B, purple "
@@ -362,21 +362,21 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
         alt=f"{counts}{agreement}",
         table=lambda: mask_map.group_table({label(name): mask for name, mask in masks.items()}, primary, auxiliary),
         how="A group is a key/value head with its query heads. The scores are by "
-        f"{plain(label(primary.metric))}, in standard deviations from the mean of their layer. In a small "
+        f"{escape(label(primary.metric))}, in standard deviations from the mean of their layer. In a small "
         "model the groups that stay move the result most: a layer has few.",
     )
 
 
 def mask_labels(run: Run) -> dict[str, str]:
-    """Return the masks of the run by name, with their labels; raise MissingResultError where there are none."""
+    """Return the masks of the run by name, with their labels; raise MissingResultError if there are none."""
     return run.require({name: label(name) for name in run.masked}, stages.masks)
 
 
 def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
     """Return the masks to compare; where not named, the first ones against those of the run's own metric.
 
-    Both are the same where the run has masks of one method only. Raises SettingsError where the run has no
-    such masks, MissingResultError where it has none.
+    Both are the same where the run has masks of one method only. Raises SettingsError if the run has no
+    such masks, MissingResultError if it has none.
     """
     names = list(mask_labels(run))
     first = method or names[0]
@@ -392,7 +392,7 @@ def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
 def compare_texts(run: Run, method: str) -> Atlas:
     """Compare the masks of a method by B's scores alone with those by A's alone, module by module.
 
-    Raises MethodError where a run is needed to decide.
+    Raises MethodError if a run is needed to decide.
     """
     name = of_masks(method).name
     masks = [derived_cache.masks_of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from gprune import records
 from gprune.analysis import calibration, inspection, whatif
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.analysis.formatting import MODULES, counted, percent
+from gprune.analysis.formatting import MODULES, format_count, percent
 from gprune.analysis.inspection import LayerRanks
 from gprune.app.ui import derived_cache, marks
 from gprune.app.ui.chart_style import (
@@ -25,13 +25,13 @@ from gprune.app.ui.chart_style import (
     TEXT_A,
     TEXT_B,
     TEXT_LOOKS,
-    called,
+    control_label,
     label,
     style,
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, in_range, module_labels, panel
-from gprune.app.ui.text import in_figure, names_in_figure, plain
+from gprune.app.ui.text import escape, in_figure, names_in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning import neuron_embedding as analysis
@@ -41,7 +41,7 @@ from gprune.records import Array
 from gprune.study.methods import METHODS, of_masks
 from gprune.study.settings import require, require_choice
 from gprune.system.errors import StoreError
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 PCA, UMAP = "pca", "umap"
 BASES = {BEHAVIOUR: "behaviour", PARAMETERS: "parameters"}
@@ -141,7 +141,7 @@ def neuron_map(
     if selected.layer != layer:
         selected = NOTHING
     count = len(plane.points)
-    title, caption = f"Layer {layer} by {basis}: {plain(plane.quality)}", _CAPTIONS[layout]
+    title, caption = f"Layer {layer} by {basis}: {escape(plane.quality)}", _CAPTIONS[layout]
     if colour in MASK_COLORINGS:
         title = _describe_difference(layer, colour, method, coloring)
         caption = f"{caption} {plane.quality[:1].upper()}{plane.quality[1:]}."
@@ -159,7 +159,7 @@ def neuron_map(
 
 def _describe_difference(layer: int, colour: str, method: str, coloring: Coloring) -> str:
     share = percent(differing_share(coloring), 1)
-    name = plain(label(method)) if method else "the run's masks"
+    name = escape(label(method)) if method else "the run's masks"
     if colour == TEXT_MASKS:
         return f"In layer {layer} the calibration text decides {share} of the neurons of {name}"
     return f"In layer {layer} GPrune and {name} decide {share} of the neurons differently"
@@ -169,7 +169,7 @@ def _explain(run: Run, basis: str, layout: str) -> str:
     if basis == PARAMETERS:
         points = "A neuron is the direction of its weights: its rows of gate and up and its column of down."
     else:
-        texts = listed([_LETTERS[text] for text in _measured_texts(run)])
+        texts = join_words([_LETTERS[text] for text in _measured_texts(run)])
         points = (
             f"A neuron is what it does on {texts}: for every shard of each text the mean of its activation "
             "and its standard deviation over tokens, each standardised over the layer."
@@ -201,14 +201,14 @@ def neuron_table(run: Run, layer: int, neurons: Array, points: Array | None = No
 
 
 def _measured_texts(run: Run) -> tuple[str, ...]:
-    """Roles of the texts whose statistics are there; MissingResultError where none is."""
-    return run.require(stages.mapped_texts(run.graph, run.there), stages.statistics)
+    """Roles of the texts whose statistics are there. Raises MissingResultError if none is."""
+    return run.require(stages.mapped_texts(run.graph, run.has_result), stages.statistics)
 
 
 def plane_stage(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
-    """Return the stage whose result a plane needs; None where the app computes it.
+    """Return the stage whose result a plane needs, or None if the app computes it.
 
-    Raises MissingResultError where no text was measured yet.
+    Raises MissingResultError if no text was measured yet.
     """
     if layout == UMAP:
         return stages.neuron_map(run.graph, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
@@ -217,14 +217,14 @@ def plane_stage(run: Run, layer: int, basis: str, layout: str) -> stages.Stage |
 
 def _default_layout(run: Run, layer: int, basis: str) -> str:
     stage = plane_stage(run, layer, basis, UMAP)
-    return UMAP if stage is not None and run.there(stage) else PCA
+    return UMAP if stage is not None and run.has_result(stage) else PCA
 
 
 def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     """Return the neurons of a layer in a plane.
 
-    Raises MissingResultError where a job has not laid them out or the run has not come that far,
-    NumericsError where all neurons are equal, SettingsError where there are too few for UMAP.
+    Raises MissingResultError if a job has not laid them out or the run has not come that far,
+    NumericsError if all neurons are equal, SettingsError if there are too few for UMAP.
     """
     if layout == UMAP:
         analysis.require_enough(run.load(stages.shape).neurons)
@@ -243,7 +243,7 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     axes = [f"component {number + 1} ({percent(share)} of the variance)" for number, share in enumerate(shares[:2])]
     if points.shape[1] < 2:
         # the neurons differ in one component only
-        points, axes = analysis.padded(points), [*axes, "no second component"]
+        points, axes = analysis.pad_to_plane(points), [*axes, "no second component"]
     quality = f"the two components hold {percent(float(shares[:2].sum()))} of the variance"
     return Plane(points[:, :2], (axes[0], axes[1]), quality)
 
@@ -262,7 +262,7 @@ def mask_choices(run: Run, colour: str) -> list[str]:
 def default_masks(run: Run, colour: str) -> str:
     """Return the masks of the run's own metric where a coloring compares masks, else nothing.
 
-    Raises MissingResultError where the run has no masks, and the coloring needs them.
+    Raises MissingResultError if the run has no masks, and the coloring needs them.
     """
     if colour not in MASK_COLORINGS:
         return ""
@@ -282,7 +282,7 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
     """Return the coloring of a layer by one of COLORINGS.
 
     TEXT_MASKS decides the masks of `method` again from either text, METHOD_MASKS compares GPrune's with them.
-    Raises MissingResultError where the run has not come that far, MethodError where the method cannot be
+    Raises MissingResultError if the run has not come that far, MethodError if the method cannot be
     decided without a run.
     """
     if colour == MODULE:
@@ -471,10 +471,10 @@ def score_histograms(run: Run, *, layer: int | None = None, module: int | None =
 
 def _describe_group(unit: Selection, members: int, rows: pd.DataFrame | None) -> str:
     if unit.module is None:
-        modules = "" if rows is None else f", {counted(len(rows), 'module')}"
-        return f"Layer {unit.layer}: {counted(members, 'neuron')}{modules}"
+        modules = "" if rows is None else f", {format_count(len(rows), 'module')}"
+        return f"Layer {unit.layer}: {format_count(members, 'neuron')}{modules}"
     outcome = f", by RASA {rows['RASA'].iloc[0]}" if rows is not None and "RASA" in rows else ""
-    return f"Module {unit.module} of layer {unit.layer}: {counted(members, 'neuron')}{outcome}"
+    return f"Module {unit.module} of layer {unit.layer}: {format_count(members, 'neuron')}{outcome}"
 
 
 def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
@@ -505,13 +505,13 @@ def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
 def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
     """Return (neurons,) bool of a layer for GPrune and the run's metric alone, by their labels."""
     names = [name for name in ("gprune", run.study.metric) if name in run.masked]
-    return {called(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
+    return {control_label(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
 
 
 def _module_table(run: Run, layer: int) -> pd.DataFrame | None:
     if not run.has(stages.partition):
         return None
-    statistics, adapted = run.find(stages.modules), run.find(stages.adapted)
+    statistics, adapted = run.find(stages.modules), run.find(stages.adapted_scores)
     masks = {f"{name} keeps": mask for name, mask in kept_neurons(run, layer).items()}
     return inspection.module_table(run.load(stages.partition), layer, statistics, adapted, masks)
 
@@ -530,7 +530,7 @@ def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
 
 
 def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
-    """Return the ranks of a layer's neurons on every text that is scored, by letter; MissingResultError if none is."""
+    """Return the ranks of a layer's neurons on each scored text, by letter. Raises MissingResultError if none is."""
     texts = {}
     for role in texts_of(run.study):
         if run.has(stages.scores, role):

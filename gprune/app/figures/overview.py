@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from gprune.analysis import cost as analysis
 from gprune.analysis import drift
 from gprune.analysis.cost import Cost
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.ui import chart_style, marks, story
 from gprune.app.ui.chart_style import (
@@ -17,12 +17,12 @@ from gprune.app.ui.chart_style import (
     METHOD_LABELS,
     METHOD_SYMBOLS,
     PAIR,
-    called,
+    control_label,
     label,
     style,
 )
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import from_figure, plain, short_text
+from gprune.app.ui.text import escape, from_figure, short_text
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
@@ -54,8 +54,8 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
         f"and {count - up} higher on A",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}: left its rank when importance is "
-        f"measured on A = {plain(run.study.text_name(run.study.primary))}, right on B = "
-        f"{plain(run.study.text_name(run.study.auxiliary))}. They are "
+        f"measured on A = {escape(run.study.text_name(run.study.primary))}, right on B = "
+        f"{escape(run.study.text_name(run.study.auxiliary))}. They are "
         "the largest shifts of the layer and not typical of it; the next figure shows all neurons.",
     )
 
@@ -70,7 +70,7 @@ def noise(run: Run) -> Panel:
     times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     return Panel(
         _plot_survival(curves),
-        f"Median drift by {plain(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
+        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
         "resampled; shaded: above sampling noise.",
         title=_noise_title(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
@@ -90,27 +90,27 @@ def _noise_title(times: float) -> str:
 
 @panel("cost", "ov_cost", "What pruning costs")
 def cost(run: Run) -> Panel:
-    """Perplexity of every method on a text that was not calibrated on, where there is one."""
+    """Perplexity of every method on a text that was not calibrated on, if there is one."""
     text, cells = story.on_unseen(run)
     costs = analysis.costs(cells)
     if not costs:
         raise MissingResultError("the perplexity of the dense model")
     holdout = story.standings(run)[text]
-    expected, measured = story.expected([run]), story.lines_of(run)
-    missing = [] if story.ended(run) else missing_methods(measured, text, expected)
-    coming = f" Still to come: {plain(', '.join(map(label, missing)))}." if missing else ""
-    best = [called(name[1]) for name in winners(rank_lines(measured, [text], expected))]
+    expected, measured = story.expected_results([run]), story.lines_of(run)
+    missing = [] if story.has_ended(run) else missing_methods(measured, text, expected)
+    coming = f" Still to come: {escape(', '.join(map(label, missing)))}." if missing else ""
+    best = [control_label(name[1]) for name in winners(rank_lines(measured, [text], expected))]
     title = f"{best[0]} costs least" if best else ""
     return Panel(
         plot_costs(costs),
-        f"Perplexity on {plain(short_text(run.study, text))} ({plain(holdout.brief)}), "
+        f"Perplexity on {escape(short_text(run.study, text))} ({escape(holdout.brief)}), "
         f"whiskers: 95% interval, paired over windows.{coming}",
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
-        alt=", ".join(f"{label(item.method)} {signed(item.ratio - 1, '.0%')}" for item in costs),
+        alt=", ".join(f"{label(item.method)} {format_signed(item.ratio - 1, '.0%')}" for item in costs),
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
         how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
-        f"{plain(holdout.sentence)}. Protocol: {plain('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
+        f"{escape(holdout.sentence)}. Protocol: {escape('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
     )
 
 
@@ -157,7 +157,7 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
 
 def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> None:
     """Add a method's mark with its interval, and its name and change next to it; `axis` are the ends of the axis."""
-    name, finite = called(cost.method), np.isfinite(cost.ratio)
+    name, finite = control_label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
     text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
     figure.add_annotation(y=row, showarrow=False, font={"size": 11}, **_text_position(cost, text, axis))

@@ -22,14 +22,14 @@ from gprune.app.ui.chart_style import (
     METHOD_SYMBOLS,
     TEXT_A,
     TEXT_B,
-    called,
+    control_label,
     label,
     layer_axis,
     log_ticks,
     style,
 )
 from gprune.app.ui.panel import Panel, PanelFunction, panel
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -144,7 +144,7 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, moved
         "Hollow points still lack windows; bars are the 95% interval of the ratio to dense, paired over windows; "
         "a point with one window has none." + note,
         alt="perplexity of each method against retention",
-        title=f"Perplexity on {plain(text)} against retention",
+        title=f"Perplexity on {escape(text)} against retention",
         how="The legend has each method's perplexity at the slider's retention. Between two points it is interpolated "
         "on the log axis. On release, every method decides its masks again at that retention.",
         table=lambda: curve_table(points, moved),
@@ -157,7 +157,7 @@ def adapted_choice(run: Run, rule: ReliabilitySettings, retention: float | None 
 
 
 def rule_of(run: Run, **values: Any) -> ReliabilitySettings:
-    """Return the run's rule with some values replaced; SettingsError where a value is not valid."""
+    """Return the run's rule with some values replaced. Raises SettingsError if a value is not valid."""
     changes = {f"reliability.{name}": value for name, value in values.items() if value not in (None, "")}
     return run.study.with_settings(changes).reliability if changes else run.study.reliability
 
@@ -359,8 +359,8 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, moved: 
             marker={"size": 9, "symbol": [_symbol(method, whole) for whole in complete]},
             customdata=rows[["source", "windows", "of"]],
             hovertemplate="%{x:.1%} kept: perplexity %{y:.2f} (%{customdata[0]})<br>"
-            "%{customdata[1]} of %{customdata[2]} windows<extra>" + called(method) + "</extra>",
-            name=f"{called(method)} {read_curve(rows, retention)}",
+            "%{customdata[1]} of %{customdata[2]} windows<extra>" + control_label(method) + "</extra>",
+            name=f"{control_label(method)} {read_curve(rows, retention)}",
         )
     style(figure, "decoder weights kept", "perplexity (log scale)")
     low, high = 1.0, 10.0

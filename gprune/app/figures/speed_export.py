@@ -1,4 +1,4 @@
-"""The figure of the tab Speed: tokens per second of every model."""
+"""The figure of the Speed tab: tokens per second of every model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from gprune.analysis.speed import DENSE
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import in_figure, plain
+from gprune.app.ui.text import escape, in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study.settings import require_choice
@@ -56,7 +56,7 @@ def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
 def reference_label(rows: list[Mapping[str, Any]]) -> str:
     """Return the name of the model that the ratios are to."""
     first = str(rows[0]["model"])
-    return "the dense model" if first == analysis.DENSE else plain(label(first))
+    return "the dense model" if first == analysis.DENSE else escape(label(first))
 
 
 def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:

@@ -13,7 +13,7 @@ from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.figures import calibration_data as figures
 from gprune.app.ui import address, frame, tables
 from gprune.app.ui import card as cards
-from gprune.app.ui.text import join_numbers, plain, short, short_text
+from gprune.app.ui.text import escape, join_numbers, short, short_text
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -51,7 +51,7 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     )
     tables.show(columns, column_config=_column_config(table), placeholder="–", alt="the calibration texts")
     notes = run.record.get("texts") or {}
-    described = [f"{letter}: {plain(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
+    described = [f"{letter}: {escape(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
     card.tools(
         lambda: table,
         switch=False,
@@ -99,17 +99,17 @@ def show_card(run: Run) -> None:
     """Draw the card of one text."""
     texts = texts_of(run.study).items()
     labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short_text(run.study, text)}" for role, text in texts}
-    letter = address.segmented("Text", labels, "cd_view", "A", label_visibility="collapsed")
+    letter = address.segmented_control("Text", labels, "cd_view", "A", label_visibility="collapsed")
     text_card: TextCard | None = None
     with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
         with st.spinner("Comparing samples of the texts …"):
             text_card = figures.text_card(run, letter)
-        card.title(f"Calibration card of {letter}: {plain(short_text(run.study, text_card.name))}")
-        st.caption(" – ".join(plain(line) for line in (text_card.name, text_card.described) if line))
+        card.title(f"Calibration card of {letter}: {escape(short_text(run.study, text_card.name))}")
+        st.caption(" – ".join(escape(line) for line in (text_card.name, text_card.described) if line))
         share = _choose_share()
         for verdict in calibration_report.verdicts(text_card, share):
-            answer = join_numbers(plain(verdict.answer))
-            st.markdown(f"{_ICONS[verdict.good]} **{plain(verdict.question)}** {answer}".strip())
+            answer = join_numbers(escape(verdict.answer))
+            st.markdown(f"{_ICONS[verdict.good]} **{escape(verdict.question)}** {answer}".strip())
         with st.container(horizontal=True):
             for name, value in writing.size(text_card):
                 st.metric(name, value, border=True, width="content")

@@ -10,9 +10,9 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference
-from gprune.analysis.table import guarded
+from gprune.analysis.table import escape_formula
 from gprune.analysis.verdict import (
     BEST,
     SECOND,
@@ -29,13 +29,13 @@ from gprune.app.ui import address, derived_cache, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.run_choice import labels
-from gprune.app.ui.text import plain, said, short_text
+from gprune.app.ui.text import escape, escape_error, short_text
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages import MethodInputs, Results
 from gprune.study.methods import METHODS
 from gprune.system.errors import GpruneError, MethodError
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 _SIGNS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
 _WIDTHS = (7, 4)
@@ -63,7 +63,7 @@ def show(run: Run) -> None:
         with card("cp_table", "Perplexity of every method", run):
             raise error
         return
-    st.markdown(plain(_first_line(runs, compared, text)))
+    st.markdown(escape(_first_line(runs, compared, text)))
     left, right = st.columns(_WIDTHS)
     with left, card("cp_table", "Perplexity of every method", run) as drawn:
         _show_table(drawn, compared, text)
@@ -86,7 +86,7 @@ def _choose_runs(run: Run) -> list[Run]:
         address.put(_RUNS, shown)
     st.session_state[_LAST] = run.name
     known = labels(situation.runs)
-    offered = run_choice.listed(situation.runs, (run.name, *shown))
+    offered = run_choice.listed_runs(situation.runs, (run.name, *shown))
     names = {other.name: run_choice.run_label(other, known) for other in offered}
     chosen = address.multiselect("Runs", names, _RUNS, [run.name], width="stretch" if shown[1:] else _RUNS_WIDTH)
     return [other for name in chosen if (other := situation.run_named(name)) is not None] or [run]
@@ -107,7 +107,7 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
     texts = {text: f"{compared.text_name(text)} · {compared.chip(text)}" for text in compared.texts}
     with slot:
-        text = address.segmented("Text", texts, "cp_text", compared.texts[0])
+        text = address.segmented_control("Text", texts, "cp_text", compared.texts[0])
     return compared, text
 
 
@@ -122,7 +122,11 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
     sentences = []
     if len(runs) > 1:
         known = labels(frame.situation().runs)
-        sentences += [f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.measured(run)]
+        sentences += [
+            f"{known[run.name]} has no perplexities yet."
+            for run in runs
+            if not derived_cache.measured_perplexities(run)
+        ]
         known = labels(runs)
         differences = run_settings.differences({known[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
@@ -143,7 +147,7 @@ def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
         placeholder="–",
         alt=f"perplexity of every method on {compared.text_name(text)}",
     )
-    baseline, seeds = plain(compared.names[compared.baseline.name]), _has_seeds(compared)
+    baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
     words = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
     st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. their deviation.' if seeds else ''}")
@@ -165,7 +169,10 @@ def as_table(compared: Comparison, text: str) -> pd.DataFrame:
         gap = figures.change_of(compared, line, text)
         difference = gap if isinstance(gap, Difference) and np.isfinite(gap.change) else None
         mark = marks.of(text, *line.stamps(text)) if line.by_seed(text) else ""
-        cells: dict[str, Any] = {"": f"{signs.get(line.name, '')}{mark}", "method": guarded(compared.names[line.name])}
+        cells: dict[str, Any] = {
+            "": f"{signs.get(line.name, '')}{mark}",
+            "method": escape_formula(compared.names[line.name]),
+        }
         cells |= {"retention": 100 * line.retention, "seeds": len(line.seeds)}
         cells |= {"PPL ↓": line.mean(text), "s.d.": line.spread(text)}
         cells["change"] = 100 * difference.change if difference else np.nan
@@ -194,37 +201,37 @@ def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
 def _show_verdict(drawn: Card, compared: Comparison, text: str) -> None:
     """Show the windows, and the best pruned model where one may be called so."""
     with st.container(horizontal=True, gap="xsmall"):
-        st.badge(plain(compared.text_name(text)), color="grey")
+        st.badge(escape(compared.text_name(text)), color="grey")
         st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
         for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
             st.badge(windows, color="grey", help="Perplexities of other windows are not comparable with these.")
         if len({run.study.seed for run in compared.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
     if missing := compared.missing:
-        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
+        st.caption(f"Not measured yet: {escape(', '.join(map(label, missing)))}.")
     elif reasons := obstacles(compared.rows):
-        st.warning("No winner is called: " + plain("; ".join(reasons)) + ".", icon=":material/balance:")
+        st.warning("No winner is called: " + escape("; ".join(reasons)) + ".", icon=":material/balance:")
     elif best := winners(compared.ranking(text)):
         names = [compared.names[name] for name in best]
         verb = "have the lowest perplexity, within noise" if best[1:] else "has the lowest perplexity"
-        drawn.title(plain(f"{listed(names)} {verb} on {compared.text_name(text)}"))
+        drawn.title(escape(f"{join_words(names)} {verb} on {compared.text_name(text)}"))
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
     """Say which control does as well, by which protocols was measured, and why cells are empty."""
     if control := _control_finding(compared, text):
-        st.caption(f":orange[:material/science:] {plain(control)}.")
+        st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
     tables.stamps(marks.usual.values())
     tables.footnotes(marks)
-    baseline = plain(compared.names[compared.baseline.name])
+    baseline = escape(compared.names[compared.baseline.name])
     for (where, reason), methods in analysis.without_change(compared.lines, compared.baseline).items():
         if where == text:
-            names = plain(", ".join(dict.fromkeys(map(label, methods))))
-            st.caption(f"{names}: no difference to {baseline}, because of {said(reason)}.")
+            names = escape(", ".join(dict.fromkeys(map(label, methods))))
+            st.caption(f"{names}: no difference to {baseline}, because of {escape_error(reason)}.")
     for reason in dict.fromkeys(line.reason for line in compared.lines if line.reason):
         left_out = dict.fromkeys(label(line.method) for line in compared.lines if line.reason == reason)
-        st.caption(f"Left out: {plain('; '.join(left_out))} ({said(reason)}).")
+        st.caption(f"Left out: {escape('; '.join(left_out))} ({escape_error(reason)}).")
 
 
 def _control_finding(compared: Comparison, text: str) -> str:
@@ -241,7 +248,7 @@ def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
     form = address.read_option("cp_form", forms, "change")
     figure = figures.perplexity if form == "perplexity" else figures.differences
     with card_of(figure, run) as drawn:
-        address.segmented("Show", forms, "cp_form", "change", label_visibility="collapsed")
+        address.segmented_control("Show", forms, "cp_form", "change", label_visibility="collapsed")
         try:
             panel = figure(run, text=text, **figures.options_of(run, compared), _compared=compared)
         except MethodError as reason:
@@ -251,7 +258,7 @@ def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
 
 
 def _sentence(reason: Exception) -> str:
-    words = said(reason)
+    words = escape_error(reason)
     return f"{words[:1].upper()}{words[1:]}."
 
 
@@ -261,7 +268,7 @@ def _show_pareto(drawn: Card, run: Run, text: str) -> None:
     known = labels(every)
     names = {other.name: run_choice.run_label(other, known) for other in every}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        cost = address.segmented("Cost", COSTS, "dc_cost", PARAMETERS)
+        cost = address.segmented_control("Cost", COSTS, "dc_cost", PARAMETERS)
         most = address.number_field("Perplexity limit (× dense)", "dc_most", figures.LIMIT, 1.0, 20.0, 0.1, width=160)
         with st.popover("Runs of this model", icon=":material/filter_list:", key="dc_filter"):
             chosen = address.multiselect("Runs of this dense model", names, "dc_runs", list(names)) or list(names)
@@ -273,7 +280,7 @@ def _show_pareto(drawn: Card, run: Run, text: str) -> None:
     drawn.show(panel)
     best = cheapest(figures.options_on(compared, text, cost), most)
     if best is not None:
-        words = f"Export {plain(compared.names[best.line.name])}"
+        words = f"Export {escape(compared.names[best.line.name])}"
         address.link("export", words, ":material/download:", run=best.line.name[0])
 
 
@@ -287,7 +294,7 @@ def _show_origins(run: Run, compared: Comparison) -> None:
     openings = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
     with openings.get(view) or card_of(figures.recovery, run) as drawn:
         if len(views) > 1:
-            address.segmented("Show", views, _ORIGIN, _GIVEN, label_visibility="collapsed")
+            address.segmented_control("Show", views, _ORIGIN, _GIVEN, label_visibility="collapsed")
         if view == _TRIED:
             _show_choice(drawn, run)
         elif view == _RECOVERED:
@@ -299,7 +306,7 @@ def _show_origins(run: Run, compared: Comparison) -> None:
 def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
     """Return what each pruned line was given; of several seeds the first.
 
-    Raises StoreError where a record of what was learned is damaged.
+    Raises StoreError if a record of what was learned is damaged.
     """
     runs = {run.name: run for run in compared.runs}
     inputs = {line.name: _inputs(runs[line.name[0]], line.method) for line in compared.lines}
@@ -311,13 +318,13 @@ def _inputs(run: Run, method: str) -> MethodInputs | None:
     if known.decision == "none" or not run.has(stages.masks, known.masks):
         return None
     # equal masks may be repaired otherwise
-    keys = tuple(need.key for need in stages.every_need(stages.pruned(run.graph, method)))
+    keys = tuple(need.key for need in stages.every_need(stages.model_inputs(run.graph, method)))
     return _cached_inputs(run.root, keys, method, run.results)
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
 def _cached_inputs(root: str, keys: tuple[str, ...], method: str, _results: Results) -> MethodInputs | None:
-    return stages.given(_results, method)
+    return stages.method_inputs(_results, method)
 
 
 def _show_inputs(drawn: Card, compared: Comparison) -> None:
@@ -346,8 +353,8 @@ def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInput
     return pd.DataFrame(
         [
             {
-                "method": guarded(compared.names[line.name]),
-                "texts": listed(given.texts) or "none",
+                "method": escape_formula(compared.names[line.name]),
+                "texts": join_words(given.texts) or "none",
                 "forward passes": given.forward,
                 "backward passes": given.backward,
                 "steps of learning": given.steps,
@@ -381,13 +388,13 @@ def _show_recovery(drawn: Card, run: Run) -> None:
     texts = {model.text: short_text(run.study, model.text) for model in figures.recovered_of(run)}
     text = next(iter(texts), "")
     if len(texts) > 1:
-        text = address.segmented("Text", texts, "cp_recovery_text", text)
+        text = address.segmented_control("Text", texts, "cp_recovery_text", text)
     panel = figures.recovery(run, text=text)
     drawn.show(panel)
     assert panel.table is not None
     table = panel.table()
     changes = zip(table.pop("change %"), table.pop("± %"), strict=True)
-    table["change"] = [f"{signed(change, '.1f')} ± {error:.1f}%" for change, error in changes]
+    table["change"] = [f"{format_signed(change, '.1f')} ± {error:.1f}%" for change, error in changes]
     table["text"] = [texts[text] for text in table["text"]]
     forms = {"before": "%.2f", "after recovery": "%.2f"}
     tables.show(table, forms=forms, alt="perplexities before and after recovery")

@@ -13,7 +13,7 @@ from gprune.app.figures import drift as figures
 from gprune.app.ui import address, components, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.commands import command
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.comparisons import COMPARISONS
@@ -61,7 +61,7 @@ def _show_distribution(run: Run, card: cards.Card) -> None:
     cards.await_drift(run, "rd_waiting", "The drift of every neuron is drawn here in a moment")
     run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        form = address.segmented("Form", _FORMS, "rd_form", figures.HISTOGRAM)
+        form = address.segmented_control("Form", _FORMS, "rd_form", figures.HISTOGRAM)
         bins, log = figures.BINS, False
         if form == figures.HISTOGRAM:
             bins = address.slider("Bins", "rd_bins", figures.BINS, 20, 100, 10, width=240)
@@ -152,7 +152,7 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
         ratio, layer = agreement_analysis.widest_gap(first, second)
         if ratio > _LARGEST_RATIO:
             st.warning(
-                f"{plain(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
+                f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
                 f"{second[layer]} on the other; ARI is then hard to compare.",
                 icon=":material/balance:",
             )
@@ -179,7 +179,7 @@ def _offer_third_text(run: Run) -> None:
         if not text:
             raise SettingsError("choose a third text first")
     except GpruneError as error:
-        st.caption(said(error))
+        st.caption(escape_error(error))
         return
     st.code(command(study), language="bash", wrap_lines=True)
     st.caption("Finished stages are reused: only what needs the third text is computed.")

@@ -1,4 +1,4 @@
-"""Tab *Export*: the pruned model as a folder, a download or a GGUF file, and the run as one file."""
+"""The Export tab: the pruned model as a folder, a download or a GGUF file, and the run as one file."""
 
 import io
 import shlex
@@ -17,7 +17,7 @@ from gprune.analysis.formatting import percent
 from gprune.app.ui import address, frame, run_status, tables, work
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.packs import DISCLOSED, SUFFIX, pack_contents, write_archive
@@ -107,7 +107,7 @@ def _show_model(drawn: Card, run: Run) -> None:
 
 
 def checkpoint_folder(run: Run) -> Path | None:
-    """Return the folder of the pruned model in the cache; None where the run has not written it."""
+    """Return the folder of the pruned model in the cache, or None if the run has not written it."""
     return _model_folder(run, run.key(stages.checkpoint)) if run.has(stages.checkpoint) else None
 
 
@@ -232,7 +232,7 @@ def _padding_cost(run: Run) -> str:
         return ""
     padding = analysis.padding(shape, size, pruned, family)
     if isinstance(padding, str):
-        return f"An ordinary {plain(family)} model {padding}."
+        return f"An ordinary {escape(family)} model {padding}."
     width = _BYTES.get(run.graph.inputs.precision, 4)
     counts = {"dense": padding.dense, "pruned": padding.pruned, "padded": padding.padded}
     sizes = [f"{name} {count:,} parameters ({amount(count * width)})" for name, count in counts.items()]
@@ -264,7 +264,7 @@ def _show_methods(drawn: Card, run: Run) -> None:
 
 def _show_method(run: Run, method: str) -> None:
     name, state, action = st.columns(_ROW, vertical_alignment="center")
-    name.markdown(plain(label(method)))
+    name.markdown(escape(label(method)))
     folder = method_folder(run, method)
     arguments = ("export", run.name, method, str(method_destination(run, method)), "--cache", run.root)
     with state:
@@ -279,9 +279,9 @@ def _show_method(run: Run, method: str) -> None:
 
 
 def method_folder(run: Run, method: str) -> Path | None:
-    """Return the folder of a method's model, written by the run or exported; None where there is neither."""
+    """Return the folder of a method's model, written by the run or exported, or None if there is neither."""
     checkpoint, folders = stages.checkpoint(run.graph, method), [method_destination(run, method)]
-    if run.there(checkpoint):
+    if run.has_result(checkpoint):
         folders.insert(0, run.results.model_folder(checkpoint))
     return next((folder for folder in folders if (folder / RECORD).is_file()), None)
 
@@ -299,7 +299,7 @@ def _show_pack(run: Run) -> None:
         "the model nor the texts."
     )
     if lost:
-        words = f"“{plain(lost)}” is missing or damaged: run the study again before packing it."
+        words = f"“{escape(lost)}” is missing or damaged: run the study again before packing it."
         st.info(words, icon=":material/hourglass_empty:")
         return
     name = f"{run.name}{SUFFIX}"
@@ -323,7 +323,7 @@ def _show_pack(run: Run) -> None:
     with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
         st.markdown(
             "No model, no text, and no result from which a text can be recovered, such as the token ids of the "
-            f"calibration sets; `--with-contexts` includes those. It discloses: {plain(DISCLOSED)}."
+            f"calibration sets; `--with-contexts` includes those. It discloses: {escape(DISCLOSED)}."
         )
 
 

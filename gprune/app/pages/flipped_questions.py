@@ -9,7 +9,7 @@ import streamlit as st
 
 from gprune.analysis import accuracy, changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, GAINED, LOST, UNITS
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.analysis.paired_test import half_interval
 from gprune.app.figures import flipped_questions as figures
 from gprune.app.figures.flipped_questions import DENSE, TaskAnswers
@@ -17,7 +17,7 @@ from gprune.app.ui import address, frame, run_status, tables, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_status import task_label
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.evaluation.protocol import of_accuracy
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -108,7 +108,7 @@ def _accuracy_finding(accuracies: Accuracies, rule: str) -> str:
     means = {method: mean for method, mean in means.items() if mean.tasks}
     if not means:
         return "Accuracy on tasks"
-    parts = [f"{plain(label(method))} {100 * mean.value:.1f}%" for method, mean in means.items()]
+    parts = [f"{escape(label(method))} {100 * mean.value:.1f}%" for method, mean in means.items()]
     first = next(iter(means.values()))
     subject = f"Mean of {first.tasks} tasks" if first.tasks > 1 else "Accuracy"
     chance = "" if math.isnan(first.chance) else f"; chance {100 * first.chance:.1f}%"
@@ -144,7 +144,7 @@ def _mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
 def _accuracy_cell(measured: Accuracy | None, rule: str) -> str:
     if measured is None:
         return "–"
-    value, error = accuracy.reported(measured, rule), accuracy.reported_error(measured, rule)
+    value, error = accuracy.reported_accuracy(measured, rule), accuracy.reported_error(measured, rule)
     if not measured.is_share:
         return f"{value:.4g}"
     return _with_margin(value, error) + (NORMALISED if accuracy.metric_of(measured, rule) == "acc_norm" else "")
@@ -190,7 +190,7 @@ def _choose(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
         methods = {name: label(name) for name in task.pruned}
         method = address.selectbox("Method", methods, "fq_method", figures.default_method(task), width=260)
         rules = {name: _RULES[name] for name in task.rules}
-        rule = address.segmented("Figure", rules, "fq_rule", ACC)
+        rule = address.segmented_control("Figure", rules, "fq_rule", ACC)
     return task, method, rule
 
 
@@ -210,13 +210,13 @@ def _show_counts(drawn: Card, answered: list[TaskAnswers], task: TaskAnswers, me
     table = counts_table(answered, rule)
     asked, kept = task.answers(method).documents, len(task.answers(method).counts)
     part = f", of its first {kept:,} questions" if kept < asked else ""
-    drawn.title(f"{plain(finding)} ({plain(task.name)}{part})")
+    drawn.title(f"{escape(finding)} ({escape(task.name)}{part})")
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
     wide = st.column_config.Column(width=190)
     tables.show(table, column_config={"p": p, "method": wide}, alt="changed answers of every task and method")
     for row in table[table["questions"] < table["asked"]].drop_duplicates("task").to_dict("records"):
         st.caption(
-            f"{plain(row['task'])}: {row['questions']:,} of {row['asked']:,} questions shown. A run keeps the first "
+            f"{escape(row['task'])}: {row['questions']:,} of {row['asked']:,} questions shown. A run keeps the first "
             f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options of a task; the accuracy covers all."
         )
     drawn.tools(
@@ -255,15 +255,15 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
 
 
 def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | None:
-    """Show the questions that change and return the number of the open one; None where none changes."""
-    kind = address.segmented("Which", _KINDS, "fq_kind", EITHER)
+    """Show the questions that change and return the number of the open one, or None if none changes."""
+    kind = address.segmented_control("Which", _KINDS, "fq_kind", EITHER)
     base, other = (task.choices(name, rule) for name in (DENSE, method))
     numbers = changed_answers.flips(base, other, kind)
     if not len(numbers):
-        st.info(f"{label(method)} has no such question on {plain(task.name)}.", icon=":material/check:")
+        st.info(f"{label(method)} has no such question on {escape(task.name)}.", icon=":material/check:")
         return None
     shown = numbers[:MOST_ROWS]
-    drawn.title(f"{counted(len(numbers), 'question')}, sorted by how far the answer moved")
+    drawn.title(f"{format_count(len(numbers), 'question')}, sorted by how far the answer moved")
     table = question_table(task, method, rule, shown)
     text, number, unit = st.column_config.TextColumn, st.column_config.NumberColumn, UNITS[rule]
     tables.show(
@@ -287,7 +287,7 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
         how="An answer changes where exactly one of the two models has it right. Below zero the right option has "
         "lost against the best wrong one; a small number is a near tie.",
     )
-    return address.whole(QUESTION, int(shown[0]) + 1, 1, len(base.hit)) - 1
+    return address.whole_number(QUESTION, int(shown[0]) + 1, 1, len(base.hit)) - 1
 
 
 def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
@@ -300,7 +300,7 @@ def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) ->
             "no.": numbers + 1,
             "question": [_shorten(questions, int(number)) for number in numbers],
             **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in letters.items()},
-            "moved": changed_answers.moved(base, other)[numbers],
+            "moved": changed_answers.margin_shift(base, other)[numbers],
         }
     )
 
@@ -321,7 +321,7 @@ def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rul
     if questions is None or number >= len(questions.counts):
         title = stages.questions(task.run.graph, task.task).title
         reason = run_status.pack_reason(task.run, title) or f"Needs “{title}”, which this run does not have."
-        st.info(said(reason), icon=":material/inventory_2:")
+        st.info(escape_error(reason), icon=":material/inventory_2:")
     elif words := questions.asked(number)[0].strip():
         # a code block shows the mark-up of a question as text
         st.code(words, language=None, wrap_lines=True)

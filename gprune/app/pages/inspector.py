@@ -1,4 +1,4 @@
-"""Tab *Inspector*: one neuron, module or layer on each text, and the examples that activate it most."""
+"""The Inspector tab: one neuron, module or layer on each text, and the examples that activate it most."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.analysis.formatting import percent, signed
+from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.inspection import Activation, LayerRanks
 from gprune.analysis.thresholds import KEPT, OUTCOMES
 from gprune.app import preview
@@ -31,11 +31,11 @@ from gprune.app.preview import (
 )
 from gprune.app.ui import address, asking, buttons, frame, run_status, selection, tables, work
 from gprune.app.ui import card as cards
-from gprune.app.ui.chart_style import TEXT_LOOKS, called
+from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
 from gprune.app.ui.components import ContextPassage, Token, draw_passages
 from gprune.app.ui.panel import Selection, available_part, module_labels
-from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.text import escape, escape_error, short
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -59,7 +59,7 @@ def show(run: Run) -> None:
         live = _show_controls(run, unit)
     except GpruneError as error:
         # without the sizes of the model, or with damaged modules, there is no unit
-        st.error(said(error), icon=":material/error:")
+        st.error(escape_error(error), icon=":material/error:")
         return
     if not selected:
         shown_unit = " Showing the one with the highest drift." if unit else ""
@@ -132,7 +132,7 @@ def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
 
 
 def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
-    """Draw the card of a module, or of a layer; MissingResultError where the run has no scores yet."""
+    """Draw the card of a module, or of a layer. Raises MissingResultError if the run has no scores yet."""
     panel = figures.score_histograms(run, layer=unit.layer, module=unit.module)
     members, modules = figures.members_of(run, unit)
     card.title(panel.title)
@@ -218,7 +218,7 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
             scales = run.find(stages.scales, name) if is_kept and run.study.repair.scaled else None
             scale = f", scale {scales.ffn[layer, neuron]:.3f}" if scales is not None else ""
             st.badge(
-                plain(f"{called(name)}: {'kept' if is_kept else 'removed'}{scale}"),
+                escape(f"{control_label(name)}: {'kept' if is_kept else 'removed'}{scale}"),
                 icon=":material/check:" if is_kept else ":material/close:",
                 color="green" if is_kept else "grey",
             )
@@ -232,7 +232,7 @@ def _ask(
 ) -> None:
     """Ask the worker by name, and draw its answers; `draw` gets them and whether more will come.
 
-    `key` is that of the card. Raises StoreError where the run lacks what is asked about.
+    `key` is that of the card. Raises StoreError if the run lacks what is asked about.
     """
     source = Source(run.root, run.graph)
     identities = {
@@ -244,7 +244,7 @@ def _ask(
         readings = {name: preview.pool().reading(identity) for name, identity in identities.items()}
         arrived = {name: reading for name, reading in readings.items() if reading is not None}
         for problem in dict.fromkeys(reading.problem for reading in arrived.values() if reading.problem):
-            st.error(said(problem), icon=":material/error:")
+            st.error(escape_error(problem), icon=":material/error:")
         answers = {name: reading.answers[0] for name, reading in arrived.items()}
         draw({name: answer for name, answer in answers.items() if answer is not None}, refining)
         if refining:
@@ -291,9 +291,9 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
         return
     sides = {"promotes": answer.promoted, "suppresses": answer.suppressed}
     firsts = [f"{verb} “{token_loss.visible(side[0][0])}”" for verb, side in sides.items() if side]
-    card.title(plain("It " + " and ".join(firsts)))
+    card.title(escape("It " + " and ".join(firsts)))
     for column, (verb, side) in zip(st.columns(2), sides.items(), strict=True):
-        rows = [(token_loss.visible(token), signed(logit, ".3f")) for token, logit in side]
+        rows = [(token_loss.visible(token), format_signed(logit, ".3f")) for token, logit in side]
         with column:
             table = pd.DataFrame(rows, columns=[verb, "logit"])
             tables.show(table, alt=f"the tokens that it {verb} most", height="content")
@@ -309,7 +309,7 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
 
 
 def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
-    """Draw the card; MissingResultError where no text was drawn yet."""
+    """Draw the card. Raises MissingResultError if no text was drawn yet."""
     roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
     is_asked = address.text(_ABLATED) == neuron
     if not is_asked:
@@ -339,9 +339,9 @@ def _draw_ablation(
     latest = {letter: preview.pool().latest(identity) for letter, identity in identities.items()}
     answers = {names[letter]: answer for letter, answer in latest.items() if answer is not None}
     for problem in dict.fromkeys(answer.problem for answer in answers.values() if answer.problem):
-        st.error(said(problem), icon=":material/error:")
+        st.error(escape_error(problem), icon=":material/error:")
     for name, answer in answers.items():
-        _show_loss_change(plain(name), answer)
+        _show_loss_change(escape(name), answer)
     table = _loss_table(answers)
     if not refining and len(table):
         card.title(_loss_title(table))
@@ -364,7 +364,7 @@ def _show_loss_change(text: str, answer: Answer) -> None:
     value = "–"
     if change is not None:
         margin = f"{change.nats_margin:.5f}" if np.isfinite(change.nats_margin) else "unknown"
-        text, value = f"{text}, nats/token", f"{signed(change.nats, '.5f')} ± {margin}"
+        text, value = f"{text}, nats/token", f"{format_signed(change.nats, '.5f')} ± {margin}"
     st.metric(text, value, windows, delta_color="off", delta_arrow="off")
 
 
@@ -391,8 +391,8 @@ def _loss_title(table: pd.DataFrame) -> str:
     if not len(measurable):
         return "Without it the loss changes measurably on no text"
     largest = measurable.loc[measurable["change of loss (nats/token)"].abs().idxmax()]
-    change, margin = signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95% interval)"]
-    return f"Without it the loss changes most on {plain(largest['text'])}: {change} ± {margin:.5f} nats/token"
+    change, margin = format_signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95% interval)"]
+    return f"Without it the loss changes most on {escape(largest['text'])}: {change} ± {margin:.5f} nats/token"
 
 
 # --- top-activating examples
@@ -401,7 +401,7 @@ def _loss_title(table: pd.DataFrame) -> str:
 def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     """Draw the card; `live` has the worker colour every token.
 
-    Raises ModelError without a tokenizer, StoreError where a result is damaged.
+    Raises ModelError without a tokenizer, StoreError if a result is damaged.
     """
     letters = {calibration.ROLES[role]: role for role in texts_of(run.study)}
     recorded = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
@@ -427,7 +427,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     peaks = {letter: max((item.value for item in items), key=abs, default=0.0) for letter, items in positions.items()}
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
-    value = signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
+    value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
     card.title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is active nowhere")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
@@ -438,7 +438,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
             if isinstance(answer, PassageActivations):
                 passages = color_passages(passages, positions[letter], answer, peak)
             with column:
-                st.markdown(f"**{letter}** {plain(short(getattr(run.study, roles[letter])))}")
+                st.markdown(f"**{letter}** {escape(short(getattr(run.study, roles[letter])))}")
                 alt = f"top-activating examples on {letter}"
                 draw_passages(passages, TEXT_LOOKS[letter][0], alt, f"{card.key}_{letter}")
         st.caption(
@@ -524,7 +524,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
         return
     if run.packed and (reason := run_status.missing_inputs(run)):
         pack = "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
-        st.info(f"{pack} {said(reason)}", icon=":material/inventory_2:")
+        st.info(f"{pack} {escape_error(reason)}", icon=":material/inventory_2:")
         return
     st.info(
         f"The top-activating examples on {texts} were not kept when this run was made. One pass of the model "
@@ -533,7 +533,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     )
     until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        clicked = buttons.was_pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

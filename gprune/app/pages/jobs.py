@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.app.figures import jobs as panels
 from gprune.app.pages import launch
 from gprune.app.ui import address, buttons, frame, live, run_choice, run_status, tables, work
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
-from gprune.app.ui.text import plain, said, short, short_text
+from gprune.app.ui.text import escape, escape_error, short, short_text
 from gprune.jobs import Job, queue
 from gprune.pipeline import cache, stages
 from gprune.pipeline.cache import RunUsage
@@ -113,7 +113,7 @@ def _draw_controls(root: str, job: Job) -> None:
             buttons.act("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
         # the same settings may only fail again
         if job.state == "failed" and study is not None and not job.exports:
-            if buttons.pressed(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+            if buttons.was_pressed(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
         if run is not None and (current is None or current.name != run.name):
@@ -135,9 +135,9 @@ def _draw_job(root: str, job_id: str) -> None:
         tables.show(table, column_config=columns, alt="all jobs", **look)
     if job is None:
         return
-    with card("jobs_detail", plain(job.label)):
+    with card("jobs_detail", escape(job.label)):
         if job.state == "failed":
-            st.error(said(job.error), icon=":material/error:")
+            st.error(escape_error(job.error), icon=":material/error:")
         elif job.active:
             sentence, fraction = live.describe(situation, job)
             st.markdown(sentence)
@@ -260,10 +260,10 @@ def _draw_runs(situation: work.Situation) -> None:
         "Run to change", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
     )
     run = situation.run_named(name)
-    with card("runs_chosen_card", plain(names[name])):
+    with card("runs_chosen_card", escape(names[name])):
         if run is None:
             broken = next(run for run in situation.unreadable if run.name == name)
-            st.error(f"{said(broken.reason)}.", icon=":material/error:")
+            st.error(f"{escape_error(broken.reason)}.", icon=":material/error:")
         else:
             _draw_name(run)
         _draw_actions(situation, name, run, names[name], usage.get(name))
@@ -290,10 +290,12 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{counted(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.",
+            f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.",
             width="stretch",
         )
-        if len(chosen) > 1 and buttons.pressed("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
+        if len(chosen) > 1 and buttons.was_pressed(
+            "Compare selected", key="runs_compare", icon=":material/leaderboard:"
+        ):
             address.compare_runs(chosen)
 
 
@@ -356,7 +358,7 @@ def _sizes(usage: RunUsage | None) -> dict[str, str]:
 
 def _draw_name(run: Run) -> None:
     if run.complaint:
-        st.warning(f"{said(run.complaint)}.", icon=":material/warning:")
+        st.warning(f"{escape_error(run.complaint)}.", icon=":material/warning:")
     with st.form(f"runs_form_{run.name}", border=False):
         name = st.text_input(
             "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
@@ -370,7 +372,7 @@ def _save(run: Run, **changes: Any) -> None:
     try:
         notes.save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
     except GpruneError as error:
-        st.session_state[_MESSAGE] = (True, said(error))
+        st.session_state[_MESSAGE] = (True, escape_error(error))
     st.rerun()
 
 
@@ -382,22 +384,24 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             if current is None or current.name != name:
                 buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
             about = "Fills the form of the tab Start with this run’s settings, to change some and start."
-            if buttons.pressed("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
+            if buttons.was_pressed(
+                "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
+            ):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if buttons.pressed(words, f"runs_hide_{name}", help="Its results and its pages stay as they are."):
+            if buttons.was_pressed(words, f"runs_hide_{name}", help="Its results and its pages stay as they are."):
                 _save(run, hidden=not run.about.hidden)
-        if buttons.pressed("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
+        if buttons.was_pressed("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
-    st.caption(f"Folder of its record: {plain(Path(situation.root) / 'runs' / name)}")
+    st.caption(f"Folder of its record: {escape(Path(situation.root) / 'runs' / name)}")
 
 
 @st.dialog("Delete this run?")
 def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) -> None:
-    st.markdown(f"**{plain(title)}**")
+    st.markdown(f"**{escape(title)}**")
     reason = cache.reason_to_keep(Store(Path(root)), name)
     if reason:
-        st.warning(f"{said(reason)}.", icon=":material/warning:")
+        st.warning(f"{escape_error(reason)}.", icon=":material/warning:")
         return
     if usage is not None:
         rest = usage.total - usage.own
@@ -408,7 +412,7 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
     with st.container(horizontal=True):
         if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
             st.rerun()
-        if buttons.pressed("Keep it", "runs_delete_no"):
+        if buttons.was_pressed("Keep it", "runs_delete_no"):
             st.rerun()
 
 
@@ -417,8 +421,8 @@ def _delete(root: str, name: str, title: str) -> None:
     try:
         freed = cache.remove_run(Store(Path(root)), name)
     except GpruneError as error:
-        st.session_state[_MESSAGE] = (True, said(error))
+        st.session_state[_MESSAGE] = (True, escape_error(error))
         return
-    st.session_state[_MESSAGE] = (False, f"“{plain(title)}” was deleted: {amount(freed)} are free.")
+    st.session_state[_MESSAGE] = (False, f"“{escape(title)}” was deleted: {amount(freed)} are free.")
     address.put(CHOSEN, "")
     run_choice.forget(name, work.read_situation(root).runs)

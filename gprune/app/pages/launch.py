@@ -22,7 +22,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command, python_of
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.run_status import SPEEDS
-from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.text import escape, escape_error, short
 from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
 from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
@@ -31,7 +31,7 @@ from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study, judge
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
 from gprune.records.repairs import AUTO, WORDS
-from gprune.store import explained
+from gprune.store import explain_errors
 from gprune.study import EvaluationSettings, Study, from_dict, methods, profiles, run_name
 from gprune.study.demo import DEMOS, demo_study
 from gprune.study.fields import documentation
@@ -141,7 +141,7 @@ def take_study() -> bool:
     study, source = sent
     fill(study)
     st.session_state[_ORIGIN] = run_name(study)
-    st.success(plain(f"{source} in the form below: change what you want, then Start."), icon=":material/check_circle:")
+    st.success(escape(f"{source} in the form below: change what you want, then Start."), icon=":material/check_circle:")
     return True
 
 
@@ -221,7 +221,7 @@ def _ask_calibration() -> dict[str, Any]:
 
 
 def propose_texts(primary: str, auxiliary: str) -> tuple[str, str, str]:
-    """Return the held-out parts of A and B, and a text of another corpus; an empty string where there is none.
+    """Return the held-out parts of A and B, and a text of another corpus; an empty string if there is none.
 
     A text with splits is evaluated on another split than it is calibrated on. A file has no other part.
     """
@@ -273,12 +273,12 @@ def _ask_measurements(root: str) -> dict[str, Any]:
     with right:
         options = {"format_func": label, "select_all": False}
         chosen = _ask(st.multiselect, "methods", list(choices()), demo.methods, **options)
-    faults = methods.installed().faults
+    faults = methods.installed_plugins().faults
     for fault in faults:
-        st.caption(f":material/extension_off: {plain(fault.message)}")
+        st.caption(f":material/extension_off: {escape(fault.message)}")
     if not all(fault.name for fault in faults):
         # the next visit lists them again
-        methods.installed.cache_clear()
+        methods.installed_plugins.cache_clear()
     measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
     pruned = with_controls(chosen) if with_ablations else tuple(chosen)
     return {"retention": retention, "methods": pruned, **measured}
@@ -345,7 +345,7 @@ def _select_once(key: str, path: str) -> None:
 
 
 def draw_uploader(root: str, key: str) -> str:
-    """Draw the field for a file of questions; return its path in the cache, empty where it cannot be used."""
+    """Draw the field for a file of questions; return its path in the cache, empty if it cannot be used."""
     uploaded = st.file_uploader(
         f"Own questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
     )
@@ -359,7 +359,7 @@ def draw_uploader(root: str, key: str) -> str:
         count = _count_questions(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
         save_upload(path, raw)
         questions = f"{count:,} question{'s' if count > 1 else ''}"
-        st.caption(f"{questions}, kept as {plain(path.relative_to(root))} in the cache.")
+        st.caption(f"{questions}, kept as {escape(path.relative_to(root))} in the cache.")
         return str(path)
     return ""
 
@@ -388,8 +388,8 @@ def upload_as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
 
 
 def save_upload(path: Path, raw: bytes) -> None:
-    """Write a file in one step unless it has the same content already; StoreError if it cannot."""
-    with explained(path.parent):
+    """Write a file in one step unless it has the same content already. Raises StoreError if it cannot."""
+    with explain_errors(path.parent):
         make_folder(path.parent)
         if path.is_file() and path.read_bytes() == raw:
             return
@@ -467,7 +467,7 @@ def _ask_profile(start: Study, key: str) -> tuple[Study, str]:
         horizontal=True,
     )
     st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
-    st.caption(f":material/recommend: {plain(profiles.recipe())}")
+    st.caption(f":material/recommend: {escape(profiles.recipe())}")
     # each profile has widgets of its own, which begin with its values
     chosen = start.with_settings(dict(profiles.profile(name).settings))
     return chosen, key if name == profiles.PROPOSED else f"{key}_{name}"
@@ -525,7 +525,7 @@ def _widget_value(dotted: str, value: Any) -> Any:
 
 
 def _parse_numbers(typed: str) -> list[Any] | tuple[int, ...]:
-    """Parse whole numbers between commas; what is no number stays text, for the study to refuse."""
+    """Parse whole numbers between commas; what is not a number stays text, for the study to refuse."""
     parts = [part.strip() for part in typed.split(",") if part.strip()]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else list(parts)
 
@@ -565,14 +565,14 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
                 _count_rows(source, source.file.stat().st_mtime_ns)
         except (GpruneError, OSError, RuntimeError) as error:
             # a path that is too long, or of a person that this machine does not know
-            st.warning(said(error), icon=":material/warning:")
+            st.warning(escape_error(error), icon=":material/warning:")
     if from_hub:
         st.caption(
-            f"From the hub: {plain(', '.join(from_hub))}. A run whose data can neither be fetched nor is on this "
+            f"From the hub: {escape(', '.join(from_hub))}. A run whose data can neither be fetched nor is on this "
             "machine does not start, and says why."
         )
     if unchecked:
-        st.caption(f"Looked up in lm-eval by the run: {plain(', '.join(unchecked))}.")
+        st.caption(f"Looked up in lm-eval by the run: {escape(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -587,7 +587,7 @@ def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> 
         return list_seeds(from_dict(settings), further)
     except GpruneError as error:
         complaints = {field_of(words): words_of_form(words) for words in error.faults or (str(error),)}
-    lines = [said(words) for words in complaints.values()]
+    lines = [escape_error(words) for words in complaints.values()]
     complaint.error(lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines), icon=":material/error:")
     for field, words in complaints.items():
         mark_field(complaint, KEYS.get(field, f"{key}_{field}"), words)
@@ -595,7 +595,7 @@ def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> 
 
 
 def list_seeds(study: Study, typed: str) -> list[Study]:
-    """Return the study, and once more for every further seed; SettingsError where no list of seeds was typed."""
+    """Return the study, and once more for every further seed. Raises SettingsError if no list of seeds was typed."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")
@@ -662,7 +662,7 @@ def _refuse(study: Study, complaint: Any = None) -> bool:
     problem = input_problem(study)
     if not problem:
         return False
-    (complaint or st).error(said(words_of_form(problem)), icon=":material/error:")
+    (complaint or st).error(escape_error(words_of_form(problem)), icon=":material/error:")
     if complaint is not None:
         inputs = {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
         fields = [field for field, value in inputs.items() if value and repr(value) in problem]
@@ -685,7 +685,7 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             st.code(command(*studies, arguments=arguments or ()), language="bash", wrap_lines=True)
             st.caption("As Python")
             st.code(python_of(*studies, anyway=bool(arguments)), language="python", wrap_lines=True)
-        if buttons.pressed(
+        if buttons.was_pressed(
             "Start the run",
             key="launch_start",
             type="primary",
@@ -712,16 +712,15 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     if forecast.seconds is not None:
         words[0] += f", about {duration(forecast.seconds, 1)}"
         words[0] += " for one seed" * (len(studies) > 1)
-    words += [f":orange[:material/warning: {said(warning)}]" for warning in verdict.warnings]
+    words += [f":orange[:material/warning: {escape_error(warning)}]" for warning in verdict.warnings]
     if verdict.refusal:
-        words.append(f":red[:material/error: {said(verdict.refusal)}]")
+        words.append(f":red[:material/error: {escape_error(verdict.refusal)}]")
     st.caption("  \n".join(words), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate(forecast), alt="memory and time of each stage")
         st.caption(
-            f"Without cached results: {said(verdict.summary)}. Memory by formula, within a factor of 1.3; time as in "
-            "earlier runs of the model. Where memory runs out, fewer sequences go through the model at a time, which "
-            "changes no result."
+            f"Without cached results: {escape_error(verdict.summary)}. Memory is estimated within a factor of 1.3, "
+            "time from earlier runs of the model. If memory runs out, batches are halved; results do not change."
         )
     if verdict.refusal:
         return (ANYWAY,) if st.checkbox("Start anyway", key="launch_anyway") else None
@@ -761,7 +760,7 @@ def draw_evaluation(root: str) -> None:
         return
     with panel, buttons.show_errors():
         st.caption(
-            f"Uses the masks of {plain(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
+            f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
             "again. The measurements are a run of their own with the same masks."
         )
         measured, key = run.study, f"measure_{run.name}"
@@ -774,5 +773,7 @@ def draw_evaluation(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refuse(study)
-        if buttons.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused):
+        if buttons.was_pressed(
+            "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
+        ):
             _start(root, [study])

@@ -9,7 +9,7 @@ from gprune.app.ui import address, frame, selection
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.derived_cache import budget_warning, default_baseline
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.system.errors import MethodError
 
@@ -38,7 +38,7 @@ def show_decisions(run: Run) -> None:
 def _show_layers(run: Run, card: cards.Card) -> None:
     """Draw what GPrune keeps of each layer, or the scales that it has learned for what it keeps."""
     units = [*figures.UNITS, *([figures.SCALES] if run.study.repair.scaled else [])]
-    unit = address.segmented("Unit", units, "pd_unit", figures.NEURONS)
+    unit = address.segmented_control("Unit", units, "pd_unit", figures.NEURONS)
     if unit == figures.SCALES:
         card.show(figures.scales(run))
         return
@@ -55,7 +55,7 @@ def _choose_baseline(run: Run) -> tuple[str, int]:
         bins = address.slider("Drift bins", "pd_bins", figures.BINS, 3, figures.MOST_BINS, 1, width=240)
     if base != own_method(run.study.metric):
         st.caption(
-            f"GPrune scored with {plain(label(run.study.metric))} in this run: against {METHOD_LABELS[base]} the "
+            f"GPrune scored with {escape(label(run.study.metric))} in this run: against {METHOD_LABELS[base]} the "
             "metric differs too, not only the restructured ranking."
         )
     return base, bins
@@ -102,7 +102,7 @@ def _choose_masks(run: Run) -> dict[str, str]:
         if baselines:
             usual = figures.choose_masks(run, method, "")[1]
             base = address.selectbox("Baseline", baselines, "atlas_base", usual, width=200)
-        color = address.segmented("Colour", figures.COLORS, "atlas_shown", figures.CHANGE)
+        color = address.segmented_control("Colour", figures.COLORS, "atlas_shown", figures.CHANGE)
     return {"method": method, "base": base, "shown": color}
 
 
@@ -121,7 +121,7 @@ def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
         panel = figures.atlas_texts(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
         st.info(
-            f"{said(error)}. A run with the texts exchanged shows it; methods that score once, as FLAP, are "
+            f"{escape_error(error)}. A run with the texts exchanged shows it; methods that score once, as FLAP, are "
             "decided here.",
             icon=":material/info:",
         )

@@ -1,4 +1,4 @@
-"""Tab *Neuron map*: neurons of a layer that are alike, and whether they are pruned together."""
+"""The Neuron map tab: neurons of a layer that are alike, and whether they are pruned together."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.app.figures import neurons as figures
 from gprune.app.ui import address, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import module_labels
-from gprune.app.ui.text import said
+from gprune.app.ui.text import escape_error
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -53,8 +53,8 @@ def _show_map(run: Run, card: cards.Card) -> None:
     layers = run.load(stages.shape).layers
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
-        basis = address.segmented("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
-        layout = address.segmented("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
+        basis = address.segmented_control("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
+        layout = address.segmented_control("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
         default = figures.default_coloring(run)
         colour = address.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
         method = _choose_method(run, colour)
@@ -70,7 +70,7 @@ def _show_map(run: Run, card: cards.Card) -> None:
 
 def _is_available(run: Run, layer: int, basis: str, layout: str) -> bool:
     stage = figures.plane_stage(run, layer, basis, layout)
-    return stage is None or run.there(stage)
+    return stage is None or run.has_result(stage)
 
 
 def _choose_method(run: Run, colour: str) -> str:
@@ -87,7 +87,7 @@ def _draw_map(run: Run, card: cards.Card, options: dict[str, Any]) -> None:
     try:
         panel = figures.neuron_map(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
-        st.info(f"{said(error)}. Choose another method, as FLAP.", icon=":material/info:")
+        st.info(f"{escape_error(error)}. Choose another method, as FLAP.", icon=":material/info:")
         return
     if neurons > figures.MOST_POINTS:
         st.caption(
@@ -150,7 +150,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
     if not len(neurons):
         st.info(_EMPTY_REGION, icon=":material/highlight_alt:")
         return
-    card.title(f"{counted(len(neurons), 'neuron')} of layer {layer} {reason}")
+    card.title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {reason}")
     table, limit = figures.neuron_table(run, layer, neurons), derived_cache.MOST_TABLE_ROWS
     if len(table) > limit:
         st.caption(f"{limit:,} of {len(table):,} rows shown, because a table is sent whole; the CSV has all.")
@@ -168,7 +168,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
 
 
 def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
-    """The neurons to list and the reason; None where there is nothing to list."""
+    """The neurons to list and the reason, or None if there is nothing to list."""
     region, module, labels = (
         st.session_state.get(_REGION),
         selection.current_selection(run).module,

@@ -11,7 +11,7 @@ from gprune.app.ui import address, derived_cache, documents, frame, selection, s
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
-from gprune.app.ui.text import join_numbers, plain, said
+from gprune.app.ui.text import escape, escape_error, join_numbers
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
@@ -49,16 +49,16 @@ def _show_headline(run: Run) -> None:
     try:
         headline = story.headline(run)
     except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
+        st.error(escape_error(error), icon=":material/error:")
         return
     with st.container(key="ov_headline", gap="xsmall"):
         left, right = st.columns([5, 1.25], vertical_alignment="center")
-        left.markdown(f"## {join_numbers(plain(headline.sentence))}")
+        left.markdown(f"## {join_numbers(escape(headline.sentence))}")
         with right:
             slides.draw_button("ov_slides", type="primary")
             if run.complete:
                 address.link("export", "Export model", ":material/download:")
-        st.caption(join_numbers(plain(headline.detail)))
+        st.caption(join_numbers(escape(headline.detail)))
 
 
 def _show_checks(run: Run) -> None:
@@ -66,7 +66,7 @@ def _show_checks(run: Run) -> None:
     try:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
+        st.error(escape_error(error), icon=":material/error:")
     effect, seeds = None, tuple[int, ...]()
     with contextlib.suppress(GpruneError):
         effect = derived_cache.acting(run)
@@ -76,4 +76,4 @@ def _show_checks(run: Run) -> None:
     claims = study.claims if study is not None else {}
     checks = verdict.checks(run.record, run.study, masks, story.standings(run), effect, recorded=claims, seeds=seeds)
     for check in checks:
-        st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(plain(check.value))}")
+        st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(escape(check.value))}")

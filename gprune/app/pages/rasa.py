@@ -31,7 +31,7 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel
-from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.text import escape, escape_error, short
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
@@ -170,11 +170,11 @@ def _show_fields(run: Run) -> None:
         with narrow:
             address.number_field(name, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
     with st.container(horizontal=True):
-        address.segmented(
+        address.segmented_control(
             "Mean score", _SCALES, SCALE, own.score_scale,
             help="raw as in the paper, or standardized within the layer",
         )  # fmt: skip
-        address.segmented("Adapt by", _selections(run), SELECTION, own.selection)
+        address.segmented_control("Adapt by", _selections(run), SELECTION, own.selection)
 
 
 def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
@@ -253,10 +253,10 @@ def _reference_question(run: Run, choice: whatif.LabChoice, reference: str, text
 
 def _show_answer(text: str, answer: Answer | None, reference: str, slot: str) -> None:
     if answer is not None and answer.problem:
-        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
+        st.error(f"{escape(text)}: {escape_error(answer.problem)}", icon=":material/error:")
         return
     with st.container(key=slot or None, width="stretch"):
-        if asking.draw_perplexity(f"perplexity on {plain(text)}", answer, "perplexity ") and answer is not None:
+        if asking.draw_perplexity(f"perplexity on {escape(text)}", answer, "perplexity ") and answer is not None:
             st.caption(
                 f"{reference}: {answer.base_perplexity:.2f}; {answer.done} of {answer.windows} windows"
                 + (" …" if answer.progress == "open" else ""),
@@ -270,7 +270,7 @@ def tuned_study(run: Run, choice: whatif.LabChoice) -> Study:
     if rule != study.reliability:
         name = (study.name or short(study.model)).split(_STUDY_MARK)[0]
         settings = {f"reliability.{field}": getattr(rule, field) for field in figures.RULE}
-        study = study.with_settings(settings | {"name": f"{name}{_STUDY_MARK}{thresholds.described(rule)}"})
+        study = study.with_settings(settings | {"name": f"{name}{_STUDY_MARK}{thresholds.describe_rule(rule)}"})
     if abs(choice.retention - study.retention) > 1e-9:
         study = replace(study, retention=choice.retention)
     return study
@@ -284,7 +284,9 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
     seconds = eta.missing_seconds(results.plan("all"), results)
     with st.container(horizontal=True, vertical_alignment="center"):
-        start = buttons.pressed("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
+        start = buttons.was_pressed(
+            "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
+        )
         if start and work.start(run.root, study) is not None:
             st.rerun()
         goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"
@@ -357,7 +359,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
         points = _answered(curve, measured)
         curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), moved))
         for method, reason in requests.refused.items():
-            st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")
+            st.caption(f"Points of {escape(label(method))} are missing: {escape_error(reason)}.")
         if refining:
             asking.draw_worker_state(run, "Measuring.")
 
@@ -382,7 +384,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     """Draw the last slide: the retention curve of GPrune and its rival on the headline's text.
 
     Calls `show_sentence` with the perplexity at the line where that is not at the run's retention. Raises
-    MissingResultError where no pruned model is measured on that text.
+    MissingResultError if no pruned model is measured on that text.
     """
     text, _ = story.on_unseen(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
@@ -392,7 +394,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     def draw_curve(points: Sequence[CurvePoint]) -> None:
         if level != run.study.retention:
             show_sentence(figures.describe_retention(points, level, run.study.text_name(text)))
-        figure = slides.enlarged(figures.plot_retention_curve(points, level))
+        figure = slides.enlarge_figure(figures.plot_retention_curve(points, level))
         with st.container(key=slides.FRAME):
             st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.PLAIN)
 

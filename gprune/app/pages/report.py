@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.app.report import Report, describe_figure, figure_names, make_report, page_of_figure
 from gprune.app.ui import address, buttons, frame, tables
 from gprune.app.ui.card import Card, card
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline.runs.opened import Run
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 from gprune.system.units import amount
 
 CHOSEN = "rp_cards"
@@ -66,7 +66,7 @@ def _choice(run: Run, opened: Card) -> None:
 def _make(run: Run, cards: tuple[str, ...]) -> None:
     """The button that makes the report, and the one that hands it over."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if buttons.pressed(
+        if buttons.was_pressed(
             "Make the report",
             key="rp_make",
             type="primary",
@@ -81,10 +81,10 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
             return
         report = latest.report
         tables.download("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
-        figures = counted(report.figures, "figure")
+        figures = format_count(report.figures, "figure")
         st.markdown(f"{amount(len(report.content))}, {figures}")
     for name, problem in report.missing.items():
-        st.warning(f"{plain(describe_figure(name))}: {said(problem)}", icon=":material/hourglass_empty:")
+        st.warning(f"{escape(describe_figure(name))}: {escape_error(problem)}", icon=":material/hourglass_empty:")
 
 
 def _as_words(run: Run, cards: tuple[str, ...]) -> None:
@@ -98,9 +98,9 @@ def _as_words(run: Run, cards: tuple[str, ...]) -> None:
             language="bash",
             wrap_lines=True,
         )
-        listed = ", ".join(map(quoted, cards))
+        listed = ", ".join(map(quote, cards))
         st.code(
-            f"import gprune\n\ngprune.open({quoted(run.name)}).report({quoted(file)}, cards=[{listed}])",
+            f"import gprune\n\ngprune.open({quote(run.name)}).report({quote(file)}, cards=[{listed}])",
             language="python",
             wrap_lines=True,
         )

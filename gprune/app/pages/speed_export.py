@@ -10,7 +10,7 @@ from gprune.app.ui.card import card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_status import SPEEDS
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Throughput
@@ -44,7 +44,7 @@ def show(run: Run) -> None:
 
 
 def load_speed(run: Run) -> Throughput | None:
-    """Return a run's speed measurement; None where there is none."""
+    """Return a run's speed measurement, or None if there is none."""
     timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
     return run.load(stages.speed) if timed else None
 
@@ -67,8 +67,8 @@ def _show_measured(measured: Throughput, phase: str) -> None:
         column_config={"model": st.column_config.Column(width=width)},
         alt="tokens per second, ratio and memory of every model",
     )
-    memory = plain(", ".join(dict.fromkeys(table["memory"])))
-    st.caption(f"{plain(measured.setting)}. {plain(measured.machine)}. Memory: {memory}.")
+    memory = escape(", ".join(dict.fromkeys(table["memory"])))
+    st.caption(f"{escape(measured.setting)}. {escape(measured.machine)}. Memory: {memory}.")
     if max(table["parameters"]) < SMALL:
         st.caption("This model is small: the fixed cost of each step dominates. A large model can have another ratio.")
 

@@ -12,14 +12,14 @@ import streamlit as st
 from gprune.analysis import studies as analysis
 from gprune.analysis import tables as gains
 from gprune.analysis.claims import VERDICTS
-from gprune.analysis.formatting import counted, percent, signed
+from gprune.analysis.formatting import format_count, format_signed, percent
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow
 from gprune.analysis.verdict import BEST, SECOND
 from gprune.app.ui import address, buttons, documents, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, published_badge
 from gprune.app.ui.run_choice import labels
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.data import published
 from gprune.evaluation.protocol import PUBLISHED
 from gprune.experiments.reproduction import catalogue
@@ -50,7 +50,7 @@ def show() -> None:
     frame.page_title("Studies", "Do the results of the paper hold here and on other models?")
     run = frame.require_run()
     views = {OWN: "Own studies", FAIR: "Fair study", PAPER: "Paper"}
-    view = address.segmented("View", views, "cp_view", OWN if run else PAPER, label_visibility="collapsed")
+    view = address.segmented_control("View", views, "cp_view", OWN if run else PAPER, label_visibility="collapsed")
     if view == OWN:
         _show_own(run)
     elif view == FAIR:
@@ -89,7 +89,7 @@ def _choose_table(made: list[Reproduction], run: Run | None) -> tuple[Reproducti
         series = next(series for series in made if series.name == chosen)
         rule = "max"
         if series.scale.get("tasks"):
-            rule = address.segmented("Accuracy", published.RULES, "cp_study_rule", "max", help=_RULE_HELP)
+            rule = address.segmented_control("Accuracy", published.RULES, "cp_study_rule", "max", help=_RULE_HELP)
     return series, name, rule
 
 
@@ -127,7 +127,7 @@ def _show_reasons(rows: tuple[StudyRow, ...]) -> None:
     reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
     for reason in reasons[:5]:
         count = sum(row.reason == reason for row in rows)
-        st.caption(f"{count} of {len(rows)} rows: {said(reason)}.")
+        st.caption(f"{count} of {len(rows)} rows: {escape_error(reason)}.")
 
 
 def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, ...], run: Run | None) -> None:
@@ -212,7 +212,7 @@ def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str
         words.append(f"± {setting.spread(column):,.{digits}f}")
     if baseline is not None and baseline is not setting and baseline.values(column):
         form = ".1%" if analysis.is_perplexity(column) else f".{digits}f"
-        words.append(f"({signed(analysis.relative_change(setting, baseline, column), form)})")
+        words.append(f"({format_signed(analysis.relative_change(setting, baseline, column), form)})")
     return " ".join(filter(None, (*words, sign)))
 
 
@@ -230,16 +230,16 @@ def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], colum
     ranked = [column for column in columns if analysis.is_ranked(column)]
     unfair = analysis.unfair_blocks(settings)
     if ranked and unfair:
-        st.warning("No best is called: " + plain("; ".join(unfair.values())) + ".", icon=":material/balance:")
+        st.warning("No best is called: " + escape("; ".join(unfair.values())) + ".", icon=":material/balance:")
     several = any(len(setting.filled) > 1 for setting in settings)
     spread = "deviation over the n seeds" if several else f"{INTERVAL} over windows"
     words = [f"Mean ± {spread if ranked else 'standard deviation over layers, where there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
         words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
-    st.caption("; ".join([*words, *map(plain, table.notes)]) + ".")
+    st.caption("; ".join([*words, *map(escape, table.notes)]) + ".")
     for name, measures in analysis.ahead(settings).items():
-        names = plain(", ".join(heading(column) for column in measures))
+        names = escape(", ".join(heading(column) for column in measures))
         st.caption(f":orange[:material/science:] {_capitalised(name)} does as well as GPrune or better on {names}.")
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
@@ -248,7 +248,7 @@ def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], colum
 
 
 def _capitalised(name: str) -> str:
-    return plain(name[:1].upper() + name[1:])
+    return escape(name[:1].upper() + name[1:])
 
 
 def _select_row(settings: list[Setting], place: int) -> None:
@@ -276,7 +276,7 @@ def _open_run(settings: list[Setting]) -> None:
             width=460,
             help="A selected row chooses its run here.",
         )
-        if buttons.pressed("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
+        if buttons.was_pressed("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 
@@ -286,7 +286,7 @@ def _show_published(table: Reproduced) -> None:
         return
     with st.expander("The same table in the paper", icon=":material/menu_book:"):
         published_badge()
-        st.caption(f"{plain(table.published_title)}.")
+        st.caption(f"{escape(table.published_title)}.")
         tables.show(table.published, alt=f"published figures of the table {table.name}")
 
 
@@ -299,7 +299,7 @@ def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
         return
     column = address.selectbox("Measure", columns, "cp_gain_measure", next(iter(columns)), width=280)
     chosen = gain[gain["metric"] == column].drop(columns="metric")
-    drawn.title(f"GPrune beside its base metric: {heading(column)} in {counted(len(chosen), 'comparison')}")
+    drawn.title(f"GPrune beside its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
     forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
     caption = "Before is the base metric alone, after is GPrune on it at the same retention."
     drawn.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
@@ -342,8 +342,8 @@ def _show_paper() -> None:
         model, name, rule = _choose_published()
         with st.container(horizontal=True, gap="xsmall"):
             published_badge()
-            st.badge(plain(model), color="grey")
-        st.caption(f"{plain(model)}: {plain(published.TABLES[name])}.")
+            st.badge(escape(model), color="grey")
+        st.caption(f"{escape(model)}: {escape(published.TABLES[name])}.")
         table = published_table(model, name, rule)
         tables.show(
             table,
@@ -353,7 +353,7 @@ def _show_paper() -> None:
         )
         if name == MAIN:
             st.caption("Perplexity: lower is better; accuracies in points: higher is better; one seed.")
-        st.caption(f":material/straighten: The paper’s protocol: {plain(PUBLISHED)}.")
+        st.caption(f":material/straighten: The paper’s protocol: {escape(PUBLISHED)}.")
         how = "The authors’ figures, on their models, texts and windows. Compare rows within a block only."
         drawn.tools(lambda: table, switch=False, how=how)
 
@@ -366,7 +366,7 @@ def _choose_published() -> tuple[str, str, str]:
         name = address.selectbox("Table", names, "cp_paper_table", MAIN, width=240)
         rule = "max"
         if name == MAIN:
-            rule = address.segmented("Accuracy", published.RULES, "cp_paper_rule", rule, help=_RULE_HELP)
+            rule = address.segmented_control("Accuracy", published.RULES, "cp_paper_rule", rule, help=_RULE_HELP)
     return model, name, rule
 
 

@@ -1,4 +1,4 @@
-"""Tab *Text lens*: tokens that a pruned model predicts worse than the dense one, and continuations."""
+"""The Text lens tab: tokens that a pruned model predicts worse than the dense one, and continuations."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis import token_loss
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import (
@@ -26,8 +26,8 @@ from gprune.app.preview import (
 )
 from gprune.app.ui import address, asking, buttons, components, frame, tables
 from gprune.app.ui import card as cards
-from gprune.app.ui.chart_style import called
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.chart_style import control_label
+from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
@@ -70,7 +70,7 @@ def show(run: Run) -> None:
 
 
 def _choose_models(run: Run) -> _Models | None:
-    labels = {name: called(name) for name in run.cut}
+    labels = {name: control_label(name) for name in run.cut}
     if not labels:
         title = stages.masks(run.graph).title
         st.info(f"Needs “{title}”, which this run does not have.", icon=":material/hourglass_empty:")
@@ -95,7 +95,7 @@ def _show_answer(
     def draw_answer(refining: bool) -> None:
         reading = preview.pool().reading(identity)
         if reading is not None and reading.problem:
-            st.error(said(reading.problem), icon=":material/error:")
+            st.error(escape_error(reading.problem), icon=":material/error:")
         elif reading is not None:
             draw(reading)
         if refining:
@@ -114,7 +114,7 @@ def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
 
 
 def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> None:
-    source = address.segmented("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
+    source = address.segmented_control("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
     passage = _type_passage() if source == "typed" else _choose_window(run, models)
     if passage is None:
         return
@@ -153,7 +153,7 @@ def _choose_window(run: Run, models: _Models) -> Passage:
 
 
 def _stored_losses(run: Run, method: str, text: str) -> Array:
-    """(windows,) losses that the run has stored; empty where it has none, or they are damaged."""
+    """(windows,) losses that the run has stored; empty if it has none, or they are damaged."""
     # a damaged result says nothing of its text, and the worker counts the windows by itself
     with contextlib.suppress(StoreError):
         if (perplexity := run.find(stages.perplexity, method, text)) is not None:
@@ -168,8 +168,8 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
         pruned = _stored_losses(run, question.method, text)
         if 0 < len(pruned) == len(dense):
             number, nats = token_loss.worst_window(dense, pruned)
-            change = f"{signed(nats, '.2f')} nats/token, by the losses that the run has stored"
-            return number, f"Window {number} comes first: {plain(label)} loses most there, {change}."
+            change = f"{format_signed(nats, '.2f')} nats/token, by the losses that the run has stored"
+            return number, f"Window {number} comes first: {escape(label)} loses most there, {change}."
     return 0, ""
 
 
@@ -186,18 +186,18 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
     if reading.progress == "complete":
         changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
-        card.title(plain(token_loss.loss_title(changes)))
+        card.title(escape(token_loss.loss_title(changes)))
     if len(pieces) < dense.total:
         reason = "Context length reached" if len(pieces) == dense.places else "The page shows no more"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
     limit = token_loss.scale([values - dense.losses for values in losses.values()])
-    words = [token_loss.marked(piece) for piece in pieces]
+    words = [token_loss.mark_spaces(piece) for piece in pieces]
     for index, (column, label) in enumerate(zip(st.columns(len(models.labels)), models.labels, strict=True)):
         with column:
             if label in losses:
                 components.draw_losses(words, dense.losses, losses[label], limit, label, key=f"lens_tokens_{index}")
             else:
-                st.caption(f"{plain(label)} is being asked.")
+                st.caption(f"{escape(label)} is being asked.")
     _show_worst_tokens(card, pieces, dense.losses, losses)
 
 
@@ -248,7 +248,7 @@ def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> No
     labels = ("The dense model", *models.labels)
     for column, label, answer in zip(st.columns(len(labels)), labels, reading.answers, strict=True):
         with column:
-            st.markdown(f"**{plain(label)}**")
+            st.markdown(f"**{escape(label)}**")
             if isinstance(answer, Continuation):
                 st.code(token_loss.readable(answer.text) or "(nothing)", language=None, wrap_lines=True)
                 st.caption(f"{len(answer.ids)} tokens" + ("" if answer.complete else " …"))

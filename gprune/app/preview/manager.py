@@ -71,7 +71,7 @@ class WorkerProcess:
     def __init__(self, model: ModelSpec) -> None:
         """Start the process.
 
-        Raises ModelError where the model is gone or needs more memory than is free, OSError where the system
+        Raises ModelError if the model is gone or needs more memory than is free, OSError if the system
         cannot start a process.
         """
         self.model = model
@@ -139,7 +139,7 @@ class WorkerProcess:
 
 
 def describe_memory(model: ModelSpec) -> str:
-    """Return how much memory the weights of a model need; raise ModelError where less is free on a CPU."""
+    """Return how much memory the weights of a model need; raise ModelError if less is free on a CPU."""
     # imported where a worker starts, and not by every page that can ask one
     from gprune.models import identity
 
@@ -200,7 +200,7 @@ class Entry:
     identity: str
     requests: tuple[WorkerRequest, ...]
     owners: dict[str, bool] = field(default_factory=dict)
-    """sessions that ask, and True where it is a preview, not a point of a curve"""
+    """sessions that ask, and True if it is a preview, not a point of a curve"""
     looked: float = 0.0
     """when somebody last looked at its answer"""
     served: int = 0
@@ -248,9 +248,9 @@ class Client:
 
         `owner` is one name for a session and a place of a page; questions of other owners go on. `base` is the
         question it is compared with on the same text, the dense model by default. Returns the identity under
-        which `latest` has the answer; asking the same again is harmless and cheap. Raises SettingsError where the
+        which `latest` has the answer; asking the same again is harmless and cheap. Raises SettingsError if the
         study does not measure the text, there is no such method, or its model needs code that this server does
-        not run, StoreError where the run lacks masks or statistics.
+        not run, StoreError if the run lacks masks or statistics.
         """
         return self.ask_many(source, [question], owner, base, preview=True)[0]
 
@@ -280,7 +280,7 @@ class Client:
         return self._put([requests], owner, preview=True)[0]
 
     def latest(self, identity: str) -> Answer | None:
-        """Return the newest answer; None where nothing of this identity was asked, or long ago.
+        """Return the newest answer, or None if nothing of this identity was asked, or long ago.
 
         A question that nobody looks at for a while is dropped, and goes on with the next look.
         """

@@ -28,7 +28,7 @@ class Question:
     """A request for the losses of a model on the windows of a text."""
 
     text: str
-    """evaluation text, one of those of the study; empty where `role` says which text it is"""
+    """evaluation text, one of those of the study; empty if `role` says which text it is"""
     method: str = "gprune"
     """whose repairs it has, one of gprune.study.methods.METHODS; `dense` has no masks"""
     masks: PruningMasks | None = None
@@ -50,7 +50,7 @@ class Passage:
     """A window of an evaluation text, or a typed text, to read token by token."""
 
     text: str = ""
-    """evaluation text of the study; empty where the passage was typed"""
+    """evaluation text of the study; empty if the passage was typed"""
     window: int = 0
     """index of the window, from 0"""
     typed: str = ""
@@ -86,7 +86,7 @@ TokenQuestion = Passage | Prompt | Neuron
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowLosses:
-    """Losses of one model on the windows of a text, NaN where they are not measured yet."""
+    """Losses of one model on the windows of a text, NaN if they are not measured yet."""
 
     losses: Array
     """(windows,) mean negative log-likelihood, nats per token"""
@@ -107,7 +107,7 @@ class Piece:
     """A token as text; one that is a part of a character stands for it with others."""
 
     text: str
-    """empty where an earlier token of the same characters has it"""
+    """empty if an earlier token of the same characters has it"""
     place: int = 1
     """index among the tokens that share the text, from 1"""
     of: int = 1
@@ -125,7 +125,7 @@ class TokenLosses:
     total: int
     """tokens that the passage has; more than there are pieces where not all are read"""
     places: int = 0
-    """positions of the model; 0 where it does not say"""
+    """positions of the model; 0 if it does not say"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ class Reading:
     progress: Progress
     """see Answer"""
     answers: tuple[TokenAnswer | None, ...]
-    """None where a model has not had its turn"""
+    """None if a model has not had its turn"""
     problem: str = ""
     """one sentence that says what went wrong and what to do"""
 
@@ -266,7 +266,7 @@ class WorkerState:
     first, see the reason; waiting: its turn is not yet, see the reason; ended: it has gone, see the reason,
     and the next question starts another"""
     reason: str = ""
-    """one sentence for people; empty where there is nothing to explain"""
+    """one sentence for people; empty if there is nothing to explain"""
     pid: int | None = None
     share: float = 0.0
     """of the fit that is done, in [0, 1]"""

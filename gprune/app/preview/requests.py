@@ -176,7 +176,7 @@ def _to_plain(value: Any) -> Any:
 def resolve(source: Source, question: Question) -> WorkerRequest:
     """Return the request of a question about a run; nothing heavy is loaded.
 
-    Raises SettingsError where the study does not measure the text or there is no such method, StoreError
+    Raises SettingsError if the study does not measure the text or there is no such method, StoreError
     where the run lacks the masks or the results that are needed, or they are damaged.
     """
     text = drawn_text(source, question.role) if question.role else evaluation_text(source, question.text)
@@ -192,7 +192,7 @@ def resolve(source: Source, question: Question) -> WorkerRequest:
 def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Question]) -> tuple[WorkerRequest, ...]:
     """Return the requests of a question that is answered token by token, one for each model.
 
-    Raises SettingsError where there is no such text or method, StoreError where the run lacks masks or
+    Raises SettingsError if there is no such text or method, StoreError if the run lacks masks or
     statistics.
     """
     arguments: dict[str, Any]
@@ -230,7 +230,7 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
 
 
 def left_out(graph: Graph, method: str) -> str:
-    """Say that live figures of other masks lack a fitted repair; empty where they lack none."""
+    """Say that live figures of other masks lack a fitted repair; empty if they lack none."""
     names = " and ".join(repair.label for repair in stages.repairs(graph, method) if repair.fitted)
     if not names:
         return ""
@@ -264,7 +264,7 @@ def scale_roles(source: Source) -> tuple[str, ...]:
 def evaluation_text(source: Source, text: str) -> Text:
     """Return an evaluation text of a run.
 
-    Raises SettingsError where the study does not measure it, StoreError where the run does not say what it
+    Raises SettingsError if the study does not measure it, StoreError if the run does not say what it
     has read, or has not drawn it yet.
     """
     evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
@@ -276,12 +276,12 @@ def evaluation_text(source: Source, text: str) -> Text:
     sampled = ""
     if is_sampled(text):
         # the worker reads what the run has drawn
-        sampled = _place_of(source.results, stages.sampled(source.graph, text))[1]
+        sampled = _place_of(source.results, stages.sampled_text(source.graph, text))[1]
     return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)
 
 
 def drawn_text(source: Source, role: str) -> Text:
-    """Return the sequences that a run has drawn of a calibration text; StoreError where they are gone."""
+    """Return the sequences that a run has drawn of a calibration text. Raises StoreError if they are gone."""
     calibration = source.graph.study.calibration
     name = str(getattr(source.graph.study, role))
     return Text(name, calibration.length, calibration.batch, tokens=_drawn_place(source, role))
@@ -330,7 +330,7 @@ def _is_fitted(source: Source, question: Question) -> bool:
 def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
     """Return masks with the repair of the source's study, whose weights the worker fits where no result has them.
 
-    Raises SettingsError where the repair is none that is fitted to masks, StoreError where the tokens of a
+    Raises SettingsError if the repair is none that is fitted to masks, StoreError if the tokens of a
     text are missing.
     """
     graph, results, settings = source.graph, source.results, source.graph.study.repair
@@ -341,7 +341,7 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
     if not all(repair.fitted for repair in repairs):
         raise SettingsError(f"repair.kind {settings.kind!r} is not fitted to masks: choose least_squares_bias")
     names = tuple(repair.name for repair in repairs)
-    weights = stages.pruned(graph, method)["weights"]
+    weights = stages.model_inputs(graph, method)["weights"]
     if is_own and not settings.scaled and results.holds(weights):
         return Pruning(masks, names, {"weights": _place_of(results, weights)})
     scaling = None
@@ -371,7 +371,7 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...]
     """Return a method's repairs, without those that are fitted to masks unless `fitted`, and their inputs."""
     results = source.results
     repairs = [repair for repair in stages.applied_repairs(results, method) if fitted or not repair.fitted]
-    needs = stages.pruned(source.graph, method)
+    needs = stages.model_inputs(source.graph, method)
     inputs = {
         name: stages.resolve(needs[name], lambda stage: _place_of(results, stage))
         for repair in repairs

@@ -47,7 +47,7 @@ class Request(HTTPConnection):
     """One HTTP request, or one for a WebSocket."""
 
     def header(self, name: str) -> str | None:
-        """Return a header that may stand there once; None where it is absent, empty where it stands twice."""
+        """Return a header that may stand there once, or None if it is absent, empty if it stands twice."""
         values = self.headers.getlist(name)
         return (values[0] if len(values) == 1 else "") if values else None
 
@@ -72,7 +72,7 @@ class Request(HTTPConnection):
 
     @property
     def token(self) -> str | None:
-        """The token in the address; None where there is none. A whole address with its token will do."""
+        """The token in the address, or None if there is none. A whole address with its token will do."""
         tokens = self.query_params.getlist(TOKEN) if self.reads else []
         if not tokens:
             return None
@@ -107,7 +107,7 @@ started, behind <code>token=</code>; the whole address will do as well.</p>{aler
     )
 
 
-def once_more(address: str) -> str:
+def reload_page(address: str) -> str:
     """Return a page that opens an address again, from this server's own page.
 
     Browsers leave the cookie out where a page elsewhere led here, and send it where this one does.
@@ -197,7 +197,7 @@ def _form(request: Request, origin: str, problem: str) -> Response:
     """Return the form, or first a page that asks anew where the browser has left the cookie out."""
     headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:
-        return HTMLResponse(once_more(origin + request.address_without_token), 200, headers)
+        return HTMLResponse(reload_page(origin + request.address_without_token), 200, headers)
     fields = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
     return HTMLResponse(token_form(origin + request.path, fields, problem), 401, headers)
 

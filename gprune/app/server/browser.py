@@ -14,7 +14,7 @@ SECONDS = 60.0
 """after which the file that leads to the app is gone; a browser that starts takes a few"""
 
 
-def has_screen() -> bool:
+def can_open_browser() -> bool:
     """Return True if a browser window can be opened for the person who started the server."""
     if any(name in os.environ for name in ("SSH_CONNECTION", "SSH_TTY")):
         return False
@@ -25,7 +25,7 @@ def has_screen() -> bool:
 
 
 @contextlib.contextmanager
-def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
+def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
     """Opens an address, and leaves no trace of it.
 
     Every user of the machine can read what a browser gets as an argument while it runs. So it gets that

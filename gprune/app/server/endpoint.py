@@ -58,10 +58,10 @@ def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
     """Return the names of a server that listens on `address`, an IP address or a name, and a port.
 
     `public` are further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME where
-    a proxy in front of the server speaks TLS. Raises SettingsError where one of them is no address.
+    a proxy in front of the server speaks TLS. Raises SettingsError if one of them is no address.
     """
     local = address in (*EVERYWHERE, *LOOPBACK, "::1")
-    hosts = [*LOOPBACK] if local else [bracketed(address)]
+    hosts = [*LOOPBACK] if local else [bracket_address(address)]
     if local and ":" in address:
         hosts.append("[::1]")
     if address in EVERYWHERE:
@@ -73,7 +73,7 @@ def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
     return Names(origins, opened, public_origins)
 
 
-def bracketed(address: str) -> str:
+def bracket_address(address: str) -> str:
     """Return an address as it stands before a port."""
     return f"[{address}]" if ":" in address else address.lower()
 
@@ -94,7 +94,7 @@ def _read_origin(public: str, port: int) -> str:
         typed_port = parts.port
     except ValueError as error:
         raise problem from error
-    host = bracketed(parts.hostname or "")
+    host = bracket_address(parts.hostname or "")
     alone = not (parts.path or parts.query or parts.fragment or parts.username)
     if parts.scheme not in _PORTS or not alone or not _HOST.fullmatch(host):
         raise problem
@@ -147,7 +147,7 @@ class Endpoint:
         public = [urlsplit(origin) for origin in self.names.public]
         ports = [origin.port or 80 for origin in public if origin.hostname in LOOPBACK and origin.scheme == "http"]
         reached = urlsplit(self.names.opened).hostname in (*LOOPBACK, "::1")
-        host = "localhost" if reached else bracketed(self.address)
+        host = "localhost" if reached else bracket_address(self.address)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         return [f"ssh -L {port}:{host}:{self.port} {who}" for port in ports or [self.port]]
 
@@ -155,7 +155,7 @@ class Endpoint:
 def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
     """Return an endpoint where a server can listen, with new secrets; port 0 takes a free one.
 
-    Raises SettingsError where it cannot listen there, or an address is none.
+    Raises SettingsError if it cannot listen there, or an address is none.
     """
     if not 0 <= port <= _MOST:
         raise SettingsError(f"port must be from 0 to {_MOST}, where 0 takes a free one (got {port})")

@@ -30,7 +30,7 @@ def open_with(options: ServerOptions) -> None:
 
 
 def current_terms() -> ServerOptions | None:
-    """The terms of this process; None where the app was not started by its own command."""
+    """The terms of this process, or None if the app was not started by its own command."""
     return _noted[0] if _noted else None
 
 
@@ -41,7 +41,7 @@ def trusts_code() -> bool:
 
 
 def require_trust(wants_trust: bool) -> None:
-    """Raises SettingsError where a model's own code is asked for on a server not started for it."""
+    """Raises SettingsError if a model's own code is asked for on a server not started for it."""
     if wants_trust and not trusts_code():
         raise SettingsError(
             "trust_remote_code is on, but this server runs no code that comes with a model: start it as "

@@ -19,7 +19,7 @@ import streamlit as st
 from gprune.app.ui import page_names
 from gprune.app.ui.page_names import PAGE_OF, TAB
 from gprune.app.ui.panel import KEYS
-from gprune.app.ui.text import said
+from gprune.app.ui.text import escape_error
 from gprune.study import Study
 
 T = TypeVar("T")
@@ -256,13 +256,13 @@ def number(key: str, default: float, low: float, high: float) -> float:
     return _read(key, float(default), lambda text: _within(float(text), low, high), f"{low:g} to {high:g}")
 
 
-def whole(key: str, default: int, low: int, high: int) -> int:
+def whole_number(key: str, default: int, low: int, high: int) -> int:
     """Read a whole number in [low, high]."""
     return _read(key, int(default), lambda text: _within(int(text), low, high), f"{low} to {high}")
 
 
 def index(key: str) -> int | None:
-    """Read a whole number from 0, or None where there is none."""
+    """Read a whole number from 0, or None if there is none."""
     return _read(key, None, lambda text: _within(int(text), 0, math.inf), "a whole number from 0")
 
 
@@ -304,7 +304,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
             state.faults.pop(key, None)
             if len(set(texts)) > 1:
                 words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
-                state.faults[key] = said(words)
+                state.faults[key] = escape_error(words)
         except (ValueError, OverflowError):
             state.faults[key] = _fault(key, last, rule)
     try:
@@ -316,7 +316,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
 
 
 def _fault(key: str, value: str, rule: str) -> str:
-    return said(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
+    return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
 
 
 def _listed(options: Iterable[str]) -> str:
@@ -363,7 +363,7 @@ def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
     return bool(st.toggle(label, **_bind(key, "toggle", lambda: flag(key, default)), **options))
 
 
-def segmented(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+def segmented_control(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """Draw a row of alternatives of which one is chosen."""
     bound = _bind(key, "segmented", lambda: read_option(key, choices, default), choices)
     return str(st.segmented_control(label, list(choices), **({"required": True} | bound | options)))
@@ -404,7 +404,7 @@ def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
 
 
 def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
-    return (whole if isinstance(default, int) else number)(key, default, low, high)
+    return (whole_number if isinstance(default, int) else number)(key, default, low, high)
 
 
 def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None = None) -> dict[str, Any]:

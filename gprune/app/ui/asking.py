@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, replace
 
 import streamlit as st
 
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import interval_in_percent
 from gprune.app import preview
 from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of, scale_roles
 from gprune.app.ui import address, run_status
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.inputs import SAMPLED
@@ -38,7 +38,7 @@ def can_ask(run: Run, wanted: bool) -> bool:
     """Return True if a reader wants to ask the worker and can; else say what a packed run lacks."""
     missing = run_status.missing_inputs(run) if wanted else ""
     if missing:
-        st.info(said(missing), icon=":material/inventory_2:")
+        st.info(escape_error(missing), icon=":material/inventory_2:")
     return wanted and not missing
 
 
@@ -57,14 +57,14 @@ def is_reading(identities: Iterable[str]) -> bool:
 def describe_wait(run: Run, otherwise: str, **words: str) -> str:
     """Return why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
     state = preview.pool().state(Source(run.root, run.graph))
-    return said(state.reason or (_WORDS | words).get(state.phase, otherwise))
+    return escape_error(state.reason or (_WORDS | words).get(state.phase, otherwise))
 
 
 def draw_worker_state(run: Run, otherwise: str) -> None:
     """Draw a bar while the worker fits weights, else the words of `describe_wait`."""
     state = preview.pool().state(Source(run.root, run.graph))
     if state.phase == "fitting":
-        st.progress(state.share, text=said(state.reason))
+        st.progress(state.share, text=escape_error(state.reason))
     else:
         st.caption(describe_wait(run, otherwise))
 
@@ -89,7 +89,7 @@ def draw_until_complete(more: Callable[[], bool], draw: Callable[[bool], None], 
 def draw_paired(text: str, answer: Answer | None, against: str, title: str) -> None:
     """Draw the answer for one text under a title, as Markdown, with its comparison next to it."""
     if answer is not None and answer.problem:
-        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
+        st.error(f"{escape(text)}: {escape_error(answer.problem)}", icon=":material/error:")
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(width=230):
@@ -113,11 +113,11 @@ def draw_perplexity(title: str, answer: Answer | None, omitted: str = "") -> boo
 def _describe_difference(text: str, answer: Answer | None, against: str) -> str:
     difference = answer.difference if answer is not None else None
     if answer is None or difference is None:
-        return f"{plain(text)}: no window is known yet"
+        return f"{escape(text)}: no window is known yet"
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{signed(difference.change, '.2%')} {interval_in_percent(difference, 2)} of perplexity, "
-        f"{signed(difference.nats, '.4f')} ± {difference.nats_margin:.4f} nats/token, "
+        f"{format_signed(difference.change, '.2%')} {interval_in_percent(difference, 2)} of perplexity, "
+        f"{format_signed(difference.nats, '.4f')} ± {difference.nats_margin:.4f} nats/token, "
         "95% interval, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )
@@ -132,7 +132,7 @@ class RepairedRequests:
     gain: str
     """repaired, against the same masks unrepaired"""
     base_gain: str
-    """the base repaired, against itself unrepaired; empty where nothing of it can be repaired"""
+    """the base repaired, against itself unrepaired; empty if nothing of it can be repaired"""
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class RepairedRequests:
 
 
 def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
-    """Draw the switches of the repair and of its learned scales; return the repair, or None where it is off."""
+    """Draw the switches of the repair and of its learned scales; return the repair, or None if it is off."""
     is_on = address.toggle(
         LABEL,
         key,
@@ -161,7 +161,7 @@ def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
         "on calibration texts. On the demo that takes a minute.",
     )
     repair = repair_of(run.study, scaled)
-    st.caption(plain(describe_repair(run, method, repair)))
+    st.caption(escape(describe_repair(run, method, repair)))
     return repair
 
 
@@ -207,7 +207,7 @@ def draw_repaired(text: str, requests: RepairedRequests, answers: Mapping[str, A
     """Draw the figures after the repair, below those before it, and the value of the repair in a sentence."""
     after = answers[requests.after]
     words = f"{against}, repaired" if requests.base_gain else against
-    draw_paired(text, after, words, title=f"repaired, on {plain(text)}")
+    draw_paired(text, after, words, title=f"repaired, on {escape(text)}")
     if after is not None and not after.problem:
         st.caption(describe_gain(after, answers[requests.gain], answers.get(requests.base_gain), against))
 

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.ui import address
-from gprune.app.ui.text import said
+from gprune.app.ui.text import escape_error
 from gprune.system.errors import GpruneError
 
 _PRESSED, _PAGE = "pressed", "pressed_page"
@@ -24,7 +24,7 @@ def forget_clicks(page: str) -> None:
         st.session_state[_PAGE], st.session_state[_PRESSED] = page, set()
 
 
-def pressed(label: str, key: str, **options: Any) -> bool:
+def was_pressed(label: str, key: str, **options: Any) -> bool:
     """Draw a button; return True if it was clicked since it was last drawn."""
     st.button(label, key=key, on_click=_note_click, args=(key,), **options)
     keys: set[str] = st.session_state.get(_PRESSED, set())
@@ -53,7 +53,7 @@ def show_errors() -> Iterator[None]:
     try:
         yield
     except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
+        st.error(escape_error(error), icon=":material/error:")
 
 
 def attempt(key: str, action: Callable[..., object], *arguments: object) -> None:
@@ -67,4 +67,4 @@ def attempt(key: str, action: Callable[..., object], *arguments: object) -> None
 def show_error(key: str) -> None:
     """Show the error of the last `attempt` with this key, once."""
     if problem := st.session_state.pop(f"{key}_error", ""):
-        st.error(said(problem), icon=":material/error:")
+        st.error(escape_error(problem), icon=":material/error:")

@@ -17,7 +17,7 @@ from gprune.analysis.table import Table
 from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
 from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
-from gprune.app.ui.text import join_numbers, said, unmarked
+from gprune.app.ui.text import escape_error, join_numbers, strip_markdown
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
@@ -209,9 +209,9 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
         except GpruneError as error:
             if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
                 # what a pack did not bring is no fault
-                st.info(said(run_status.pack_sentence(error)), icon=":material/inventory_2:")
+                st.info(escape_error(run_status.pack_sentence(error)), icon=":material/inventory_2:")
             else:
-                st.error(said(error), icon=":material/error:")
+                st.error(escape_error(error), icon=":material/error:")
         opened.copies()
 
 
@@ -262,9 +262,9 @@ def _missing(run: Run | None, reason: MissingResultError) -> None:
         icon = ":material/hourglass_top:"
         words = f"Waiting for “{reason.title}”. This card appears when it is ready."
     elif run is not None and (why := run_status.pack_reason(run, reason.title)):
-        words, icon = said(why), ":material/inventory_2:"
+        words, icon = escape_error(why), ":material/inventory_2:"
     elif run is not None and "gprune" not in run.study.methods:
-        words = said(f"{needed}: this run compares {', '.join(run.study.methods)} and leaves GPrune out.")
+        words = escape_error(f"{needed}: this run compares {', '.join(run.study.methods)} and leaves GPrune out.")
     st.info(words, icon=icon)
 
 
@@ -291,7 +291,7 @@ def draw_export_button(key: str, content: Content) -> None:
     """Draw the button that opens figures and table for a paper; nothing if there are none."""
     if not content.figures and content.table is None:
         return
-    if buttons.pressed(
+    if buttons.was_pressed(
         "",
         key=f"{key}_take",
         icon=":material/file_export:",
@@ -335,7 +335,7 @@ def _draw_printed(key: str, content: Content) -> None:
                 "modeBarButtons": [["toImage"]],
                 "toImageButtonOptions": {"format": "svg", "filename": name, "scale": 1, **size},
             },
-            alt=f"the figure as it is printed: {unmarked(content.title)}",
+            alt=f"the figure as it is printed: {strip_markdown(content.title)}",
         )
     st.caption("The camera at the upper right corner of the figure writes it as SVG, as it is seen here.")
 
@@ -346,7 +346,7 @@ def _draw_sources(key: str, content: Content) -> None:
         return
     numbers = content.table()
     table = content.as_read() if content.as_read is not None else numbers
-    source = Table(table).first(MOST_ROWS).latex(unmarked(content.title))
+    source = Table(table).first(MOST_ROWS).latex(strip_markdown(content.title))
     rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
     st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
     st.code(source, language="latex", height=260, wrap_lines=True)

@@ -86,7 +86,7 @@ _CONTROLS = {
 """symbol and dash of the controls, and of the form of gates that learns scales"""
 
 
-def called(method: str) -> str:
+def control_label(method: str) -> str:
     """A method's label, which says of a control that it is one."""
     return f"{label(method)} (control)" if method in METHODS and METHODS[method].control else label(method)
 

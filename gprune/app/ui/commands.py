@@ -33,7 +33,7 @@ def field(study: Study, dotted: str) -> Any:
     return value
 
 
-def words(study: Study) -> list[str]:
+def study_arguments(study: Study) -> list[str]:
     """Arguments of `python -m gprune study` that write this study; defaults are left out."""
     plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     arguments: list[str] = []
@@ -63,7 +63,7 @@ def command(study: Study, *variants: Study, arguments: tuple[str, ...] = ()) -> 
 def _write_command(study: Study, file: str) -> str:
     """The command that writes a study to a file."""
     lines, line = [], "python -m gprune study"
-    for word in words(study):
+    for word in study_arguments(study):
         if word.startswith("--") and len(line) > 70:
             lines.append(line)
             line = "   "
@@ -73,7 +73,7 @@ def _write_command(study: Study, file: str) -> str:
 
 
 def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
-    """Code that ends with what a card shows; empty where it shows nothing of a run."""
+    """Code that ends with what a card shows; empty if it shows nothing of a run."""
     lines = [_call(call) for call in calls]
     if not lines and card in TABLES:
         lines = [TABLES[card]]

@@ -125,7 +125,7 @@ def draw_passages(passages: Sequence[ContextPassage], color: str, alt: str, key:
 def draw_losses(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str, *, key: str) -> None:
     """Draw a passage whose tokens are coloured by their loss against the dense model, up to `limit` nats.
 
-    `dense` and `pruned` are (tokens,) losses in nats, NaN where there is none.
+    `dense` and `pruned` are (tokens,) losses in nats, NaN if there is none.
     """
     _LOSSES(key=key, data=losses_data(tokens, dense, pruned, limit, label), height="content")
 

@@ -16,7 +16,7 @@ from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.verdict import own_method
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -83,21 +83,21 @@ def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
     """Return what RASA decides under other settings, computed in this process.
 
-    Raises MissingResultError where scores, modules or their statistics are missing.
+    Raises MissingResultError if scores, modules or their statistics are missing.
     """
 
     def mean(scale: str) -> Array:
         keys = run.key(stages.scores, "primary"), run.key(stages.partition)
         return module_scores(run.root, *keys, scale)
 
-    return thresholds.decided(run, settings, mean)
+    return thresholds.reliability_decision(run, settings, mean)
 
 
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """Masks that no run has decided, those of a choice, composed once for all pages from the run's thresholds.
 
-    Raises MissingResultError where the run lacks what GPrune's masks follow from, MethodError where the
-    method cannot be decided here (see `whatif.obstacle`), SettingsError where the retention is below what the
+    Raises MissingResultError if the run lacks what GPrune's masks follow from, MethodError if the
+    method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below what the
     floors of the layers cost.
     """
     if choice.method != "gprune":
@@ -124,13 +124,13 @@ def _of_gprune(results: RunResults, choice: whatif.LabChoice) -> PruningMasks:
     if choice.scoring == whatif.ADAPTED:
         source = preview(results.run, choice.settings)[1].source
     else:
-        source = whatif.whole(base, choice.scoring)
+        source = whatif.uniform_source(base, choice.scoring)
     return whatif.shifted_masks(base, source, choice.retention)
 
 
 @lru_cache(4)
 def _prepared(results: RunResults) -> whatif.Prepared:
-    return whatif.prepared(results.run)
+    return whatif.prepare_run(results.run)
 
 
 @lru_cache(64)
@@ -141,7 +141,7 @@ def _of_baseline(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
     return whatif.decide(inputs.run.results, choice.method, choice.retention, choice.scoring, adapted)
 
 
-def measured(run: Run) -> list[tuple[str, str]]:
+def measured_perplexities(run: Run) -> list[tuple[str, str]]:
     """Methods and texts of a run whose perplexity is there."""
     every = itertools.product(run.study.methods, run.study.evaluation.texts)
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
@@ -150,8 +150,8 @@ def measured(run: Run) -> list[tuple[str, str]]:
 # a run is opened anew for each drawing of a page
 @lru_cache(32)
 def measurements(run: Run) -> list[Measurement]:
-    """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""
-    masks, pairs = run.masks(), measured(run)
+    """Every perplexity of a run that is there. Raises StoreError if one, or its masks, are damaged."""
+    masks, pairs = run.masks(), measured_perplexities(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
@@ -165,8 +165,8 @@ def measurement(
 ) -> Measurement:
     """A perplexity of a method, with what it takes to compare it.
 
-    `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 where they are not
-    known. Raises MissingResultError where the result is not there, StoreError where it is damaged.
+    `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 if they are not
+    known. Raises MissingResultError if the result is not there, StoreError if it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
     details, digest = run.results.details(stage), inputs.evaluation.get(text)
@@ -194,7 +194,7 @@ def unavailable(run: Run) -> dict[str, str]:
     reasons_by_method = {}
     for name, masks in run.cutting.items():
         stage = stages.masks(run.graph, masks)
-        if stage.key in reasons and not run.there(stage):
+        if stage.key in reasons and not run.has_result(stage):
             reasons_by_method[name] = reasons[stage.key]
     return reasons_by_method
 
@@ -216,10 +216,10 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
 def acting(run: Run) -> AblationEffect:
     """Return what the parts of GPrune do in a run.
 
-    Raises MissingResultError where the run has not come that far, StoreError where a result is damaged.
+    Raises MissingResultError if the run has not come that far, StoreError if a result is damaged.
     """
     run.require(ablation_effect.ready(run.results), stages.masks)
-    keys = (run.root, run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
+    keys = (run.root, run.key(stages.masks), run.key(stages.adapted_scores), run.key(stages.drift))
     return _diagnose(RunResults(keys, run))
 
 
@@ -253,6 +253,6 @@ def budget_warning(run: Run, method: str, base: str) -> str:
     if abs(first - second) <= BUDGET_TOLERANCE:
         return ""
     return (
-        f"The budgets differ: {plain(label(method))} keeps {percent(first, 2)} of the decoder's weights, "
-        f"{plain(label(base))} {percent(second, 2)}. The differences are partly that."
+        f"The budgets differ: {escape(label(method))} keeps {percent(first, 2)} of the decoder's weights, "
+        f"{escape(label(base))} {percent(second, 2)}. The differences are partly that."
     )

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.analysis import paired_test
-from gprune.analysis.formatting import counted, percent
+from gprune.analysis.formatting import format_count, percent
 from gprune.analysis.verdict import OURS, method_label
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
@@ -28,9 +28,9 @@ from gprune.app.ui import (
     work,
 )
 from gprune.app.ui.commands import command
-from gprune.app.ui.page_names import PURPOSE, TAB, TOOL, where
+from gprune.app.ui.page_names import PURPOSE, TAB, TOOL, describe_place
 from gprune.app.ui.slides import SlideFigures
-from gprune.app.ui.text import plain, said, short_text
+from gprune.app.ui.text import escape, escape_error, short_text
 from gprune.jobs import Job
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
@@ -99,7 +99,7 @@ def _require_door() -> None:
 
 
 def _looked_at() -> work.Situation:
-    """The situation, noted for the page; a demo run is started where there is none."""
+    """The situation, noted for the page; a demo run is started if there is none."""
     situation = work.read_situation(root())
     if work.autostart(situation):
         situation = work.read_situation(situation.root)
@@ -122,7 +122,7 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
                 query = address.link_query(last)
                 st.page_link(page, query_params=query or None, width="stretch")
     if situation.problem:
-        st.error(said(situation.problem), icon=":material/error:")
+        st.error(escape_error(situation.problem), icon=":material/error:")
     run_choice.explain_missing(situation.runs)
     if not situation.runs:
         _nothing_yet(situation, place)
@@ -135,7 +135,7 @@ def situation() -> work.Situation:
 
 
 def current_run() -> Run | None:
-    """The run that is chosen in the frame; None where there is none."""
+    """The run that is chosen in the frame, or None if there is none."""
     return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
@@ -173,11 +173,12 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
 
 def _unreadable(situation: work.Situation) -> None:
     count = len(situation.unreadable)
-    with st.expander(f"{counted(count, 'run')} cannot be read", icon=":material/warning:"):
+    with st.expander(f"{format_count(count, 'run')} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
-            st.caption(f"**{plain(broken.name)}**: {said(broken.reason)}.")
+            st.caption(f"**{escape(broken.name)}**: {escape_error(broken.reason)}.")
         st.caption(
-            f"Run the study again, or delete it on the {where('launch')}, list Runs. The other runs are not affected."
+            f"Run the study again, or delete it on the {describe_place('launch')}, in the list of runs. Other runs are "
+            "not affected."
         )
 
 
@@ -190,7 +191,7 @@ def _badges(run: Run) -> None:
         st.badge("pack", icon=":material/inventory_2:", color="grey", help=run_status.PACK_HELP)
     state = run.state
     if state != runs.INTERRUPTED:
-        st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
+        st.badge(escape(state or "unknown"), color=colors.get(state, "blue"))
     elif run_status.is_live(run):
         st.badge("to be continued", color="blue", help="A queued job continues it.")
     else:
@@ -201,14 +202,14 @@ def _why_interrupted(run: Run) -> str:
     host = runs.other_host(run.record)
     if not host:
         return "No process is working on it. Continue it to finish it."
-    return f"It ran on {plain(host)}, where its process has ended. Continue it to finish it here."
+    return f"It ran on {escape(host)}, where its process has ended. Continue it to finish it here."
 
 
 def _settings(run: Run) -> None:
     study = run.study
     st.caption(
-        f"{plain(study.model)} · {plain(study.metric)} · keep {percent(study.retention)}  \n"
-        f"A: {plain(study.text_name(study.primary))}  \nB: {plain(study.text_name(study.auxiliary))}"
+        f"{escape(study.model)} · {escape(study.metric)} · keep {percent(study.retention)}  \n"
+        f"A: {escape(study.text_name(study.primary))}  \nB: {escape(study.text_name(study.auxiliary))}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
         st.caption("The whole study, to be copied")
@@ -226,11 +227,12 @@ def _nothing_yet(situation: work.Situation, place: str) -> None:
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
         st.error(
-            f"{plain(failed.label)} failed: {said(failed.error)}. Its log is on the {where('launch')}.",
+            f"{escape(failed.label)} failed: {escape_error(failed.error)}. See its log on the "
+            f"{describe_place('launch')}.",
             icon=":material/error:",
         )
     else:
-        location = "below" if place == "launch" else f"on the {where('launch')}"
+        location = "below" if place == "launch" else f"on the {describe_place('launch')}"
         st.info(f"There is no run yet. Start one {location}, or start the demo with one click.", icon=":material/info:")
     work.start_button("Start the bundled demo", "frame_demo", situation.root, demo_study(), type="primary")
 
@@ -260,7 +262,7 @@ def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]],
 
 
 def require_run() -> Run | None:
-    """The chosen run; where there is none, says what the page will show and returns None."""
+    """The chosen run; if there is none, says what the page will show and returns None."""
     run = current_run()
     if run is None:
         if situation().runs:
@@ -278,7 +280,7 @@ def require_run() -> Run | None:
     elif not run.complete and not run_status.is_live(run):
         _incomplete(run)
     elif run.state == "done" and run.stopped_early:
-        words = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
+        words = f"This run was only asked for “{escape(str(run.record.get('until')))}”."
         _offered(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
 
@@ -287,7 +289,7 @@ def _incomplete(run: Run) -> None:
     """Say that a run stopped before its end, and offer to continue it."""
     reason = ""
     if run.state == "failed" and run.record.get("error"):
-        reason = f" It failed: {said(run.record['error'])}."
+        reason = f" It failed: {escape_error(run.record['error'])}."
     elif runs.other_host(run.record) and run.state == runs.INTERRUPTED:
         reason = f" {_why_interrupted(run)}"
     outlook = run_status.run_outlook(run)
@@ -297,7 +299,7 @@ def _incomplete(run: Run) -> None:
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and buttons.pressed(address.EDIT, key="frame_edit", icon=":material/edit:"):
+        if failed and buttons.was_pressed(address.EDIT, key="frame_edit", icon=":material/edit:"):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
@@ -366,7 +368,7 @@ def _report_ended_jobs(situation: work.Situation) -> None:
     state[work.FOLLOWED] = active
     for job in ended:
         icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
-        st.toast(f"{icon} {plain(job.label)} {words}")
+        st.toast(f"{icon} {escape(job.label)} {words}")
     state[_ENDED] = [*(job.id for job in ended), *state.get(_ENDED, [])][:_MOST_BANNERS]
     by_id = {job.id: job for job in situation.jobs}
     banners = [by_id[job_id] for job_id in state[_ENDED] if job_id in by_id]
@@ -381,19 +383,19 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
     run = situation.run_named(run_status.run_of_job(situation.root, job.id))
     origin = situation.run_named(st.session_state.get(work.ORIGINS, {}).get(job.id, ""))
     icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
-    reason = f": {said(job.error)}" if job.state == "failed" else ""
+    reason = f": {escape_error(job.error)}" if job.state == "failed" else ""
     is_result = job.state == "done" and run is not None and not job.exports
     with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
         result = describe_result(run, origin) if is_result and run is not None else ""
-        st.markdown(f"{icon} **{plain(job.label)}** {words}{reason}. {result}", width="stretch")
-        if buttons.pressed("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
+        st.markdown(f"{icon} **{escape(job.label)}** {words}{reason}. {result}", width="stretch")
+        if buttons.was_pressed("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
             _close_banner(job.id)
             if run is not None and job.state == "done":
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.turn(target if job.state == "done" else "launch")
         if is_result and run is not None:
-            if buttons.pressed("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
+            if buttons.was_pressed("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run at hand
                 other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")
@@ -416,11 +418,11 @@ def describe_result(run: Run, origin: Run | None) -> str:
     try:
         method, changes = _changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
         if origin is None or not changes:
-            return f"{plain(story.headline(run).sentence)}."
+            return f"{escape(story.headline(run).sentence)}."
     except GpruneError as error:
-        return said(error)
+        return escape_error(error)
     name = run_choice.labels([run, origin])[origin.name]
-    return f"Perplexity of {method} against “{plain(name)}”: {', '.join(changes)}."
+    return f"Perplexity of {method} against “{escape(name)}”: {', '.join(changes)}."
 
 
 def _changes(run: Run, origin: Run) -> tuple[str, list[str]]:
@@ -434,5 +436,5 @@ def _changes(run: Run, origin: Run) -> tuple[str, list[str]]:
         first, second = after.get((method, text)), before.get((method, text))
         if first is not None and second is not None and paired_test.same_windows(first, second):
             change = paired_test.in_percent(paired_test.difference(first, second))
-            changes.append(f"{plain(short_text(run.study, text))} {first.perplexity:.4g} ({plain(change)})")
+            changes.append(f"{escape(short_text(run.study, text))} {first.perplexity:.4g} ({escape(change)})")
     return method and method_label(method), changes

@@ -12,7 +12,7 @@ from textwrap import shorten
 import streamlit as st
 
 from gprune.app.ui import address, run_status, work
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import escape, escape_error
 from gprune.jobs import Job, JobProgress, queue
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
@@ -67,7 +67,7 @@ def _watch(root: str, whose: str | None, states: str, stages: str, drawn_at: flo
     if situation.active:
         job = situation.active[0]
         words, share = _progress(situation, job)
-        name = plain(shorten(job.label, _NAME_LETTERS, placeholder=" …"))
+        name = escape(shorten(job.label, _NAME_LETTERS, placeholder=" …"))
         more = f" and {len(situation.active) - 1} more" if len(situation.active) > 1 else ""
         # one line, one bar: what stands around it does not move when a stage ends
         st.progress(share, text=f":material/hourglass_top: **{name}**{more}  \n{words[-1]}")
@@ -83,7 +83,7 @@ def rest(active: list[Job]) -> float:
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     """Return a sentence about an active job, and its finished share in [0, 1]."""
     words, share = _progress(situation, job)
-    return f":material/hourglass_top: **{plain(job.label)}** {': '.join(words[:-1])}", share
+    return f":material/hourglass_top: **{escape(job.label)}** {': '.join(words[:-1])}", share
 
 
 def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
@@ -94,9 +94,9 @@ def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
     try:
         study, progress = queue.study_of(Path(situation.root), job.id), queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
-        return [said(error), said(error)], 0.0
+        return [escape_error(error), escape_error(error)], 0.0
     verb = "is being cancelled" if job.state == "cancelling" else f"is running on {job.device or 'this machine'}"
-    stage = plain(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
+    stage = escape(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
     run = work.under_way(situation, job)
     if job.exports or run is None or not run.outlook:
         share = min(1.0, progress.fraction) if job.exports else 0.0
@@ -111,5 +111,5 @@ def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
 
 def _stage_words(stage: str, progress: JobProgress) -> str:
     count = f" {progress.done}/{progress.total}" if progress.total > 1 else ""
-    waits = f", {plain(progress.waits)}" if progress.waits else ""
+    waits = f", {escape(progress.waits)}" if progress.waits else ""
     return f"{stage}{count}{waits}, {duration(progress.elapsed)} so far"

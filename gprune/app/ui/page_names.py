@@ -119,7 +119,7 @@ def tab(place: str) -> dict[str, str]:
     return {} if first(PAGE_OF[place].url) == place else {TAB: place}
 
 
-def where(place: str) -> str:
+def describe_place(place: str) -> str:
     """Return a place as a sentence names it: `page Drift, tab Module agreement`."""
     page_of_place = PAGE_OF[place]
     return f"page {page_of_place.name}" + (

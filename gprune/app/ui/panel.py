@@ -67,7 +67,7 @@ def available_part(run: Run, selection: Selection) -> tuple[Selection, str]:
 
 
 def module_labels(run: Run, layer: int) -> Array | None:
-    """Return the (neurons,) modules of a layer; None where the run has no modules yet."""
+    """Return the (neurons,) modules of a layer, or None if the run has no modules yet."""
     partition = run.find(stages.partition)
     return None if partition is None else partition.labels[layer]
 
@@ -75,7 +75,7 @@ def module_labels(run: Run, layer: int) -> Array | None:
 def parse_selection(run: Run, option: Any) -> Selection:
     """Return the selection that a person gives: a layer, or layer, module and neuron, None for none of a kind.
 
-    Raises SettingsError where it is no selection, or the run has no such layer, module or neuron.
+    Raises SettingsError if it is no selection, or the run has no such layer, module or neuron.
     """
     parts = tuple(option) if isinstance(option, tuple | list) else (option,)
     is_valid = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)
@@ -207,7 +207,7 @@ def _from(reads: Mapping[str, str]) -> Asked:
 
 
 def in_range(name: str, value: int | None, count: int) -> int:
-    """A whole number from 0 that is one of so many, the middle one by default; SettingsError if too large."""
+    """A whole number from 0 that is one of so many, the middle one by default. Raises SettingsError if too large."""
     if value is None:
         return count // 2
     require_whole(**{name: value})

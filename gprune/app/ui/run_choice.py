@@ -8,12 +8,12 @@ from textwrap import shorten
 import streamlit as st
 
 from gprune.analysis import thresholds
-from gprune.analysis.formatting import counted
+from gprune.analysis.formatting import format_count
 from gprune.analysis.run_settings import distinguishing_settings
 from gprune.app.ui import address, buttons, work
 from gprune.app.ui.address import RUN
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, short, short_text
+from gprune.app.ui.text import escape, short, short_text
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import ReliabilitySettings
@@ -70,9 +70,9 @@ def _label_setting(run: Run, field: str, value: str) -> str:
         "primary": f"A {short_text(study, study.primary)}",
         "auxiliary": f"B {short_text(study, study.auxiliary)}",
         "substitute": f"C {short_text(study, study.substitute) if study.substitute else 'none'}",
-        "methods": counted(len(study.methods), "method"),
+        "methods": format_count(len(study.methods), "method"),
         "evaluation.texts": f"on {', '.join(short_text(study, text) for text in study.evaluation.texts) or 'no text'}",
-        "evaluation.tasks": counted(len(study.evaluation.tasks), "task"),
+        "evaluation.tasks": format_count(len(study.evaluation.tasks), "task"),
     }
     words = short_ones.get(field) or f"{field.rpartition('.')[2].replace('_', ' ')} {value}"
     return shorten(words, _LONGEST, placeholder=" …")
@@ -86,7 +86,7 @@ def _words(run: Run) -> str:
     if run.about.name:
         # whoever named it knows what tells it apart
         return " · ".join(parts)
-    rule = thresholds.described(study.reliability)
+    rule = thresholds.describe_rule(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
         parts.append(rule)
     if (repaired := repair_label(study)) and repaired not in parts[0]:
@@ -108,10 +108,10 @@ def forget(name: str, left: list[Run]) -> None:
 
 
 def _default(runs: list[Run]) -> str:
-    """The run to show where none was chosen; empty where there is none."""
+    """The run to show where none was chosen; empty if there is none."""
     listed = [run for run in runs if not run.about.hidden] or runs
     independent, _ = _split_studies(listed)
-    run = work.preferred(independent or listed)
+    run = work.preferred_run(independent or listed)
     return run.name if run else ""
 
 
@@ -141,19 +141,19 @@ def explain_missing(runs: list[Run]) -> None:
         return
     name, deleted_label = st.session_state.get(_DELETED, ("", ""))
     if name == wanted_name:
-        st.warning(f"The run “{plain(deleted_label)}” was deleted.", icon=":material/delete:")
+        st.warning(f"The run “{escape(deleted_label)}” was deleted.", icon=":material/delete:")
     else:
-        st.warning(f"The address asks for the run {plain(wanted_name)}, which is not in this cache.")
+        st.warning(f"The address asks for the run {escape(wanted_name)}, which is not in this cache.")
     if runs:
         nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
-        words = f"Open “{plain(labels(runs)[nearest])}”"
+        words = f"Open “{escape(labels(runs)[nearest])}”"
         buttons.act(words, "frame_go_on", "", choose_run, nearest)
 
 
 def _selector(runs: list[Run], chosen: str | None) -> None:
-    """The widget itself, empty where no run is chosen, and below it the switch for the runs of studies."""
+    """The widget itself, empty if no run is chosen, and below it the switch for the runs of studies."""
     independent, of_studies = _split_studies([run for run in runs if not run.about.hidden])
-    offered = {run.name: run for run in listed(runs, (chosen,) if chosen else ())}
+    offered = {run.name: run for run in listed_runs(runs, (chosen,) if chosen else ())}
     names = labels(runs)
     st.session_state[_PICKED] = chosen
     st.selectbox(
@@ -167,7 +167,7 @@ def _selector(runs: list[Run], chosen: str | None) -> None:
     )
     if chosen and len(called := run_label(offered[chosen], names)) > _ROOM:
         # the field is narrower than that
-        st.caption(plain(called))
+        st.caption(escape(called))
     if independent and of_studies:
         many = len(of_studies) > 1
         st.toggle(
@@ -183,7 +183,7 @@ def _take() -> None:
         address.on_move(_PICKED, lambda: choose_run(str(picked)))
 
 
-def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
+def listed_runs(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     """The runs to choose from: those of a series of studies last, and only where they are asked for.
 
     `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well, and

@@ -6,7 +6,7 @@ from pathlib import Path
 from gprune.jobs import JobProgress, queue
 from gprune.pipeline.eta import Outlook
 from gprune.pipeline.runs.opened import Run, all_runs
-from gprune.pipeline.stages import Graph, named
+from gprune.pipeline.stages import Graph, stages_by_name
 from gprune.pipeline.stages.inputs import describe_texts
 from gprune.study import Study, run_name
 from gprune.system.errors import GpruneError, ModelError
@@ -64,7 +64,7 @@ def is_live(run: Run) -> bool:
 
 @lru_cache(maxsize=256)
 def _stage_titles(study: Study) -> dict[str, str]:
-    return {name: stage.title for name, stage in named(Graph(study)).items()}
+    return {name: stage.title for name, stage in stages_by_name(Graph(study)).items()}
 
 
 def stage_title(study: Study, name: str) -> str:
@@ -104,7 +104,7 @@ def pack_reason(run: Run, title: str) -> str:
     """Explain why the pack of a run lacks a result, and how to get it; empty if that is not the reason."""
     from gprune.pipeline.packs import STEP, TEXTS
 
-    stage_by_name = named(run.graph)
+    stage_by_name = stages_by_name(run.graph)
     reason_by_title = {stage_by_name[name].title: why for name, why in run.left_out.items() if name in stage_by_name}
     reason = reason_by_title.get(title, "")
     option = {TEXTS: "--with-contexts", STEP: "--with-steps"}.get(reason)

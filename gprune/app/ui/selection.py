@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune.app.ui import address, buttons, tables
 from gprune.app.ui.panel import KEYS, Selection, available_part
-from gprune.app.ui.text import said
+from gprune.app.ui.text import escape_error
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
@@ -19,7 +19,7 @@ _LONGEST = 80
 _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
 
 
-def asked() -> Selection:
+def requested_selection() -> Selection:
     """Return what was selected, whether or not the run at hand has it."""
     layer, module, neuron = (address.index(key) for key in KEYS)
     return Selection(layer, module, neuron) if layer is not None else Selection()
@@ -27,7 +27,7 @@ def asked() -> Selection:
 
 def current_selection(run: Run) -> Selection:
     """As much of the selection as the run has."""
-    return available_part(run, asked())[0]
+    return available_part(run, requested_selection())[0]
 
 
 def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
@@ -82,7 +82,7 @@ def table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None
 
 def chip(run: Run) -> None:
     """Draw what is selected as a button that clears it."""
-    wanted_unit = asked()
+    wanted_unit = requested_selection()
     if not wanted_unit:
         return
     unit, missing = available_part(run, wanted_unit)
@@ -98,7 +98,7 @@ def chip(run: Run) -> None:
 
 def warn_of_missing(run: Run, slot: Any) -> None:
     """Write into a slot which part of the selection the run lacks."""
-    if missing := available_part(run, asked())[1]:
+    if missing := available_part(run, requested_selection())[1]:
         slot.warning(f"This run has no {missing}.", icon=":material/search_off:")
 
 
@@ -117,7 +117,7 @@ def search_field(run: Run, key: str, **options: object) -> None:
     """Draw the field under a key of its own, and below it why nothing was found."""
     st.text_input("Find", key=key, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
     if problem := st.session_state.pop(_ERROR, ""):
-        st.error(said(problem), icon=":material/search_off:")
+        st.error(escape_error(problem), icon=":material/search_off:")
 
 
 def _find(run: Run, key: str) -> None:

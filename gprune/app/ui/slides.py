@@ -15,7 +15,7 @@ import streamlit as st
 
 from gprune.app.ui import address, buttons, components, run_status, story, work
 from gprune.app.ui.panel import Panel, PanelFunction
-from gprune.app.ui.text import join_numbers, plain
+from gprune.app.ui.text import escape, join_numbers
 from gprune.pipeline.runs.opened import MissingResultError, Run, root
 
 SLIDE = "slide"
@@ -45,12 +45,12 @@ class Slide:
     title: str
     """its question"""
     finding: Callable[[Run], str]
-    """the answer of a run, whose first sentence it shows; raises MissingResultError where the run lacks it"""
+    """the answer of a run, whose first sentence it shows; raises MissingResultError if the run lacks it"""
     figure: str = ""
     """name of its figure; the last slide has the retention curve"""
 
     def sentence(self, run: Run | None) -> str:
-        """Return the sentence, or why there is none; raises GpruneError where a result is damaged."""
+        """Return the sentence, or why there is none; raises GpruneError if a result is damaged."""
         if run is None:
             active = work.read_situation(root()).active
             return "The first run has just begun." if active else "There is no run yet."
@@ -98,7 +98,7 @@ def draw_button(key: str, **look: Any) -> None:
 
 
 def open_number() -> int:
-    """Return the number of the open slide, from 1; 0 where none is open."""
+    """Return the number of the open slide, from 1; 0 if none is open."""
     return int(address.read_option(SLIDE, _NUMBERS, "") or 0)
 
 
@@ -110,7 +110,7 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
     with st.container(key="slide", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
-            if buttons.pressed("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
+            if buttons.was_pressed("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
                 address.put(SLIDE, "")
                 address.turn(slide.place)
         with buttons.show_errors():
@@ -127,15 +127,15 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
 
 
 def _draw_sentence(heading: Any, sentence: str) -> None:
-    heading.markdown(f"# {join_numbers(plain(sentence))}")
+    heading.markdown(f"# {join_numbers(escape(sentence))}")
 
 
 def _draw_figure(name: str, panel: Panel) -> None:
     options: dict[str, Any] = {"config": PLAIN, "alt": panel.alt or panel.caption}
-    st.plotly_chart(enlarged(panel.figure), key=f"slide_{name}", height="stretch", **options)
+    st.plotly_chart(enlarge_figure(panel.figure), key=f"slide_{name}", height="stretch", **options)
 
 
-def enlarged(figure: go.Figure) -> go.Figure:
+def enlarge_figure(figure: go.Figure) -> go.Figure:
     """Return a figure that takes the height of its frame, with letters, lines and marks for an audience.
 
     The figure itself, which others may be shown, stays as it is.

@@ -31,7 +31,7 @@ def standings(run: Run) -> dict[str, HoldoutStatus]:
     return stages.standings(run.graph, run.load)
 
 
-def ended(run: Run) -> bool:
+def has_ended(run: Run) -> bool:
     """Return True if no process is working on a run."""
     return not run_status.is_live(run)
 
@@ -40,7 +40,7 @@ def ended(run: Run) -> bool:
 def lines_of(run: Run) -> list[Line]:
     """Every method of a run, with the runs that differ in their seed and have measured all that it has.
 
-    Raises StoreError where a result of the run is damaged.
+    Raises StoreError if a result of the run is damaged.
     """
     cells_of_run = derived_cache.measurements(run)
     cells, groups, pairs = (
@@ -58,7 +58,7 @@ def lines_of(run: Run) -> list[Line]:
     return comparison.lines(comparison.rows(cells) + left_out, groups)
 
 
-def expected(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
+def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
     """Return what a comparison must have, as `verdict.missing_methods` takes it; no `methods` are all of them."""
     by_text: dict[str, list[tuple[str, str]]] = {}
     for run in runs:
@@ -77,7 +77,7 @@ def _outcome(run: Run) -> Opponents | None:
 def headline(run: Run) -> Headline:
     """The run in one sentence: what pruning cost, else how far ranks shift, else that nothing is there.
 
-    Raises StoreError where a result is damaged.
+    Raises StoreError if a result is damaged.
     """
     opponents = _outcome(run)
     if opponents is not None and (opponents.ours or opponents.base):
@@ -85,7 +85,7 @@ def headline(run: Run) -> Headline:
     missing = _unmeasured(run, opponents)
     if run.has(stages.drift):
         return Headline(verdict.drift_title(curves(run)), missing)
-    return Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
+    return Headline("Nothing is measured yet" if not has_ended(run) else "Nothing was measured", missing)
 
 
 def _of_seeds(run: Run) -> dict[int, Run]:
@@ -100,7 +100,7 @@ def _of_seeds(run: Run) -> dict[int, Run]:
 
 
 def seeds(run: Run) -> tuple[int, ...]:
-    """The seeds over which the headline compares GPrune with other methods; StoreError where a result is damaged."""
+    """Return the seeds over which the headline compares methods. Raises StoreError if a result is damaged."""
     opponents = _outcome(run)
     return (
         tuple(sorted(opponents.ours.seeds))
@@ -115,12 +115,12 @@ def _unmeasured(run: Run, opponents: Opponents | None) -> str:
         return "This run was not asked to prune and measure."
     if opponents is None:
         return "This study measures no perplexity."
-    coming = "" if ended(run) else " This sentence appears when it is measured."
+    coming = "" if has_ended(run) else " This sentence appears when it is measured."
     return f"{verdict.headline(opponents, standings(run)[opponents.text], run.study).sentence}.{coming}"
 
 
 def curves(run: Run) -> list[ranks.Distribution]:
-    """The drift of a run, finely binned; MissingResultError where the run has not come that far."""
+    """The drift of a run, finely binned. Raises MissingResultError if the run has not come that far."""
     return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE)
 
 
@@ -153,8 +153,8 @@ def agreement_finding(run: Run) -> str:
 
 
 def counts(run: Run) -> thresholds.Counts:
-    """Count what RASA decided; MissingResultError where it has not decided yet."""
-    return thresholds.count(run.load(stages.modules), run.load(stages.adapted))
+    """Count what RASA decided. Raises MissingResultError if it has not decided yet."""
+    return thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
 
 
 def adapted_finding(run: Run) -> str:
@@ -177,12 +177,12 @@ def rival(run: Run) -> str | None:
     ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own_masks = METHODS[verdict.own_method(run.study.metric)].masks
     # a run at work may still be to make them
-    coming = set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
+    coming = set() if has_ended(run) else {METHODS[name].masks for name in run.study.methods}
     return own_masks if own_masks in ordered or own_masks in coming else next(iter(ordered), None)
 
 
 def bins(run: Run, other: str) -> Bins:
-    """Both methods by drift of the modules; MissingResultError where drift, modules or masks are absent."""
+    """Both methods by drift of the modules. Raises MissingResultError if drift, modules or masks are absent."""
     first, second = (run.key(stages.masks, name) for name in (OURS, other))
     return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), first, second, _BINS)
 
@@ -202,7 +202,7 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
     lines = lines_of(run)
     if not any(line.by_seed(text) for line in lines if line.method == OURS for text in texts):
         raise MissingResultError(missing)
-    return verdict.comparison_finding(lines, texts, standings(run), expected([run]))
+    return verdict.comparison_finding(lines, texts, standings(run), expected_results([run]))
 
 
 def retention_finding(run: Run) -> str:
@@ -219,7 +219,7 @@ def retention_finding(run: Run) -> str:
 def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
     """The text of the headline, unseen where one is, and every measurement on it.
 
-    Raises MissingResultError where no pruned model is measured on it.
+    Raises MissingResultError if no pruned model is measured on it.
     """
     text = holdout.first(standings(run), run.study)
     cells = [item for item in derived_cache.measurements(run) if item.text == text]

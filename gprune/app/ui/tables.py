@@ -10,7 +10,7 @@ import streamlit as st
 from gprune.analysis import table
 from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Marks, Stamp
 
@@ -84,7 +84,7 @@ def stamps(entries: Iterable[Stamp | None]) -> None:
     """Draw the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
-        st.caption(f":material/straighten: {plain(line)}.")
+        st.caption(f":material/straighten: {escape(line)}.")
     if len(lines) > _MOST_STAMPS:
         st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV names that of every figure.")
 
@@ -92,4 +92,4 @@ def stamps(entries: Iterable[Stamp | None]) -> None:
 def footnotes(marks: Marks) -> None:
     """Draw what the marks of a table stand for."""
     if marks.footnotes:
-        st.caption(f"{plain('; '.join(marks.footnotes))}.")
+        st.caption(f"{escape('; '.join(marks.footnotes))}.")

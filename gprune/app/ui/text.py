@@ -16,7 +16,7 @@ _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
 
-def plain(text: object) -> str:
+def escape(text: object) -> str:
     """Escape Markdown, so that a name or a path reads as it is and links to nothing.
 
     A browser's address becomes a link where it is escaped as well, unless something stands in it.
@@ -28,7 +28,7 @@ def _escaped(line: str) -> str:
     return _SPECIAL.sub(r"\\\1", _ADDRESS.sub(rf"\1{_JOINER}", line))
 
 
-def unmarked(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """Return Markdown of this module and the pages as one line without its signs."""
     line = _ICON.sub("", text.replace(_JOINER, ""))
     line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
@@ -67,7 +67,7 @@ def short_text(settings: study.Study, text: str, width: int = 22) -> str:
     return short(settings.text_name(text), width)
 
 
-def said(error: object) -> str:
+def escape_error(error: object) -> str:
     """Return an error for a page: one sentence of bounded length, without mark-up of its own.
 
     What stands between backticks, as a command to type, is shown as code: there nothing is mark-up.

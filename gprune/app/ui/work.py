@@ -13,7 +13,7 @@ import streamlit as st
 from gprune.app.server import require_trust
 from gprune.app.ui import buttons, run_status
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, said, short, short_text
+from gprune.app.ui.text import escape, escape_error, short, short_text
 from gprune.jobs import Job, queue
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
@@ -83,14 +83,14 @@ def read_situation(root: str) -> Situation:
 def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
     """Put a study into the queue; every job of the app comes this way.
 
-    Raises GpruneError where the queue refuses it, or it asks for what this server was not started for.
+    Raises GpruneError if the queue refuses it, or it asks for what this server was not started for.
     """
     require_trust(study.trust_remote_code)
     return queue.submit(Path(root), study, label=label, arguments=arguments)
 
 
 def resume(root: str, job_id: str) -> Job:
-    """Submit the study of a job again; for errors see `submit`, and GpruneError where it cannot be read."""
+    """Submit the study of a job again; for errors see `submit`, and GpruneError if it cannot be read."""
     require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
     return queue.resume(Path(root), job_id)
 
@@ -116,7 +116,7 @@ def start_button(
 ) -> None:
     """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
-        clicked = buttons.pressed(words, key=key, icon=":material/play_arrow:", **look)
+        clicked = buttons.was_pressed(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study) is not None:
         st.rerun()
 
@@ -129,7 +129,7 @@ def begin_job(root: str, study: Study, title: str, arguments: tuple[str, ...], o
         state[FOLLOWED] = state.get(FOLLOWED, set()) | {job.id}
         state[ORIGINS] = state.get(ORIGINS, {}) | {job.id: origin or state.get(SHOWN, "")}
         # a job waits for its device by itself, so that nobody knows here when it begins
-        st.toast(f"Submitted: {plain(job.label)}")
+        st.toast(f"Submitted: {escape(job.label)}")
         return job
     return None
 
@@ -141,7 +141,7 @@ def job_label(study: Study) -> str:
     return f"{name}{seed}, {short_text(study, study.primary)} | {short_text(study, study.auxiliary)}"
 
 
-def preferred(runs: list[Run]) -> Run | None:
+def preferred_run(runs: list[Run]) -> Run | None:
     """The run to show where none was chosen: the newest that is done, else one at work, else the newest."""
     at_work = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)
@@ -188,13 +188,13 @@ def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
         st.caption(f":material/hourglass_top: {_describe_state(run, job)}")
         return True
     if job is not None and job.state == "failed":
-        st.error(said(job.error), icon=":material/error:")
+        st.error(escape_error(job.error), icon=":material/error:")
     return False
 
 
 def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draw the button that starts the job that its arguments name."""
-    if not buttons.pressed(words, key=key, icon=":material/play_arrow:"):
+    if not buttons.was_pressed(words, key=key, icon=":material/play_arrow:"):
         return
     if begin_job(run.root, run.study, f"{title}: {job_label(run.study)}", arguments) is not None:
         st.rerun()
@@ -206,14 +206,16 @@ def _describe_state(run: Run, job: Job) -> str:
     try:
         progress = queue.progress(Path(run.root), job.id)
     except GpruneError as error:
-        return said(error)
-    return f"Running: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
+        return escape_error(error)
+    return f"Running: {escape(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
 
 
 def warn_left_out_tasks(run: Run) -> None:
     """Say of every task that could not be measured why."""
     for task, reason in run.missing_tasks.items():
-        st.warning(f"{plain(run_status.task_label(task))} was left out: {said(reason)}", icon=":material/warning:")
+        st.warning(
+            f"{escape(run_status.task_label(task))} was left out: {escape_error(reason)}", icon=":material/warning:"
+        )
 
 
 def offer_tasks(run: Run, key: str) -> None:
@@ -230,7 +232,7 @@ def offer_tasks(run: Run, key: str) -> None:
 
     built_in = [name for name in known() if name not in STANDARD_TASKS]
     st.caption(
-        f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
+        f"The built-in questions ({escape(', '.join(built_in))}) need no data. The seven tasks of the paper "
         "and your own questions are chosen on the page Runs & export, under Measure an existing run."
     )
     study = run.study.with_settings({"evaluation.tasks": built_in})

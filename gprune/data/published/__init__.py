@@ -70,19 +70,19 @@ class Figure:
     model: str
     """one of MODELS"""
     retention: float | None
-    """target retention, 1 for the dense model; None where it plays no part"""
+    """target retention, 1 for the dense model, or None if it plays no part"""
     method: str
-    """id of the method, a value of METHODS; empty where the paper names none"""
+    """id of the method, a value of METHODS; empty if the paper names none"""
     variant: str
-    """what distinguishes the row within its table, in the paper's words; empty where nothing does"""
+    """what distinguishes the row within its table, in the paper's words; empty if nothing does"""
     seed: int | None
-    """random seed; None where nothing is drawn or the paper does not say"""
+    """random seed, or None if nothing is drawn or the paper does not say"""
     rule: str
-    """which accuracy of a task counts, max or fixed; empty where no accuracy is involved"""
+    """which accuracy of a task counts, max or fixed; empty if no accuracy is involved"""
     values: dict[str, float]
     """perplexities (windows of 128 tokens), accuracies in points, and what the table is about"""
     note: str = ""
-    """what a reader of this row must know; empty where nothing"""
+    """what a reader of this row must know; empty if nothing"""
 
 
 def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[Figure]:

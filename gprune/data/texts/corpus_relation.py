@@ -153,19 +153,19 @@ def cut(stream: Array, length: int, limit: int | None = None) -> Array:
     return np.asarray(stream)[: count * length].reshape(count, length)
 
 
-def measured(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:
+def measure_overlap(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:
     """Return how much of a text's (windows, length) ids occurs in calibration sets.
 
     Runs are no longer than the windows and sequences; `vocabulary` is the size of the tokenizer's vocabulary.
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
-    share = [shared(windows, tokens.ids, run) for tokens in calibration]
+    share = [shared_share(windows, tokens.ids, run) for tokens in calibration]
     used = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
     return TextOverlap(text, run, len(windows), np.array(share), np.array(used))
 
 
-def shared(windows: Array, sequences: Array, run: int) -> float:
+def shared_share(windows: Array, sequences: Array, run: int) -> float:
     """Return the share in [0, 1] of the runs of (windows, length) ids that occur in (samples, length) ids.
 
     `run` is the tokens of a run, at most either length; the share is 0 without windows.

@@ -87,7 +87,7 @@ def parse(text: str) -> TextName:
     """Parse a typed name.
 
     The place is the longest part before a ``#`` that is an existing path, else the part before the first ``#``.
-    Raises SettingsError where the name is empty, or an option is unknown, repeated, or has no valid value.
+    Raises SettingsError if the name is empty, or an option is unknown, repeated, or has no valid value.
     """
     text = text.strip()
     if not text:
@@ -141,7 +141,7 @@ def _check_option(text: str, option: str, value: str) -> None:
         except ValueError as error:
             rule = f"{OPTIONS[option]}; either end may be left out"
             raise SettingsError(
-                f"documents={value[:60]} of the text {safe_parsing.quoted(text)} is no slice: {rule}"
+                f"documents={value[:60]} of the text {safe_parsing.quote(text)} is no slice: {rule}"
             ) from error
 
 

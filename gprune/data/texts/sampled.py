@@ -69,15 +69,15 @@ def is_sampled(text: str) -> bool:
 
 
 def seed_of(text: str) -> int:
-    """Return the seed of a text that the model writes itself; SettingsError where its name is not valid."""
+    """Return the seed of a text that the model writes itself. Raises SettingsError if its name is not valid."""
     return sampling_of(naming.parse(text)).seed
 
 
 def sampling_of(name: TextName) -> Sampling:
-    """Return the options of a name; SettingsError where it names another text, or an option has no valid value."""
+    """Return the options of a name. Raises SettingsError if it names another text, or an option has no valid value."""
     if name.place != PREFIX:
         raise SettingsError(
-            f"{safe_parsing.quoted(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
+            f"{safe_parsing.quote(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
             f"options follow a #, as in {EXAMPLE}"
         )
     name.allow(OPTIONS, "sampled from the model")
@@ -93,7 +93,7 @@ def sampling_of(name: TextName) -> Sampling:
 def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
     """Return the recipe of a text that the model writes itself: sequences or windows of `length` tokens.
 
-    `sequences` is None where an evaluation has no limit. Raises SettingsError where the name is not valid.
+    `sequences` is None if an evaluation has no limit. Raises SettingsError if the name is not valid.
     """
     sampling = sampling_of(naming.parse(text))
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
@@ -102,7 +102,7 @@ def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
     return Recipe(sampling.seed, sampling.temperature, per_document, sampling.keep, documents, role)
 
 
-def in_words(sampling: Sampling) -> str:
+def describe_sampling(sampling: Sampling) -> str:
     """Describe the options of a sampled text."""
     length = f"documents of {sampling.length:,} tokens, " if sampling.length else ""
     share = f"the {sampling.keep:.0%} of lowest perplexity" if sampling.keep < 1 else "all of them kept"
@@ -119,7 +119,7 @@ def _number(name: TextName, option: str, default: float, least: float, limit: fl
     if not least <= value <= limit:
         rule = f"{'a whole' if is_whole else 'a'} number from {least:{',' if is_whole else 'g'}} to "
         raise SettingsError(
-            f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.text)} must be {rule}"
+            f"{option}={safe_parsing.quote(typed)} of the text {safe_parsing.quote(name.text)} must be {rule}"
             f"{limit:{',' if is_whole else 'g'}}"
         )
     return value

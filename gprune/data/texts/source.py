@@ -51,7 +51,7 @@ class Source:
     dataset: reading.Opener | None = field(default=None, compare=False)
     hub: HubSplit | None = field(default=None, compare=False)
     rows: HubRows | None = field(default=None, compare=False)
-    """documents of a hub text, None where they are not on this machine"""
+    """documents of a hub text, None if they are not on this machine"""
 
 
 def resolve(
@@ -76,9 +76,9 @@ def resolve(
     if name.place in texts.NAMES:
         return _embedded(name, role)
     if sampled.is_sampled(name.place):
-        words = sampled.in_words(sampled.sampling_of(name))
+        words = sampled.describe_sampling(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({words})")
-    with safe_parsing.refused_as(CorpusError):
+    with safe_parsing.reraise_as(CorpusError):
         path = safe_parsing.path(name.place, "there is no text there: the path")
     if not naming.path_exists(name.place):
         raise CorpusError(_missing(name))

@@ -21,7 +21,7 @@ from gprune.data.texts.source import BLANK_LINE, Source, read_documents, resolve
 from gprune.records import Array, Tokens
 from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 # documents of a hub text for each window: of BookCorpus about 1 in 100 is long enough
 _DOCUMENTS_PER_WINDOW = 256
@@ -32,8 +32,8 @@ _SPECIAL = 3
 def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None) -> Tokens:
     """Draw one window of each of some random documents; see `draw`.
 
-    The seed decides documents and windows; ids are (samples, length). Raises SettingsError where the name is not
-    valid, CorpusError where the text cannot be read, or too few of its documents are long enough.
+    The seed decides documents and windows; ids are (samples, length). Raises SettingsError if the name is not
+    valid, CorpusError if the text cannot be read, or too few of its documents are long enough.
     """
     source = resolve(text, "calibration", download=True, tokens=tokens_for_windows(samples, length), cache=cache)
     texts = list(read_documents(source))
@@ -82,7 +82,7 @@ def draw(
 
     `seed` is of the permutation that chooses and orders the sequences; `cache` is the folder of the store's texts;
     `after` is the number of sequences of a calibration set under the same seed, with which these share none. Raises
-    SettingsError where the name is not valid, CorpusError where the text cannot be read or is too short.
+    SettingsError if the name is not valid, CorpusError if the text cannot be read or is too short.
     """
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
@@ -98,7 +98,7 @@ def tokens_for_calibration(samples: int, length: int) -> int:
 def choose(text: str, tokens: Array, samples: int, length: int, seed: int, after: int = 0) -> Tokens:
     """Cut a (tokens,) stream into blocks and draw a calibration set from them; see `draw`.
 
-    Raises CorpusError where the text is too short.
+    Raises CorpusError if the text is too short.
     """
     available = len(tokens) // length
     if available < after + samples:
@@ -116,7 +116,7 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
     """Return the text as one (tokens,) int32 stream, for perplexity.
 
     `limit` is the most tokens to return, the same prefix read sooner; `cache` is the folder of the store's texts.
-    Raises SettingsError where the name is not valid, CorpusError where the text cannot be read or is empty.
+    Raises SettingsError if the name is not valid, CorpusError if the text cannot be read or is empty.
     """
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
     return _token_stream(source, tokenizer, limit)
@@ -218,7 +218,7 @@ Words = str | os.PathLike[str] | Sequence[str]
 def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
     """Draw a calibration set of a name, a file, or documents; see `draw`.
 
-    Raises CorpusError where the text cannot be read or is too short.
+    Raises CorpusError if the text cannot be read or is too short.
     """
     _require_tokenizer(tokenizer)
     if isinstance(text, str | os.PathLike):
@@ -229,7 +229,7 @@ def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: in
 def text_stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
     """Return the (tokens,) stream of a name, a file, or documents; see `stream`.
 
-    Raises CorpusError where the text cannot be read or is empty.
+    Raises CorpusError if the text cannot be read or is empty.
     """
     _require_tokenizer(tokenizer)
     if isinstance(text, str | os.PathLike):
@@ -244,15 +244,15 @@ def name_of(text: Words) -> str:
 
 def _require_tokenizer(tokenizer: object) -> None:
     if not callable(tokenizer):
-        raise SettingsError(f"tokenizer must be one of transformers (got {quoted(tokenizer)})")
+        raise SettingsError(f"tokenizer must be one of transformers (got {quote(tokenizer)})")
 
 
 def _document_stream(documents: Sequence[str], tokenizer: Any) -> Array:
     if isinstance(documents, bytes) or not isinstance(documents, Iterable):
-        raise CorpusError(f"a text is a name, a file or a list of strings (got {quoted(documents)})")
+        raise CorpusError(f"a text is a name, a file or a list of strings (got {quote(documents)})")
     for document in documents:
         if not isinstance(document, str):
-            raise CorpusError(f"documents are strings (got {quoted(document)}): decode them first")
+            raise CorpusError(f"documents are strings (got {quote(document)}): decode them first")
     texts = [document for document in documents if document.strip()]
     if not texts:
         raise CorpusError(f"the text {GIVEN!r} is empty: give a text with words in it")

@@ -10,7 +10,7 @@ from lm_eval.api.model import CacheHook
 from lm_eval.models.huggingface import HFLM
 
 from gprune.data.texts import require_embedded
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.system.errors import CorpusError, NumericsError
 from gprune.system.progress import Progress
 
@@ -59,7 +59,7 @@ class InMemoryModel(HFLM):
     def _fitting(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
         """Measure requests with as many sequences at a time as memory allows."""
         length = max((len(self.tok_encode(text)) for text in [_longest(requests)] if text), default=0)
-        sequences = Sequences(
+        sequences = AdaptiveBatches(
             self.batch_size, min(length, self.max_length), "evaluation.batch", _REMEDY, self.device, self._report
         )
 

@@ -50,7 +50,7 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
     """Find a task by its name, or by the path of a file of own questions; nothing is downloaded.
 
     Raises:
-        SettingsError: There is no such task, it executes generated code, or the task folder is no folder.
+        SettingsError: There is no such task, it executes generated code, or the task folder is not a folder.
         CorpusError: Its file does not exist.
     """
     if task in questions.NAMES:
@@ -58,7 +58,7 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
     if needs_index(task):
         require_runnable(task, known())
     elif task not in STANDARD_TASKS:
-        with safe_parsing.refused_as(SettingsError):
+        with safe_parsing.reraise_as(SettingsError):
             file = safe_parsing.path(task, "a task")
         if not file.is_file():
             raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
@@ -67,7 +67,7 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
 
 
 def _in_folder(task: str, name: str) -> TaskSource:
-    with safe_parsing.refused_as(SettingsError):
+    with safe_parsing.reraise_as(SettingsError):
         folder = safe_parsing.path(name, "evaluation.task_folder")
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {name!r})")
@@ -220,8 +220,8 @@ def _letters(name: str) -> str:
 def load(source: TaskSource, few_shot: int | None) -> Loaded:
     """Load a task as lm-eval runs it, with `few_shot` examples, or None for as many as its definition has.
 
-    Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError where the data cannot be had or
-    does not fit the task, SettingsError where it is a collection without a figure of its own.
+    Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError if the data cannot be had or
+    does not fit the task, SettingsError if it is a collection without a figure of its own.
     """
     files = tuple((file, file.stat().st_mtime_ns) for file in (source.file, source.examples) if file)
     loaded = _load(source, few_shot, files)
@@ -245,7 +245,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
 
     These are the rows, for the demo the version of its texts; for other tasks of lm-eval, and with few-shot
     examples, the requests as a model reads them. A dataset that would have to be downloaded is known by its name
-    alone unless `download`. Raises CorpusError where the data cannot be used.
+    alone unless `download`. Raises CorpusError if the data cannot be used.
     """
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gprune.data.demo import questions
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 Row = dict[str, Any]
 Check = Callable[[Row], Row]
@@ -98,7 +98,7 @@ def _select(row: Row, names: tuple[str, ...]) -> Row:
 
 
 def _wrong(row: Row, name: str, rule: str) -> ValueError:
-    return ValueError(f"holds {quoted(row[name], 60)} in the column {name!r}, which must be {rule}")
+    return ValueError(f"holds {quote(row[name], 60)} in the column {name!r}, which must be {rule}")
 
 
 def _letters(row: Row) -> Collection[Any]:
@@ -154,7 +154,7 @@ def read_documents(source: TaskSource) -> list[Row]:
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, Any]]:
-    with safe_parsing.refused_as(CorpusError):
+    with safe_parsing.reraise_as(CorpusError):
         data = safe_parsing.contents(file, repr(str(file)))
         for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
             if line.strip():

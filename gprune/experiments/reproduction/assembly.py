@@ -22,14 +22,14 @@ from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
 from gprune.experiments.reproduction import figures, paper_values, throughput
 from gprune.experiments.reproduction.cells import cell, count, digits, heading, number, with_error
-from gprune.experiments.reproduction.grid import TIMED, Row, Series, label, shared
+from gprune.experiments.reproduction.grid import TIMED, Row, Series, label, shared_study
 from gprune.experiments.reproduction.lookup import NAN, Answer, Finished, Value
 from gprune.experiments.reproduction.paper_values import (
     GAP,
     MAIN,
     is_single,
-    ruled,
-    spelled,
+    metric_with_rule,
+    spell_out,
     under_both,
     without_single_tasks,
 )
@@ -63,7 +63,7 @@ class Assembled:
     display: pd.DataFrame
     """as people read it: text cells only"""
     published: pd.DataFrame
-    """the paper's own figures of the same table; empty where it gives none"""
+    """the paper's own figures of the same table; empty if it gives none"""
     published_title: str
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
@@ -111,7 +111,7 @@ def _answer(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answ
     answer = finished.answer(row)
     if answer is not None:
         return answer
-    return Answer(row, reason=failures.get(shared(row.study)) or finished.failure(row) or NOT_RUN)
+    return Answer(row, reason=failures.get(shared_study(row.study)) or finished.failure(row) or NOT_RUN)
 
 
 # accuracies
@@ -133,7 +133,7 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
     if not chosen:
         return {}
     mean = accuracy.mean_accuracy(chosen, rule)
-    of_task = accuracy.reported_error if error else accuracy.reported
+    of_task = accuracy.reported_error if error else accuracy.reported_accuracy
     points = {ACCURACY: 100.0 * (mean.error if error else mean.value)}
     return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in chosen}
 
@@ -223,7 +223,7 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
     if table.is_derived:
         values = derived_values(table.name, _frames(rows))
-        return spelled(without_single_tasks(values))
+        return spell_out(without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [
         (name, rule) for name in measured if not name.startswith(ACCURACY) and throughput.has_column(table.name, name)
@@ -234,7 +234,7 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, each in columns:
-            line[heading(ruled(name, each) if name == ACCURACY else name)] = _cell(rows[each][index], name)
+            line[heading(metric_with_rule(name, each) if name == ACCURACY else name)] = _cell(rows[each][index], name)
         cells.append(line | {REASON: answer.reason})
     cells += _summaries(answers, rows, columns) if table.name == "seeds" else []
     display = pd.DataFrame(cells).fillna("")
@@ -260,7 +260,7 @@ def _cell(row: StudyRow, column: str) -> str:
 
 def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     """Return mean and spread over the seeds that have results, one line a method."""
-    spread, names = under_both(derived.over_seeds, _frames(rows)), [ruled(*column) for column in columns]
+    spread, names = under_both(derived.over_seeds, _frames(rows)), [metric_with_rule(*column) for column in columns]
     cells = []
     for method, group in spread.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]

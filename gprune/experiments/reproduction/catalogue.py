@@ -70,9 +70,9 @@ def reproductions(cache: Path) -> list[Reproduction]:
 
 
 def load(cache: Path, name: str, table: str) -> Reproduced | None:
-    """Return one table of a reproduction; None where it has not been made.
+    """Return one table of a reproduction, or None if it has not been made.
 
-    Raises StoreError where there is no such reproduction, or its index is damaged at the table.
+    Raises StoreError if there is no such reproduction, or its index is damaged at the table.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None
@@ -83,7 +83,7 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
     try:
         return _reproduced(table, index["tables"][table])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        where = f"the table {safe_parsing.quoted(table)} in {folder / INDEX}"
+        where = f"the table {safe_parsing.quote(table)} in {folder / INDEX}"
         reason = safe_parsing.sentence(repr(error), 160)
         raise StoreError(f"{where} is damaged ({reason}): run `reproduce` again") from error
 

@@ -24,17 +24,17 @@ def digits(metric: str) -> int:
 
 
 def number(value: float, metric: str) -> str:
-    """A number as short text; empty where there is none."""
+    """A number as short text; empty if there is none."""
     return "" if np.isnan(value) else f"{value:.{digits(metric)}f}"
 
 
 def with_error(text: str, error: float, digits: int = 3) -> str:
-    """A short number with its spread, where there is one."""
+    """A short number with its spread, if there is one."""
     return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
 def count(parameters: int) -> str:
-    """A number of parameters in millions or billions; empty where it is not known."""
+    """A number of parameters in millions or billions; empty if it is not known."""
     if not parameters:
         return ""
     return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.2f}M"

@@ -9,7 +9,7 @@ choice of `repair.kind auto` for every method.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.analysis.claims import BASELINES, equal, repaired
+from gprune.analysis.claims import BASELINES, equal, repaired_id
 from gprune.analysis.claims import RECOMMENDED as RECOMMENDED_PROFILE
 from gprune.experiments.reproduction.grid import Row, Series, label, together
 from gprune.pipeline.stages.method_inputs import repair_label
@@ -56,7 +56,7 @@ def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
     compensation = REPAIRS[COMPENSATION]
     recommended = dict(profiles.profile("recommended").settings)
     return [
-        (repaired(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True}),
+        (repaired_id(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True}),
         *([(RECOMMENDED_PROFILE, "gprune", "recommended profile", recommended)] if recommended else []),
         *((equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
         (RECOMMENDED, RECOMMENDED, "", {}),

@@ -12,7 +12,7 @@ import numpy as np
 
 from gprune.analysis import ablation_effect
 from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, VERDICTS, Case, Claim, judge_claim
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
@@ -146,7 +146,7 @@ def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
-        numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
+        numbers = [verdict.counts, f"{format_signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
         rows.append([claim.words, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
@@ -175,7 +175,7 @@ def _change(difference: Difference | None) -> str:
 
 
 def _over(cases: Sequence[Case], first: str, second: str) -> Difference | None:
-    """Return how much worse one method is than another over texts of equal weight; None where one is missing."""
+    """Return how much worse one method is than another over texts of equal weight, or None if one is missing."""
     differences = [case.difference(first, second) for case in cases]
     finite = [item for item in differences if item is not None and np.isfinite(item.nats)]
     return over_texts(finite) if finite and len(finite) == len(cases) else None
@@ -233,7 +233,7 @@ def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, lis
 def _given(answer: Answer, block: Block) -> str:
     """Return the texts, passes and learning of a method, of the first seed."""
     try:
-        inputs = stages.given(opened(answer.row.study, block.results.store), answer.row.method)
+        inputs = stages.method_inputs(opened(answer.row.study, block.results.store), answer.row.method)
     except StoreError:
         return "not recorded"
     if inputs is None:
@@ -385,7 +385,7 @@ def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, li
 
 
 def _learned_numbers(block: Block, answer: Answer) -> str:
-    """Return how many factors and biases were learned for a method, of the first seed; nothing where it has none."""
+    """Return how many factors and biases were learned for a method, of the first seed; nothing if it has none."""
     study = answer.row.study
     if not study.repair.scaled:
         return ""

@@ -10,7 +10,7 @@ from gprune.analysis import agreement, decisions, drift
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results, Stage
-from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, compared
+from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
 from gprune.records import RankDrift
 from gprune.study import Study, short
 from gprune.system.errors import MethodError
@@ -39,7 +39,7 @@ _CURVES = {
 }
 
 Measure = tuple[str, float, float]
-"""name, value and standard deviation (NaN where there is none)"""
+"""name, value and standard deviation (NaN if there is none)"""
 
 
 def module_overlap(series: Series) -> list[Row]:
@@ -71,7 +71,7 @@ def figure_1b(series: Series) -> list[Row]:
 
 
 def _compared(study: Study) -> tuple[Comparison, ...]:
-    return compared(study.metric, study.methods, study.substitute)
+    return list_comparisons(study.metric, study.methods, study.substitute)
 
 
 def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str], extra: bool = False) -> Row:
@@ -99,7 +99,7 @@ def figure_3(series: Series) -> list[Row]:
 
 
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
-    """The stages that a figure's row is read from; MethodError where its study makes no such comparison."""
+    """The stages that a figure's row is read from. Raises MethodError if its study makes no such comparison."""
     if row.reads == "agreement":
         comparisons = stages.agreements(graph)
         if row.item not in comparisons:
@@ -116,7 +116,7 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
 def figure_measures(row: Row, results: Results) -> list[Measure]:
     """Return the numbers of a figure's row, from results that have all its sources; it reads no clock.
 
-    Raises MethodError where the model cannot have this row, StoreError where a record is absent or damaged.
+    Raises MethodError if the model cannot have this row, StoreError if a record is absent or damaged.
     """
     records = [results.record(stage) for stage in sources(row, results.graph)]
     if row.reads == "drift":

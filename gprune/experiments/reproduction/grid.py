@@ -72,7 +72,7 @@ class TableStudy(ScheduledStudy):
     @property
     def shared(self) -> Study:
         """The study that its rows share; it tells the entry from others."""
-        return shared(self.study)
+        return shared_study(self.study)
 
 
 def label(row: Row) -> str:
@@ -92,7 +92,7 @@ class Series:
     def __init__(self, model: str, scale: Scale) -> None:
         """Build the study that every other differs from, of a folder, a hub name, or `demo`.
 
-        Raises SettingsError where a setting of the scale is not valid.
+        Raises SettingsError if a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
         study = Study(
@@ -179,7 +179,7 @@ class Series:
         return safe_parsing.sentence(" ".join(words), limits.LONGEST_NAME)
 
 
-def shared(study: Study) -> Study:
+def shared_study(study: Study) -> Study:
     """Return a study without its methods, name and device: what the studies of one run's rows share."""
     return replace(study, methods=("dense",), name="", group="", device="auto")
 
@@ -194,11 +194,11 @@ def entries(rows: Iterable[Row]) -> list[TableStudy]:
     """Group rows into as few studies as fill them, in the order of the rows, those with a clock last."""
     groups: dict[Study, list[Row]] = {}
     for row in rows:
-        groups.setdefault(shared(row.study), []).append(row)
+        groups.setdefault(shared_study(row.study), []).append(row)
     return sorted((_entry(group) for group in groups.values()), key=lambda entry: entry.timed)
 
 
-def before(rows: Iterable[Row]) -> list[Row]:
+def prerequisite_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the rows that rows with a clock need first, so that the learning does not wait for its turn."""
     return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures, throughput
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, shared, together
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, shared_study, together
 from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, drift, masks, order, perplexity, speed
 from gprune.pipeline.stages.inputs import plugins_read, read_inputs
@@ -41,7 +41,7 @@ class Value:
     error: float = NAN
     """standard error; of figures the deviation over layers, of speed the quartile range of repetitions"""
     windows: int = 0
-    """perplexity windows behind it; 0 where none"""
+    """perplexity windows behind it; 0 if none"""
     length: int = 0
     """tokens of a window"""
     samples: int = 0
@@ -53,7 +53,7 @@ class Value:
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
     """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
-    """by what protocol it was measured; None where that is no figure of quality"""
+    """by what protocol it was measured, or None if that is no figure of quality"""
 
     @property
     def column(self) -> str:
@@ -67,7 +67,7 @@ class Answer:
 
     row: Row
     run: str = ""
-    """the latest run that has its result, or that says why there is none; empty where no run does"""
+    """the latest run that has its result, or that says why there is none; empty if no run does"""
     values: tuple[Value, ...] = ()
     """its numbers; none where `reason` says why"""
     accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
@@ -82,7 +82,7 @@ class Answer:
     retention: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
-    """parameters of the model; 0 where not known"""
+    """parameters of the model; 0 if not known"""
     reason: str = ""
     """why there are no numbers"""
     precision: str = ""
@@ -140,7 +140,7 @@ class Finished:
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
         for run in self._runs:
-            self._latest.setdefault(shared(run.study), run)
+            self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
             # what does not fit into memory may fit in smaller batches
@@ -149,7 +149,7 @@ class Finished:
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def answer(self, row: Row) -> Answer | None:
-        """Return the numbers of a row's study, or why it can have none; None where a run is still needed."""
+        """Return the numbers of a row's study, or why it can have none, or None if a run is still needed."""
         results = self._open(row.study)
         if results is None:
             return None
@@ -162,7 +162,7 @@ class Finished:
 
     def failure(self, row: Row) -> str:
         """Return the error of the latest run of a row's study, whatever its methods, if it failed; else empty."""
-        run = self._latest.get(shared(row.study))
+        run = self._latest.get(shared_study(row.study))
         if run is None or run.record.get("state") != "failed":
             return ""
         return str(run.record.get("error") or "the run failed without a reason")
@@ -246,7 +246,7 @@ class Finished:
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
     def _open(self, study: Study) -> Results | None:
-        """Return the results of a study; None where it cannot be read here."""
+        """Return the results of a study, or None if it cannot be read here."""
         if study not in self._results:
             self._results[study] = None
             reading = self._read_inputs(study)
@@ -275,7 +275,7 @@ class Finished:
         return next(filter(None, (self._reason_of(stage, results) for stage in needed)), None)
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Return the digests of a study's inputs, and why tasks have none; None where it cannot be read here."""
+        """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""
         # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
         methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
         # other settings change no digest

@@ -17,7 +17,7 @@ from gprune.experiments.reproduction.scale import paper_model
 MAIN, GAP = "main", "metric-gap"
 
 
-def ruled(metric: str, rule: str) -> str:
+def metric_with_rule(metric: str, rule: str) -> str:
     """Return a metric's name with its rule, where it is an accuracy: `accuracy (max)`."""
     return f"{metric} ({rule})" if metric.startswith(ACCURACY) else metric
 
@@ -35,7 +35,7 @@ def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, p
         if "metric" not in table.columns:
             continue
         ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
-        parts.append(ruled_rows.assign(metric=[ruled(str(metric), rule) for metric in ruled_rows["metric"]]))
+        parts.append(ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]]))
     filled = [part for part in parts if len(part)]
     if filled:
         return pd.concat(filled, ignore_index=True)
@@ -59,7 +59,7 @@ def figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.
     model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if is_derived:
-        return spelled(_derived(name, model)), title
+        return spell_out(_derived(name, model)), title
     return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
 
 
@@ -67,7 +67,9 @@ def _derived(name: str, model: str) -> pd.DataFrame:
     frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
     if name == GAP:
         gaps = {rule: gains.metric_gap(frame) for rule, frame in frames.items()}
-        values = pd.concat([gap.assign(metric=ruled(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True)
+        values = pd.concat(
+            [gap.assign(metric=metric_with_rule(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True
+        )
     else:
         values = under_both(gains.gain_by_retention, frames)
     values = without_single_tasks(values)
@@ -82,7 +84,7 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
         if ACCURACY in frame:
             # the main table lists the same rows in the same order under both rules
             values = published.frame(published.table(name, model, rule))[ACCURACY]
-            frame.insert(int(frame.columns.get_loc(ACCURACY)), ruled(ACCURACY, rule), values)
+            frame.insert(int(frame.columns.get_loc(ACCURACY)), metric_with_rule(ACCURACY, rule), values)
     columns = [str(column) for column in frame if column not in ("table", "model", ACCURACY)]
     texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
     return texts.loc[:, (texts != "").any()]
@@ -93,7 +95,7 @@ def _texts(column: pd.Series, name: str) -> list[str]:
     return [number(value, name) if is_measure else cell(value, name) for value in column]
 
 
-def spelled(values: pd.DataFrame) -> pd.DataFrame:
+def spell_out(values: pd.DataFrame) -> pd.DataFrame:
     """Return a derived table with names for ids, percentages for retentions, and words for truth."""
     names = [str(name) for name in values.columns if name != "seed"]
     lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]

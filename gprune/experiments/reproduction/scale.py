@@ -116,7 +116,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
 
     `name` is one of SCALES; by default demo for the bundled model and paper for every other. `changes` are
     fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none) and are then
-    measured in every study; a limit of 0 measures all documents. Raises SettingsError where the name or a
+    measured in every study; a limit of 0 measures all documents. Raises SettingsError if the name or a
     field is not valid.
     """
     name = name or ("demo" if model == "demo" else "paper")

@@ -49,7 +49,7 @@ def main(series: Series) -> list[Row]:
     """Return the paper's rows, and behind those of each retention the controls; or the methods that are named."""
     if series.scale.methods:
         return _named(series)
-    rows = compared(series)
+    rows = compared_methods(series)
     return [
         *rows[:1],
         *(
@@ -67,7 +67,7 @@ def _named(series: Series) -> list[Row]:
     """Return the methods that are asked for at every retention, GPrune on the metric of each that has one."""
     names = [name for name in series.scale.methods if name != "dense"]
     bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].brings)]
-    rows = compared(series)[:1]
+    rows = compared_methods(series)[:1]
     for retention in series.scale.retentions:
         for name in names:
             for metric in bases if bases and name == "gprune" else ["flap"]:
@@ -82,7 +82,7 @@ def _controls(series: Series, names: Iterable[str], **settings: Any) -> list[Row
     return [replace(row, labels=row.labels | {"method": f"control: {row.labels['method']}"}) for row in rows]
 
 
-def compared(series: Series) -> list[Row]:
+def compared_methods(series: Series) -> list[Row]:
     """Return all methods at every retention; the paper leaves LLM-Pruner out at 13B, for its memory."""
     scale, rows = series.scale, list[Row]()
     dense = series.study(methods=("dense",), retention=scale.retention)
@@ -219,10 +219,10 @@ TABLES: dict[str, PaperTable] = {
         _published("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
         _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
         _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
-        _published("speed", throughput.speed, throughput.SPEED_NOTE),
+        _published("speed", throughput.speed_rows, throughput.SPEED_NOTE),
         PaperTable("alignment", _WIDTHS, throughput.alignment, throughput.ALIGNMENT_NOTE),
-        PaperTable("metric-gap", _GAP, compared, _DERIVED, is_derived=True),
-        PaperTable("gain-by-retention", _GAIN, compared, _DERIVED, is_derived=True),
+        PaperTable("metric-gap", _GAP, compared_methods, _DERIVED, is_derived=True),
+        PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),
         PaperTable(REPAIR, _REPAIR, repair_rows, scale="study"),
     )
@@ -233,7 +233,7 @@ TABLES: dict[str, PaperTable] = {
 def choose_tables(names: Iterable[str]) -> list[PaperTable]:
     """Return the tables that are asked for, each once, in the order of TABLES; `all` means every one.
 
-    Raises SettingsError where a name is not known.
+    Raises SettingsError if a name is not known.
     """
     chosen = list(names)
     for name in chosen:

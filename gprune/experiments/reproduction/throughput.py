@@ -25,7 +25,7 @@ _PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "t
 _ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
 
 
-def speed(series: Series) -> list[Row]:
+def speed_rows(series: Series) -> list[Row]:
     """Return the dense model and all methods at the table's retention, in the order of the paper's table."""
     rows = []
     for metric, names in _PARTS.items():

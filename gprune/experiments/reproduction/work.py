@@ -17,25 +17,25 @@ from gprune.store import Store
 from gprune.study import Study
 
 
-def needed(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
+def needed_studies(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
     """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
     rows = [row for table in tables for row in table.rows(series)]
-    return grouping.entries([*rows, *grouping.before(rows)])
+    return grouping.entries([*rows, *grouping.prerequisite_rows(rows)])
 
 
 def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[TableStudy]:
     """The studies that still have to run, with the methods that no run has yet."""
     every = (row for table in tables for row in table.rows(series))
     rows = [row for row in every if finished.answer(row) is None]
-    first = (row for row in grouping.before(rows) if finished.answer(row) is None)
+    first = (row for row in grouping.prerequisite_rows(rows) if finished.answer(row) is None)
     return grouping.entries([*rows, *first])
 
 
 def check_inputs(series: Series) -> None:
     """Make sure that all that the studies read is on this machine, before the first one starts.
 
-    Tasks without data stop nothing: the studies leave them out, and say why. Raises ModelError or CorpusError where the
-    model or a text is missing or cannot be downloaded, SettingsError where the name of a text or of a task is
+    Tasks without data stop nothing: the studies leave them out, and say why. Raises ModelError or CorpusError if the
+    model or a text is missing or cannot be downloaded, SettingsError if the name of a text or of a task is
     not valid, or two texts hold the same content.
     """
     read_inputs(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
@@ -71,7 +71,7 @@ class TableWork:
         """Run the missing studies and write the tables, again after every study; return them as they are at the end.
 
         `watch` gets every change of the work's status, `on_end` every study that has ended, with the reason where it
-        failed. `build` makes a run's argument list, as for gprune.jobs.submit. Raises GpruneError where the cache
+        failed. `build` makes a run's argument list, as for gprune.jobs.submit. Raises GpruneError if the cache
         or the folder cannot be written; the work under way is cancelled.
         """
 

@@ -23,7 +23,7 @@ from gprune.analysis.table import Table
 from gprune.experiments.reproduction.assembly import Assembled
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.scale import Scale, choose
-from gprune.store import explained
+from gprune.store import explain_errors
 from gprune.study import short
 from gprune.system import safe_parsing
 from gprune.system.files import make_folder, write_json, write_text
@@ -52,9 +52,9 @@ def folder_name(model: str, scale: Scale) -> str:
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
     """Write tables and enter them into the folder's index; other tables of the folder stay.
 
-    `command` is the command line that makes the tables. Raises StoreError where the folder cannot be written.
+    `command` is the command line that makes the tables. Raises StoreError if the folder cannot be written.
     """
-    with explained(folder):
+    with explain_errors(folder):
         make_folder(folder)
         # another call may be adding its own tables to the same index
         lock = Lock(folder / f".{INDEX}.lock")
@@ -81,7 +81,7 @@ def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: s
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
-    """Return the index of a folder of tables; None where there is none that can be read."""
+    """Return the index of a folder of tables, or None if there is none that can be read."""
     try:
         values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):

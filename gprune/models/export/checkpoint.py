@@ -54,7 +54,7 @@ def as_loaded(model: Any, layout: Layout) -> Any:
     model_class = modeling_gprune.classes_of(model.config.model_type)
     if type(model) is not model_class.dense_class:
         return model
-    stock = ordinary.convert(model, layout)
+    stock = ordinary.to_stock_model(model, layout)
     if stock is not None:
         return stock
     fields = own_fields(model, layout) | {"architectures": [model_class.__name__]}
@@ -98,13 +98,13 @@ def save(
         ids: tokens at which logits are compared; spread over the vocabulary where left out.
         accept: raises CheckpointError if the model read back is not the one that was measured.
 
-    Raises CheckpointError where the folder is taken, the disk is full, or the saved model does not read back as it
+    Raises CheckpointError if the folder is taken, the disk is full, or the saved model does not read back as it
     was.
     """
     folder = Path(folder).absolute()
     pruned, layout = PrunedModel.of(pruned), dense_layout(model)
     require_free_space(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
-    with new_folder(folder) as partial, low_rank.merged(model, layout, pruned.recovered):
+    with new_folder(folder) as partial, low_rank.merge_adapters(model, layout, pruned.recovered):
         tokens, logits = same_model.probe(model, ids)
         save_model(model, tokenizer, partial)
         _add_own_code(model, partial, layout)
@@ -124,7 +124,7 @@ def save(
 def load_verified(folder: Path) -> nn.Module:
     """Load a checkpoint on the CPU, in the number type of the file, and compare it with its ``pruning.json``.
 
-    Raises CheckpointError where a file is missing, damaged or changed.
+    Raises CheckpointError if a file is missing, damaged or changed.
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):

@@ -35,7 +35,7 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
     """Write a pruned checkpoint with its tokenizer as one GGUF file, read it back, and return its size in bytes.
 
     `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the matrices
-    is float32 or float16, norms and biases are float32. Raises CheckpointError where the package is missing, the
+    is float32 or float16, norms and biases are float32. Raises CheckpointError if the package is missing, the
     checkpoint is damaged, llama.cpp has no place for a part of the model or of its tokenizer, the target is taken,
     the disk is full, or the file does not read back as it was written. Nothing is left behind.
     """
@@ -80,7 +80,7 @@ def _require_supported(model: Any) -> None:
 
 
 def _rope_factors(model: Any) -> Array | None:
-    """(head_width / 2,) float32 divisors of the rotary frequencies; None where they are all 1."""
+    """(head_width / 2,) float32 divisors of the rotary frequencies, or None if they are all 1."""
     rotary, config = model.model.rotary_emb, model.config
     kind = config.rope_parameters["rope_type"]
     width = model.model.layers[0].self_attn.head_dim

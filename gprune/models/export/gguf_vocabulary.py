@@ -82,7 +82,7 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     """Convert a tokenizer of transformers that has a ``backend_tokenizer``.
 
     `size` is the rows of the model's embedding; those without a token become unused tokens. Raises
-    CheckpointError where llama.cpp would split text otherwise, or the embedding has too few rows.
+    CheckpointError if llama.cpp would split text otherwise, or the embedding has too few rows.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

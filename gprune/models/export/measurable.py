@@ -16,21 +16,21 @@ from gprune.models.loadable import require_whole
 from gprune.models.shapes import RANDOM, SHAPES, is_random
 from gprune.records import budget
 from gprune.system.errors import SettingsError
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import quote
 
 
 def load_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     """Load a causal language model without its tokenizer.
 
     `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``, where SHAPE may be a
-    folder; FFN widths of a random model that is cut are multiples of `align`. Raises ModelError where there is no
-    such model or it cannot be read, SettingsError where the device is not there, a shape is unknown, or the memory is
+    folder; FFN widths of a random model that is cut are multiples of `align`. Raises ModelError if there is no
+    such model or it cannot be read, SettingsError if the device is not there, a shape is unknown, or the memory is
     too small.
     """
     target = loading.device_of(device)
     if is_random(name):
         shape = name.removeprefix(RANDOM)
-        return random_weights.make(_random_config(shape, align), target, loading.DTYPES[dtype], shape)
+        return random_weights.make_model(_random_config(shape, align), target, loading.DTYPES[dtype], shape)
     folder = locate(name, download=True)
     require_whole(folder)
     # left open, the library would ask on the terminal whether to run the model's code
@@ -42,7 +42,7 @@ def load_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
 def require_known(name: str, align: int = 1) -> None:
     """Check a name before its model is loaded; a hub model is fetched.
 
-    Raises ModelError where there is no such model, SettingsError for an impossible retention or alignment.
+    Raises ModelError if there is no such model, SettingsError for an impossible retention or alignment.
     """
     if is_random(name):
         _random_config(name.removeprefix(RANDOM), align)
@@ -63,7 +63,7 @@ def _retention(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quoted(text)})")
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quote(text)})")
     return value
 
 

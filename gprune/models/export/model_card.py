@@ -47,7 +47,7 @@ class Figure:
     perplexity: float
     standard_error: float
     dense: float | None
-    """of the dense model on the same windows; None where it was not measured"""
+    """of the dense model on the same windows, or None if it was not measured"""
     protocol: str
     """the stamp of the figure; see gprune.evaluation.protocol"""
 
@@ -91,7 +91,7 @@ def without_folders(name: str) -> str:
 
 
 def card_header(folder: Path) -> dict[str, Any]:
-    """Return the fields at the head of a folder's card; nothing where they cannot be read."""
+    """Return the fields at the head of a folder's card; nothing if they cannot be read."""
     from huggingface_hub import metadata_load
 
     try:

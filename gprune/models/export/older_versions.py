@@ -20,7 +20,7 @@ _TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write configuration, weights and, where there is one, the tokenizer of a model."""
+    """Write configuration, weights and, if there is one, the tokenizer of a model."""
     with quiet():
         model.save_pretrained(folder)
     if tokenizer is not None:

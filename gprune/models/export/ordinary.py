@@ -65,7 +65,7 @@ def group_size(config: Any) -> int:
 def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     """Find the ordinary model that has exactly the weights of a cut one, apart from biases of zero.
 
-    `model` is of an own class of the family, or of ours. None where layers differ in width, other parts stand beside
+    `model` is of an own class of the family, or of ours. None if layers differ in width, other parts stand beside
     the language model, or no family has a place for every weight.
     """
     neurons, groups = widths(model, layout)
@@ -87,10 +87,10 @@ def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     return None
 
 
-def convert(model: Any, layout: Layout) -> Any:
+def to_stock_model(model: Any, layout: Layout) -> Any:
     """Return a cut model of its family's own class as an ordinary one whose configuration states its widths.
 
-    That is the model itself where its family holds it, else another that shares its weights; None where there is
+    That is the model itself where its family holds it, else another that shares its weights, or None if there is
     none.
     """
     stock = find_stock_model(model, layout)
@@ -135,7 +135,7 @@ def _uses_window(config: Any) -> bool:
 
 
 def stock_config(family: str, values: dict[str, Any]) -> Any:
-    """Return an ordinary configuration; CheckpointError where the family does not take these values."""
+    """Return an ordinary configuration. Raises CheckpointError if the family does not take these values."""
     from transformers import AutoConfig
 
     with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
@@ -151,7 +151,7 @@ def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
-    """Biases that an ordinary model has beside the tensors of a cut one; None where its other tensors differ."""
+    """Biases that an ordinary model has beside the tensors of a cut one, or None if its other tensors differ."""
     with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()

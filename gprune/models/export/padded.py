@@ -29,7 +29,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
     """Save a pruned checkpoint as an ordinary model, read it back and compare the two; return the absolute path.
 
     `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be empty.
-    Raises CheckpointError where the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
+    Raises CheckpointError if the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
     disk is full, or the saved model does not give the same logits. Nothing is left behind.
     """
     from transformers import AutoModelForCausalLM

@@ -101,7 +101,7 @@ def write_record(folder: Path, record: PruningRecord) -> None:
 
 
 def read_record(folder: Path) -> PruningRecord:
-    """Read the ``pruning.json`` of a folder; CheckpointError where it is missing or cannot be read."""
+    """Read the ``pruning.json`` of a folder. Raises CheckpointError if it is missing or cannot be read."""
     path = folder / PRUNING_FILE
     try:
         return PruningRecord.model_validate_json(contents(path, "it"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gprune.system import limits
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
-from gprune.system.files import beside, replaced
+from gprune.system.files import replace_file, temporary_path
 from gprune.system.safe_parsing import sentence
 
 
@@ -26,7 +26,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     `folder` is an absolute path that ``require_free_space`` has checked. Raises CheckpointError, one sentence, for
     any error inside. Nothing is left behind.
     """
-    partial = beside(folder)
+    partial = temporary_path(folder)
     try:
         with as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
             partial.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def new_file(file: Path) -> Iterator[Path]:
     """Yield a path to write one file to; otherwise as `new_folder`."""
     with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(file) as partial:
+        with replace_file(file) as partial:
             yield partial
 
 

@@ -35,18 +35,18 @@ def is_random(name: str) -> bool:
 def folder(name: str) -> Path:
     """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, which `base` maps to an existing one.
 
-    Raises ModelError where there is no such shape or depth, or a retention follows it, which only `speed` takes.
+    Raises ModelError if there is no such shape or depth, or a retention follows it, which only `speed` takes.
     """
     model, sign, _ = name.removeprefix(RANDOM).partition("@")
     shape, mark, depth = model.partition("#")
     if shape not in SHAPES:
         raise ModelError(
-            f"{safe_parsing.quoted(name)} is no model with random weights: after {RANDOM} comes one of "
+            f"{safe_parsing.quote(name)} is no model with random weights: after {RANDOM} comes one of "
             f"{', '.join(SHAPES)}"
         )
     if sign:
         raise ModelError(
-            f"{safe_parsing.quoted(name)} names a retention, which only `speed` takes: a study has one of "
+            f"{safe_parsing.quote(name)} names a retention, which only `speed` takes: a study has one of "
             f"its own, give {RANDOM}{model}"
         )
     if not mark:
@@ -54,7 +54,7 @@ def folder(name: str) -> Path:
     layers = _depth(depth)
     if layers is None:
         raise ModelError(
-            f"{safe_parsing.quoted(name)} names no depth: after # comes layers=N, with N from 1 to "
+            f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
     # under its own depth it is the same model
@@ -77,7 +77,7 @@ def base(folder: Path) -> Path:
     return folder.with_name(folder.name.partition("#")[0])
 
 
-def deepened(values: dict[str, Any], count: int) -> dict[str, Any]:
+def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
     """Return a configuration with another number of layers; lists by layer are repeated or cut."""
     depth = values["num_hidden_layers"]
     lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == depth}

@@ -36,7 +36,7 @@ class Dimensions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
-        """Read a configuration; ModelError if a size is missing or is no number."""
+        """Read a configuration. Raises ModelError if a size is missing or is not a number."""
         try:
             values, layout = language_values(values), FAMILIES.get(str(values.get("model_type")))
             return cls(

@@ -51,7 +51,7 @@ class StageNeed:
     title: str
     need: MemoryNeed
     seconds: float | None
-    """None where this cache has no seconds of the model"""
+    """None if this cache has no seconds of the model"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Forecast:
     stages: tuple[StageNeed, ...]
     """those that need the model and have no result yet, in order"""
     seconds: float | None = None
-    """of all stages without a result; None where this cache has no seconds of the model"""
+    """of all stages without a result, or None if this cache has no seconds of the model"""
     gpus: int = 1
     """GPUs that share the layers"""
 

@@ -6,5 +6,5 @@ wrong with it.
 """
 
 from gprune.pipeline.runs.notes import RunNotes
-from gprune.pipeline.runs.reading import RECORD, REMEDY, failures, load, parse_record, read, read_all, required
+from gprune.pipeline.runs.reading import RECORD, REMEDY, failures, load, parse_record, read, read_all, require_record
 from gprune.pipeline.runs.writing import INTERRUPTED, current_state, lock_path, other_host, save

@@ -18,7 +18,7 @@ ReadRecord = tuple[dict[str, Any] | None, Graph | None, str]
 
 
 def read_record(path: Path) -> ReadRecord:
-    """Return record and graph of a run, or why there is none; OSError where there is no such file."""
+    """Return record and graph of a run, or why there is none. Raises OSError if there is no such file."""
     return _read_record(path, stamp(path))
 
 
@@ -34,7 +34,7 @@ def _read_record(path: Path, _: Stamp) -> ReadRecord:
 def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
     """Return the stages of a run under the digests of what it has read, without model or texts.
 
-    Raises UnreadableError where the record holds a study of another version, or lacks digests; a record
+    Raises UnreadableError if the record holds a study of another version, or lacks digests; a record
     without any is accepted unless `require_inputs`.
     """
     try:

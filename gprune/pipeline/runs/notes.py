@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
-from gprune.store import Store, explained
+from gprune.store import Store, explain_errors
 from gprune.store.checksums import Stamp, stamp
 from gprune.study.settings import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json
-from gprune.system.forms import LooseForm, Rule, checked, shorter
+from gprune.system.forms import LooseForm, Rule, shorter, validate_form
 
 FILE = "about.json"
 MOST_NAME = 80
 """characters"""
 
 
-@checked
+@validate_form
 @dataclass(frozen=True, slots=True)
 class RunNotes(LooseForm):
     """The user's notes on a run."""
@@ -59,5 +59,5 @@ def save_notes(store: Store, run: str, about: RunNotes) -> None:
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")
-    with explained(store.root):
+    with explain_errors(store.root):
         write_json(folder / FILE, asdict(about))

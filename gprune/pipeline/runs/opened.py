@@ -125,7 +125,7 @@ class Run:
     @property
     def outdated(self) -> int:
         """Return the number of its results of an older formula or layout, which are not used."""
-        current_stages = stages.named(self.graph)
+        current_stages = stages.stages_by_name(self.graph)
         current_keys = {name: current_stages[name].key if name in current_stages else "" for name in self.stages}
         return sum(entry["key"] != current_keys[name] for name, entry in self.stages.items())
 
@@ -151,9 +151,9 @@ class Run:
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Return True if a result exists: `run.has(stages.scores, "primary")`."""
-        return self.there(declare(self.graph, *args, **kwargs))
+        return self.has_result(declare(self.graph, *args, **kwargs))
 
-    def there(self, stage: Stage[Any]) -> bool:
+    def has_result(self, stage: Stage[Any]) -> bool:
         """Return True if a stage's result exists.
 
         What the run itself has made counts as there, although it may be damaged or lost since: reading it
@@ -164,20 +164,20 @@ class Run:
         return bool(stage.key) and (is_recorded or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-        """Content key of a result that is there; MissingResultError where the run has not come that far."""
+        """Content key of a result that is there. Raises MissingResultError if the run has not come that far."""
         return self._there(declare(self.graph, *args, **kwargs)).key
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """A record: `run.load(stages.masks, "flap")`.
 
-        Raises MissingResultError where the run has not come that far, StoreError where the result is damaged.
+        Raises MissingResultError if the run has not come that far, StoreError if the result is damaged.
         """
         return self.read(declare(self.graph, *args, **kwargs))
 
     def find(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        """A record as `load` gives it; None where the run has not come that far."""
+        """A record as `load` gives it, or None if the run has not come that far."""
         stage = declare(self.graph, *args, **kwargs)
-        return self.read(stage) if self.there(stage) else None
+        return self.read(stage) if self.has_result(stage) else None
 
     def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return a value unless it is empty; MissingResultError then names the declared result."""
@@ -191,7 +191,7 @@ class Run:
         return cast(R, record(self.root, stage.kind, stage.key, kind.__name__ if kind else ""))
 
     def _there(self, stage: Stage[R]) -> Stage[R]:
-        if not self.there(stage):
+        if not self.has_result(stage):
             raise MissingResultError(stage.title)
         return stage
 
@@ -209,13 +209,13 @@ class Run:
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
-        """The masks that are there; StoreError where one is damaged."""
+        """The masks that are there. Raises StoreError if one is damaged."""
         return {name: self.load(stages.masks, name) for name in self.masked}
 
     def agreement(self) -> records.Agreement:
-        """The comparisons of modules that are there; MissingResultError where none is."""
+        """The comparisons of modules that are there. Raises MissingResultError if none is."""
         comparisons = stages.agreements(self.graph)
-        rows = {name: self.read(stage) for name, stage in comparisons.items() if self.there(stage)}
+        rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
         if not rows:
             raise MissingResultError(AGREEMENT_TITLE)
         return records.Agreement.of(rows)
@@ -223,7 +223,7 @@ class Run:
     @property
     def has_agreement(self) -> bool:
         """Return True if a comparison of modules exists."""
-        return any(self.there(stage) for stage in stages.agreements(self.graph).values())
+        return any(self.has_result(stage) for stage in stages.agreements(self.graph).values())
 
 
 def root() -> str:
@@ -242,7 +242,7 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
 
     Its files are looked at each time that it is handed out: one that another program has changed in place is
     read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
-    Raises StoreError where the result is absent or damaged.
+    Raises StoreError if the result is absent or damaged.
     """
     return _record(root, stage, key, kind, _store(root).stamp(stage, key))
 
@@ -271,7 +271,7 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
 
 
 def run_named(root: str, name: str) -> Run:
-    """Return a run of a cache; SettingsError where its record cannot be used, or it has gone meanwhile."""
+    """Return a run of a cache. Raises SettingsError if its record cannot be used, or it has gone meanwhile."""
     readable, damaged = all_runs(root)
     run = next((run for run in readable if run.name == name), None)
     if run is None:

@@ -83,7 +83,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def parse_record(data: bytes, source: str) -> dict[str, Any]:
-    """Return the record in the bytes of a file; UnreadableError where it is none, which names the source."""
+    """Return the record in the bytes of a file. Raises UnreadableError if it is none, which names the source."""
     # a perplexity in the result may exceed every float
     values = safe_parsing.json_object(data, source, finite=False)
     try:
@@ -106,8 +106,8 @@ def failures(record: dict[str, Any] | None) -> dict[str, str]:
     return {entry["key"]: entry["reason"] for entry in ((record or {}).get("unavailable") or {}).values()}
 
 
-def required(store: Store, run: str) -> dict[str, Any]:
-    """Return the record of a run that a person has named; StoreError where none of that name can be read."""
+def require_record(store: Store, run: str) -> dict[str, Any]:
+    """Return the record of a run that a person has named. Raises StoreError if none of that name can be read."""
     path = store.folder("runs", run) / RECORD
     try:
         return load(path)
@@ -116,7 +116,7 @@ def required(store: Store, run: str) -> dict[str, Any]:
             raise StoreError(f"{error}; {REMEDY}") from error
         near = did_you_mean(run, (other.parent.name for other in path.parents[1].glob(f"*/{RECORD}")))
         raise StoreError(
-            f"there is no run {safe_parsing.quoted(run)}{near} in {store.root}: `python -m gprune runs` "
+            f"there is no run {safe_parsing.quote(run)}{near} in {store.root}: `python -m gprune runs` "
             "lists those that are"
         ) from error
 

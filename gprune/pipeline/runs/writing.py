@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.pipeline.runs.reading import RECORD
-from gprune.store import Store, explained
+from gprune.store import Store, explain_errors
 from gprune.system import processes
 from gprune.system.files import make_folder, write_json
 from gprune.system.locks import is_locked
@@ -20,10 +20,10 @@ INTERRUPTED = "interrupted"
 def save(store: Store, run: str, values: dict[str, Any]) -> None:
     """Replace the record of a run: study, keys of its stages, state, result.
 
-    Raises StoreError where the disk is full or the cache is read-only.
+    Raises StoreError if the disk is full or the cache is read-only.
     """
     folder = store.folder("runs", run)
-    with explained(store.root):
+    with explain_errors(store.root):
         make_folder(folder)
         write_json(folder / RECORD, values)
 

@@ -20,13 +20,13 @@ from gprune.pipeline.stages.calibration import (
     neuron_map,
     norms,
     positions,
-    sampled,
+    sampled_text,
     shape,
     size,
     statistics,
     tokens,
 )
-from gprune.pipeline.stages.choosing import candidate, choice, described
+from gprune.pipeline.stages.choosing import candidate, choice, describe_candidate
 from gprune.pipeline.stages.evaluation import (
     accuracy,
     answers,
@@ -36,22 +36,22 @@ from gprune.pipeline.stages.evaluation import (
     recovered_perplexity,
     speed,
 )
-from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, needed, order, resolve
+from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings
-from gprune.pipeline.stages.plan import UNTIL, every, execution_plan, named, recovers
+from gprune.pipeline.stages.method_inputs import MethodInputs, method_inputs, recovery_label, standings
+from gprune.pipeline.stages.plan import UNTIL, all_stages, execution_plan, recovers, stages_by_name
 from gprune.pipeline.stages.pruned_models import (
     checkpoint,
     masks,
-    pruned,
+    model_inputs,
     pruned_model,
-    recovered,
     recovered_from,
+    recovered_weights,
     scales,
     with_repair,
 )
-from gprune.pipeline.stages.pruning import gates, learning, repaired, repairs
-from gprune.pipeline.stages.rasa import adapted, agreements, modules, side, space
+from gprune.pipeline.stages.pruning import gates, learning, repaired_weights, repairs
+from gprune.pipeline.stages.rasa import adapted_scores, agreements, compared_partition, modules, space
 from gprune.pipeline.stages.results import Results, applied_repairs, find_choice
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import drift, partition, scores

@@ -295,5 +295,5 @@ _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "llm_pruner": _llm_pruner,
     "osscar": _removed,
     "slimllm": _removed,
-    "plugin": lambda graph, method: plugins.declared(graph, cast(PluginInfo, method.plugin), scores),
+    "plugin": lambda graph, method: plugins.declare_decision(graph, cast(PluginInfo, method.plugin), scores),
 }

@@ -36,7 +36,7 @@ def norms(graph: Graph) -> Stage[records.WeightNorms]:
 
 
 @once
-def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
+def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
     """Text that the dense model writes, for a calibration text by role or an evaluation text by name.
 
     If `held_out`, other documents of a calibration text, for a choice between models.
@@ -96,7 +96,9 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
         StageId("tokens", (text,), variant=("held_out",) if is_held_out else ()),
         f"drawing {'held-out sequences of' if is_held_out else 'calibration'} text {graph.letters[text]}",
         make,
-        needs={"sampled": sampled(graph, text, **{"held_out": True} if is_held_out else {})} if is_generated else {},
+        needs={"sampled": sampled_text(graph, text, **{"held_out": True} if is_held_out else {})}
+        if is_generated
+        else {},
         reads={"text": digest} | graph.tokenizer,
         settings=sampling | ({"after": 0 if is_generated else after} if is_held_out else {}),
     )
@@ -169,8 +171,8 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
         return fit_contexts(work.projected(tokens), study.contexts, seed, work.progress)
 
     return graph.stage(
-        StageId("contexts", (text,), variant=seeded(other_seed)),
-        f"contexts of {graph.letters[text]}{another(other_seed)}",
+        StageId("contexts", (text,), variant=seed_variant(other_seed)),
+        f"contexts of {graph.letters[text]}{seed_suffix(other_seed)}",
         make,
         needs={"tokens": tokens(graph, text)},
         reads=graph.model,
@@ -214,10 +216,10 @@ def context_statistics(
 
     under = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
     made_of = (text,) if made_on == "primary" else (text, made_on)
-    variant = (() if gradient else ("forward",)) + seeded(other_seed)
+    variant = (() if gradient else ("forward",)) + seed_variant(other_seed)
     return graph.stage(
         StageId("context_statistics", made_of, variant=variant),
-        f"statistics by context on {graph.letters[text]}{under}{another(other_seed)}"
+        f"statistics by context on {graph.letters[text]}{under}{seed_suffix(other_seed)}"
         + ", without gradients" * (not gradient),
         make,
         needs={"tokens": tokens(graph, text), "contexts": contexts(graph, made_on, other_seed=other_seed)},
@@ -238,8 +240,8 @@ def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> 
 
     measured = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
     return graph.stage(
-        StageId("groups", (text,), variant=seeded(other_seed)),
-        f"FANG’s functional groups on {graph.letters[text]}{another(other_seed)}",
+        StageId("groups", (text,), variant=seed_variant(other_seed)),
+        f"FANG’s functional groups on {graph.letters[text]}{seed_suffix(other_seed)}",
         make,
         needs={"measured": measured},
         settings={"grouping": grouping},
@@ -306,11 +308,11 @@ def mapped_texts(graph: Graph, has: Callable[[Stage[Any]], bool]) -> tuple[str, 
     return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))
 
 
-def seeded(other_seed: bool) -> tuple[str, ...]:
+def seed_variant(other_seed: bool) -> tuple[str, ...]:
     """Return the variant of a stage's identity for another seed."""
     return ("other_seed",) if other_seed else ()
 
 
-def another(other_seed: bool) -> str:
+def seed_suffix(other_seed: bool) -> str:
     """Return the words of a title for another seed."""
     return ", another seed" if other_seed else ""

@@ -21,7 +21,7 @@ from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS, of_masks, own_repairs
 from gprune.study.settings import OWN, TRIED_SCALED, UNREPAIRED, with_word
 from gprune.system.errors import MethodError, NumericsError
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
@@ -47,7 +47,7 @@ def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
     if word == OWN:
         needs |= pruning.own_needs(graph, method)
     if pruning.is_fitted(method, word):
-        needs |= {"weights": pruning.repaired(graph, name, word)}
+        needs |= {"weights": pruning.repaired_weights(graph, name, word)}
     measured = measured_on(study)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> CandidateFigures:
@@ -71,7 +71,7 @@ def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
     identity = StageId("candidate", method=name, variant=tuple(word.split(":")))
     return graph.stage(
         identity,
-        f"measuring {METHODS[method.name].label} on held-out text, {described(graph, word)}",
+        f"measuring {METHODS[method.name].label} on held-out text, {describe_candidate(graph, word)}",
         make,
         needs=needs | {"texts": [held_out(graph, role) for role in measured]},
         reads=graph.model,
@@ -83,7 +83,7 @@ def choice(graph: Graph, name: str) -> Stage[Choice]:
     """The candidate that is best on held-out text, with the figures of all; its key holds those that were measured.
 
     `name` is of masks, or of the recommended recipe. A candidate that failed has no figures, and the next run tries
-    it again. Making it raises MethodError where none could be made.
+    it again. Making it raises MethodError if none could be made.
     """
     tried = candidates(graph, name)
     measured = {str(index): candidate(graph, *pair) for index, pair in enumerate(tried)}
@@ -104,7 +104,7 @@ def choice(graph: Graph, name: str) -> Stage[Choice]:
 def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
     """The weights of the repair that was chosen; without numbers where that is none, or the method's own."""
     tried = [pair for pair in candidates(graph, name) if pruning.is_fitted(of_masks(pair[0]), pair[1])]
-    fitted = {str(index): pruning.repaired(graph, *pair) for index, pair in enumerate(tried)}
+    fitted = {str(index): pruning.repaired_weights(graph, *pair) for index, pair in enumerate(tried)}
 
     def make(_: RunContext, weights: dict[str, RepairedWeights], choice: Choice) -> RepairedWeights:
         pair = (choice.masks[choice.chosen], choice.repair)
@@ -137,10 +137,10 @@ def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
     )
 
 
-def described(graph: Graph, word: str) -> str:
+def describe_candidate(graph: Graph, word: str) -> str:
     """Describe a candidate repair."""
     if word in (UNREPAIRED, OWN):
         return "no repair" if word == UNREPAIRED else "its own repair"
     settings = with_word(graph.study.repair, word)
     letters = [graph.letters[role] for role in settings.roles]
-    return f"{REPAIRS[word.partition(':')[0]].label} on {listed(letters)}"
+    return f"{REPAIRS[word.partition(':')[0]].label} on {join_words(letters)}"

@@ -80,7 +80,7 @@ _ALL = (
 COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in _ALL}
 
 
-def compared(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
+def list_comparisons(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
     """The comparisons that a study makes, in the order of the figure.
 
     A swap of the texts says something of token-weighted FLAP only, since the size of the drift is the same in

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.data import texts
 from gprune.data.texts import corpus_relation
-from gprune.pipeline.stages.calibration import held_out, sampled, tokens
+from gprune.pipeline.stages.calibration import held_out, sampled_text, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, every_need, once
 from gprune.pipeline.stages.inputs import CHECK, roles
-from gprune.pipeline.stages.pruned_models import pruned, pruned_model, recovered_from
+from gprune.pipeline.stages.pruned_models import model_inputs, pruned_model, recovered_from
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import Accuracy, Answers, Array, Perplexity, Questions, SampledText, TextOverlap, Throughput, Tokens
 from gprune.study.methods import METHODS
@@ -33,7 +33,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
         windows = corpus_relation.cut(_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
-        return corpus_relation.measured(text, windows, calibration, len(work.tokenizer))
+        return corpus_relation.measure_overlap(text, windows, calibration, len(work.tokenizer))
 
     # a check text counts as one that was calibrated on: it has chosen
     calibration = [tokens(graph, role) for role in PAIR]
@@ -51,7 +51,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
-    return _perplexity(graph, "perplexity", method, text, pruned(graph, method))
+    return _perplexity(graph, "perplexity", method, text, model_inputs(graph, method))
 
 
 @once
@@ -82,7 +82,7 @@ def _perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[
 
 
 def _sampled_text(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
-    return {"sampled": sampled(graph, text)} if texts.is_sampled(text) else {}
+    return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
 
 
 def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
@@ -97,7 +97,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
     the model can read. A method that does not fit ends the stage: its result has all methods or is none.
     """
     study = graph.study
-    needs = {name: pruned(graph, name) for name in study.methods}
+    needs = {name: model_inputs(graph, name) for name in study.methods}
 
     def make(work: RunContext, models: dict[str, Any]) -> Throughput:
         from gprune.evaluation import speed as measurement
@@ -111,7 +111,9 @@ def speed(graph: Graph) -> Stage[Throughput]:
         work.release_model()
         cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in models.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
-        return Throughput(chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows))
+        return Throughput(
+            chosen.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
+        )
 
     return graph.stage(
         StageId("speed"),
@@ -157,18 +159,18 @@ def _asking(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage
         StageId(kind, method=method, item=index),
         f"{kind} of {METHODS[method].label}, task {index + 1}",
         make,
-        needs=pruned(graph, method),
+        needs=model_inputs(graph, method),
         reads=graph.model | {"task": graph.inputs.tasks[task]} | graph.tokenizer,
         settings=_protocol(graph),
     )
 
 
 def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> Answered:
-    from gprune.evaluation.accuracy import answered
+    from gprune.evaluation.accuracy import measure_tasks
 
     settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))
     try:
-        return answered(model, work.tokenizer, task, settings, work.progress)
+        return measure_tasks(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:
         raise TaskError(str(error)) from error
 

@@ -40,7 +40,7 @@ class Kind:
     """A kind of result: the folder of the store that keeps it."""
 
     record: type | None
-    """class of its records; None where the result is a folder"""
+    """class of its records, or None if the result is a folder"""
     version: int = 1
     """raised when the formula changes: old results are then left alone and computed anew"""
     seconds: float = 0.1
@@ -153,7 +153,7 @@ class Stage(Generic[R]):
     title: str
     """what it does, in words"""
     key: str
-    """content key; empty where the digests of what the study reads are not known"""
+    """content key; empty if the digests of what the study reads are not known"""
     needs: Mapping[str, Any]
     """handles by the parameter of `make` that takes their records; lists and mappings of them are allowed"""
     make: Callable[..., R]
@@ -218,7 +218,7 @@ class Graph:
         """held while something is declared: the pages of several people share the graph of a run"""
 
     def require_known(self) -> None:
-        """Raise StoreError where a run does not say what it has read."""
+        """Raise StoreError if a run does not say what it has read."""
         if not self.known:
             raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
 
@@ -324,7 +324,7 @@ def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
     return tuple(need.stage for _, need in _flatten_needs(needs))
 
 
-def needed(stage: Stage[Any]) -> tuple[Stage[Any], ...]:
+def required_stages(stage: Stage[Any]) -> tuple[Stage[Any], ...]:
     """Return the stages that a stage is made from."""
     return every_need(stage.needs)
 
@@ -344,7 +344,7 @@ def order(goals: Iterable[Stage[Any]]) -> tuple[Stage[Any], ...]:
 
     def add(stage: Stage[Any]) -> None:
         if stage not in ordered:
-            for need in needed(stage):
+            for need in required_stages(stage):
                 add(need)
             ordered[stage] = None
 

@@ -53,7 +53,7 @@ class Inputs:
     scoring: str = ""
     """what asks and scores the tasks, with its version; empty without tasks"""
     machine: str = ""
-    """where speed is measured, and with which libraries; empty where it is not"""
+    """where speed is measured, and with which libraries; empty if it is not"""
     tokenizing: str = ""
     """the libraries that tokenize, with their versions, and how many embeddings the model has; empty in records
     of versions that did not keep them"""
@@ -71,7 +71,7 @@ class Inputs:
 def roles(study: Study) -> dict[str, str]:
     """Return the calibration texts of a study, by role."""
     extra_texts = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
-    used = [*study.recovery.roles, *(role for repair in fitted(study) for role in repair.roles)]
+    used = [*study.recovery.roles, *(role for repair in fitted_repairs(study) for role in repair.roles)]
     used += study.scales.roles if study.scales_units else ()
     if SAMPLED in used:
         extra_texts[SAMPLED] = study.repair.sampled
@@ -86,7 +86,7 @@ def text_of(study: Study, role: str) -> str:
     return roles(study).get(role) or extra_texts[role]
 
 
-def fitted(study: Study) -> list[RepairSettings]:
+def fitted_repairs(study: Study) -> list[RepairSettings]:
     """Return the repairs that are fitted to texts that the study names."""
     repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
     return repairs + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
@@ -107,7 +107,7 @@ def require_usable(study: Study) -> None:
     """Check model, texts and plug-ins of a study as far as can be told at once; nothing is downloaded.
 
     Of a model or a text that is on the hub alone only the name is checked. Raises ModelError, CorpusError or
-    SettingsError where one cannot be used here.
+    SettingsError if one cannot be used here.
     """
     if is_local(study.model):
         folder = require_prunable(study, identity.locate(study.model))
@@ -122,7 +122,7 @@ def require_usable(study: Study) -> None:
 def require_prunable(study: Study, folder: Path) -> Path:
     """Return the folder of a study's model after checking that it can be pruned to the study's retention.
 
-    Raises ModelError where its family is not supported, SettingsError where its heads stay and are too many.
+    Raises ModelError if its family is not supported, SettingsError if its heads stay and are too many.
     """
     layout = require_loadable(folder)
     families.require_reachable(identity.configuration(folder), study.retention)
@@ -144,7 +144,7 @@ def is_local(model: str) -> bool:
 def describe_texts(study: Study) -> None:
     """Find every text of a study; nothing is downloaded.
 
-    CorpusError where one cannot be used, SettingsError where a text to choose by is none of its own.
+    CorpusError if one cannot be used, SettingsError if a text to choose by is none of its own.
     """
     _require_own(study)
     for text in roles(study).values():
@@ -165,8 +165,8 @@ def read_inputs(
 
     `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
     `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `store`
-    keeps digests of large files and rows of hub texts, the default one where left out. Raises ModelError where the
-    model folder holds no model, CorpusError where a text cannot be read, SettingsError where two calibration texts
+    keeps digests of large files and rows of hub texts, the default one where left out. Raises ModelError if the
+    model folder holds no model, CorpusError if a text cannot be read, SettingsError if two calibration texts
     hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
@@ -212,7 +212,7 @@ def _tokenizing(model: str) -> str:
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:
-    """Return the plug-ins of a study by id. Raises SettingsError where one is not installed."""
+    """Return the plug-ins of a study by id. Raises SettingsError if one is not installed."""
     return {plugin.id: plugin.to_record() for plugin in methods.plugins_of(study.metric, study.involved)}
 
 
@@ -245,7 +245,7 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
 
     The study decides how much of a sampled text is drawn, and of a hub text is read. `model` is the content
     of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
-    `store` see `read`. Raises CorpusError where the text cannot be read.
+    `store` see `read`. Raises CorpusError if the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
     memory, cache = _folders(store)
@@ -368,7 +368,7 @@ def precision_of(study: Study) -> str:
 
 
 def from_plain(values: Any) -> Inputs | None:
-    """Return digests read from a run's record; None where the record lacks some."""
+    """Return digests read from a run's record, or None if the record lacks some."""
     try:
         return Inputs(**values)
     except TypeError:

@@ -15,7 +15,7 @@ from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.evaluation import overlap
 from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, order
 from gprune.pipeline.stages.inputs import GRADIENT
-from gprune.pipeline.stages.pruned_models import pruned, repair_texts
+from gprune.pipeline.stages.pruned_models import model_inputs, repair_texts
 from gprune.pipeline.stages.pruning import fixed_attention
 from gprune.pipeline.stages.results import Results, applied_repairs, find_choice
 from gprune.records import Repair, TextOverlap
@@ -24,7 +24,7 @@ from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.study.settings import LINEAR_MAPS, OWN, with_word
 from gprune.system.errors import StoreError
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 NAN = float("nan")
 
@@ -38,11 +38,11 @@ class MethodInputs:
     texts: tuple[str, ...]
     """the letters of the calibration texts it has read"""
     forward: float
-    """forward passes of the dense model, in calibration sets; NaN where none is recorded"""
+    """forward passes of the dense model, in calibration sets, or NaN if none is recorded"""
     backward: float
     """backward passes"""
     steps: int
-    """steps of learning behind its decisions; 0 where nothing was learned"""
+    """steps of learning behind its decisions; 0 if nothing was learned"""
     attention: bool
     """whether its key/value groups are those of GPrune"""
     repairs: tuple[Repair, ...]
@@ -54,14 +54,14 @@ class MethodInputs:
 
     @property
     def repaired_with(self) -> str:
-        """Its repair and the texts of it in words; empty where nothing was repaired."""
+        """Its repair and the texts of it in words; empty if nothing was repaired."""
         return _described(self.repairs, self.repaired_on, self.scaled_on)
 
     @property
     def means(self) -> str:
         """Its texts and its learning in words that follow a *has*."""
         steps = f"{self.steps} steps of learning" if self.steps else "nothing learned"
-        return f"{listed(self.texts) or 'no text'} and {steps}"
+        return f"{join_words(self.texts) or 'no text'} and {steps}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -71,7 +71,7 @@ class MethodInputs:
 
 
 def repair_label(study: Study) -> str:
-    """Describe the repair that a study gives every method; empty where each has its own."""
+    """Describe the repair that a study gives every method; empty if each has its own."""
     chosen = study.repair
     if chosen.kind == "none":
         return "no repair"
@@ -89,8 +89,8 @@ def recovery_label(graph: Graph) -> str:
         return ""
     weights = {"distillation": chosen.distillation_weight, "cross-entropy": chosen.cross_entropy_weight}
     losses = [name if weight == 1 else f"{weight:g} × {name}" for name, weight in weights.items() if weight]
-    texts = listed([graph.letters[role] for role in chosen.roles])
-    maps = "every linear map" if set(chosen.targets) == set(LINEAR_MAPS) else listed(chosen.targets)
+    texts = join_words([graph.letters[role] for role in chosen.roles])
+    maps = "every linear map" if set(chosen.targets) == set(LINEAR_MAPS) else join_words(chosen.targets)
     return (
         f"LoRA of rank {chosen.rank} on {maps}, {chosen.steps} steps of {chosen.batch} sequences of {texts}, "
         f"{' and '.join(losses)}, learning rate {chosen.learning_rate:g}"
@@ -102,20 +102,20 @@ def _described(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Seq
     scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
     fits = [repair for repair in repairs if repair not in scales]
     parts = [(fits, letters), (scales, scaled_on)]
-    return ", then ".join(f"{labels(part)} on {listed(texts)}" for part, texts in parts if part)
+    return ", then ".join(f"{labels(part)} on {join_words(texts)}" for part, texts in parts if part)
 
 
 def _scale_letters(graph: Graph) -> tuple[str, ...]:
     return tuple(graph.letters[role] for role in graph.study.scales.roles)
 
 
-def given(results: Results, method: str) -> MethodInputs | None:
+def method_inputs(results: Results, method: str) -> MethodInputs | None:
     """Return the inputs of a method; None for the dense model, or without masks.
 
-    Raises StoreError where a record of its learning is damaged.
+    Raises StoreError if a record of its learning is damaged.
     """
     graph, settings = results.graph, METHODS[method]
-    needs = pruned(graph, method)
+    needs = model_inputs(graph, method)
     if not needs or not results.holds(needs["masks"].stage):
         return None
     behind = order(every_need(needs))

@@ -6,7 +6,7 @@ from gprune.pipeline.stages import evaluation as measure
 from gprune.pipeline.stages.calibration import positions, size
 from gprune.pipeline.stages.graph import Graph, Stage, once, order
 from gprune.pipeline.stages.pruned_models import checkpoint, masks
-from gprune.pipeline.stages.rasa import adapted, agreements, modules
+from gprune.pipeline.stages.rasa import adapted_scores, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.study import Study
 from gprune.study.methods import METHODS, RECOMMENDED
@@ -24,7 +24,7 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     goals: list[Stage[Any]] = [drift(graph)]
     prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
     if until != "drift" and ("gprune" in study.methods or not prunes):
-        goals += [partition(graph), modules(graph), adapted(graph)]
+        goals += [partition(graph), modules(graph), adapted_scores(graph)]
     if prunes:
         goals += [size(graph), *(masks(graph, METHODS[name].masks) for name in _cutting(study))]
     if measures:
@@ -67,7 +67,7 @@ def execution_plan(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
     return _add_by_products(graph, order(goal_stages(graph, until)))
 
 
-def every(graph: Graph) -> tuple[Stage[Any], ...]:
+def all_stages(graph: Graph) -> tuple[Stage[Any], ...]:
     """Return every stage of a whole run, wherever it may stop."""
     return _add_by_products(graph, order([*goal_stages(graph, "adapted"), *goal_stages(graph)]))
 
@@ -88,7 +88,7 @@ def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stag
 
 
 @once
-def named(graph: Graph) -> dict[str, Stage[Any]]:
+def stages_by_name(graph: Graph) -> dict[str, Stage[Any]]:
     """Return the stages of a whole run by name, and every other stage that was declared."""
-    in_order = {stage.name: stage for stage in every(graph)}
+    in_order = {stage.name: stage for stage in all_stages(graph)}
     return {stage.name: stage for stage in graph.declared_stages()} | in_order

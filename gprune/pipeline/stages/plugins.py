@@ -35,15 +35,15 @@ def plugin_settings(plugin: PluginInfo) -> dict[str, Any]:
 
 
 def load_code(plugin: PluginInfo) -> Any:
-    """Return the Metric or Method. Raises PluginError where this version is not installed."""
-    available = methods.installed()
+    """Return the Metric or Method. Raises PluginError if this version is not installed."""
+    available = methods.installed_plugins()
     if plugin.id not in available.code or available.plugins[plugin.id].digest != plugin.digest:
         raise PluginError(f"{plugin.description} is not installed here in the version of the run: run the study again")
     return available.code[plugin.id]
 
 
 @once
-def weighed(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
+def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
     """Declare the facts that a metric computes of the weights."""
 
     def make(work: RunContext) -> WeightFacts:
@@ -73,7 +73,7 @@ def texts_of(plugin: PluginInfo) -> tuple[str, ...]:
     return PAIR if plugin.texts == "both" else PAIR[:1]
 
 
-def declared(graph: Graph, plugin: PluginInfo, scored: Any) -> tuple[dict[str, Any], Any]:
+def declare_decision(graph: Graph, plugin: PluginInfo, scored: Any) -> tuple[dict[str, Any], Any]:
     """Return the needs of a method's decision and its function; `scored` declares scores."""
     needs: dict[str, Any] = {}
     if plugin.needs != "model":
@@ -92,7 +92,7 @@ def decide(
 ) -> tuple[PruningMasks, Array]:
     """Return the masks of a method, and the margins by which its neurons were kept or removed.
 
-    Raises PluginError where it cannot decide.
+    Raises PluginError if it cannot decide.
     """
     from gprune.pruning.allocation.alignment import margin
 

@@ -22,12 +22,12 @@ from gprune.system.errors import SettingsError
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """Masks by the name under which methods use them; see `pruning.decided_masks`.
 
-    Raises SettingsError where no method has masks of this name.
+    Raises SettingsError if no method has masks of this name.
     """
     return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else pruning.decided_masks)(graph, name)
 
 
-def pruned(graph: Graph, method: str) -> dict[str, Any]:
+def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     """Return the inputs of a method's model: its masks and what its repairs need."""
     settings = graph.methods[method]
     if settings.decision == "none":
@@ -40,8 +40,8 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
 
 
 def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
-    """Return the scales of a method's model; SettingsError where the study learns none for it."""
-    stage: Stage[LearnedScales] | None = pruned(graph, method).get(LEARNED)
+    """Return the scales of a method's model. Raises SettingsError if the study learns none for it."""
+    stage: Stage[LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
     if stage is None:
         raise SettingsError(f"no scales are learned for {method!r}: set repair.kind, as least_squares{SCALED}")
     return stage
@@ -57,7 +57,7 @@ def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dic
     inputs: dict[str, Any] = {}
     for name, kind in needs:
         if kind == FITTED:
-            inputs[name] = pruning.repaired(graph, entry.masks)
+            inputs[name] = pruning.repaired_weights(graph, entry.masks)
         elif kind != LEARNED:
             inputs[name] = [pruning.OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, entry)]
     learned = [name for name, kind in needs if kind == LEARNED]
@@ -80,7 +80,7 @@ def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
 def pruned_model(
     graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
 ) -> PrunedModel | None:
-    """Build a method's model from the records of its `pruned` needs and its recovery; None for the dense model."""
+    """Build a method's model from the records of its `model_inputs` and its recovery; None for the dense model."""
     if masks is None:
         return None
     sequence = pruning.repairs(graph, method)
@@ -91,7 +91,7 @@ def pruned_model(
 
 
 @once
-def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
+def recovered_weights(graph: Graph, method: str) -> Stage[RecoveredWeights]:
     """Weights that low-rank training adds to the repaired ones of a method; see `recovered_from`."""
     study = graph.study
 
@@ -107,7 +107,7 @@ def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
         StageId("recovered", method=method),
         f"recovering {METHODS[method].label}",
         make,
-        needs=pruned(graph, method) | {"texts": [tokens(graph, role) for role in study.recovery.roles]},
+        needs=model_inputs(graph, method) | {"texts": [tokens(graph, role) for role in study.recovery.roles]},
         reads=graph.model,
         settings=settings_of(study.recovery, without=("texts",)) | {"seed": study.seed},
     )
@@ -115,7 +115,7 @@ def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
 
 def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
     """Return the inputs of a method's recovered model."""
-    return pruned(graph, method) | {"recovered": recovered(graph, method)}
+    return model_inputs(graph, method) | {"recovered": recovered_weights(graph, method)}
 
 
 @once
@@ -139,7 +139,7 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
         StageId("checkpoint", method="" if is_gprune else method, variant=variant),
         f"writing the {words}",
         make,
-        needs=recovered_from(graph, method) if recovery else pruned(graph, method),
+        needs=recovered_from(graph, method) if recovery else model_inputs(graph, method),
         reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
     )
 
@@ -147,7 +147,7 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
     """Return the graph of the same study with other fields of `repair`; only keys behind the repair change.
 
-    It replaces what learned methods add to biases by themselves. Raises SettingsError where there is no such
+    It replaces what learned methods add to biases by themselves. Raises SettingsError if there is no such
     repair.
     """
     changes = {f"repair.{name}": value for name, value in settings.items()}

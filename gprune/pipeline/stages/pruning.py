@@ -7,7 +7,7 @@ from gprune import records
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import statistics, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.rasa import adapted, scored_in, space
+from gprune.pipeline.stages.rasa import adapted_scores, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores
 from gprune.records import GateLearning, Learning, PrunedModel, PruningMasks, Repair, RepairedWeights, Tokens
@@ -16,7 +16,7 @@ from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS, Method, fit_of, of_masks, own_repairs, repairs_of
 from gprune.study.settings import OWN, TRIED_SCALED, with_word
 from gprune.system.errors import MethodError, NumericsError, SettingsError
-from gprune.system.units import listed
+from gprune.system.units import join_words
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
 """what a repair can need of a calibration text, by kind"""
@@ -47,7 +47,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
         f"learning the sparsity ({chosen.label})",
         make,
         needs={
-            "adapted": adapted(graph, method),
+            "adapted": adapted_scores(graph, method),
             "heads": scored_in(graph, PAIR[0], chosen.modules).stage(graph),
             "partition": space(graph, chosen.modules),
             **{role: tokens(graph, role) for role in PAIR},
@@ -102,8 +102,8 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """Masks that are not chosen among candidates, by the name under which methods use them.
 
-    Making them raises MethodError where the method cannot run on the model or at the retention. Raises
-    SettingsError where no method has masks of this name.
+    Making them raises MethodError if the method cannot run on the model or at the retention. Raises
+    SettingsError if no method has masks of this name.
     """
     method = of_masks(name, graph.methods)
     identity, title = StageId("masks", method=name), f"masks of {graph.methods[method.name].label}"
@@ -134,7 +134,7 @@ def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
 
 
 @once
-def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWeights]:
+def repaired_weights(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWeights]:
     """The weights that stay, fitted to some masks by the repair of the study or of the method itself.
 
     `word` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
@@ -145,7 +145,7 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
         return _fitted_and_scaled(graph, method, masks_name, word)
     settings, label = fit_settings(study, method, word), method.label
     if word:
-        letters = listed([graph.letters[role] for role in settings.roles])
+        letters = join_words([graph.letters[role] for role in settings.roles])
         label += f", {labels([REPAIRS[settings.kind]])} on {letters}"
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks) -> RepairedWeights:
@@ -173,7 +173,7 @@ def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, word: str)
     variant, before = tuple(word.split(":")), (REPAIRS["least_squares"],)
     needs: dict[str, Any] = {
         "masks": decided_masks(graph, masks_name),
-        "weights": repaired(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
+        "weights": repaired_weights(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
     }
     scales = scaling(graph, StageId(LEARNED, method=masks_name, variant=variant), method.name, needs, before)
 
@@ -188,7 +188,7 @@ def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, word: str)
 
 
 def fit_settings(study: Study, method: Method, word: str = "") -> RepairSettings:
-    """Return how weights are fitted to a method's masks: by the study, or by a `word` as `repaired` takes it."""
+    """Return how weights are fitted to masks, by the study or by a repair `word` as in `repaired_weights`."""
     if not word:
         return fit_of(method, study)
     return method.fit if word == OWN and method.fit is not None else with_word(study.repair, word)

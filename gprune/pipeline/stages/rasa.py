@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gprune.pipeline.stages.calibration import groups, shape
-from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
+from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, list_comparisons
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import (
@@ -42,9 +42,9 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
         return whole_layers(shape.layers, shape.neurons)
 
     def make_shuffled(_: Any, modules: Partition) -> Partition:
-        from gprune.pruning.modules.replacement import shuffled
+        from gprune.pruning.modules.replacement import shuffle_members
 
-        return shuffled(modules, seed)
+        return shuffle_members(modules, seed)
 
     if modules == LAYERS:
         needs, settings = {"shape": shape(graph)}, {"kind": LAYERS}
@@ -100,7 +100,7 @@ def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple
 
 
 @once
-def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
+def adapted_scores(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
     """RASA (section 3.2): scores in which unreliable modules are re-scored; a control in its own."""
     chosen, settings, seed = METHODS[method], graph.study.reliability, graph.study.seed
     if not chosen.adapts:
@@ -124,7 +124,7 @@ def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
     )
 
 
-def side(graph: Graph, chosen: Side) -> Stage[Partition]:
+def compared_partition(graph: Graph, chosen: Side) -> Stage[Partition]:
     """Return one of the partitions that are compared."""
     other_seed = chosen.variant == OTHER_SEED
     if chosen.fang:
@@ -137,7 +137,7 @@ def side(graph: Graph, chosen: Side) -> Stage[Partition]:
 def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]:
     """Agreement of the two partitions of a comparison."""
     identity, title = StageId("agreement", variant=(comparison.name,)), f"module agreement, {comparison.title}"
-    sides = [side(graph, partition_side) for partition_side in (comparison.first, comparison.second)]
+    sides = [compared_partition(graph, partition_side) for partition_side in (comparison.first, comparison.second)]
 
     def make(_: Any, sides: list[Partition]) -> PartitionAgreement:
         from gprune.pruning.modules.agreement import compare
@@ -150,5 +150,5 @@ def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]
 def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
     """Every comparison that the study makes, by name; none where it has nothing to compare."""
     study = graph.study
-    comparisons = compared(study.metric, study.methods, study.substitute)
+    comparisons = list_comparisons(study.metric, study.methods, study.substitute)
     return {comparison.name: agreement(graph, comparison) for comparison in comparisons}

@@ -34,7 +34,7 @@ class Results:
     def record(self, stage: Stage[R]) -> R:
         """Return the record of a stage, with read-only arrays, or the path of a folder; all of it is checked.
 
-        Raises StoreError where the result is absent or damaged.
+        Raises StoreError if the result is absent or damaged.
         """
         kind, key = stage.kind, stage.key
         record = KINDS[kind].record
@@ -44,7 +44,7 @@ class Results:
     def is_intact(self, stage: Stage[Any]) -> bool:
         """Return True if the result of this stage exists and is intact; all of it is read.
 
-        Raises StoreError where it is there and cannot be read.
+        Raises StoreError if it is there and cannot be read.
         """
         try:
             return self.holds(stage) and bool(self.store.check(stage.kind, stage.key, KINDS[stage.kind].record))
@@ -58,7 +58,7 @@ class Results:
     def set_aside(self, stage: Stage[Any]) -> str:
         """Move what is in the place of a result out of its way if it is damaged, and says so.
 
-        Raises StoreError where the cache cannot be written.
+        Raises StoreError if the cache cannot be written.
         """
         return self.store.set_aside(stage.kind, stage.key, KINDS[stage.kind].record)
 
@@ -69,7 +69,7 @@ class Results:
     def get(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the record of a declared stage: `results.get(scores, "auxiliary")`.
 
-        Raises StoreError where the result is absent or damaged.
+        Raises StoreError if the result is absent or damaged.
         """
         return self.record(declare(self.graph, *args, **kwargs))
 
@@ -85,7 +85,7 @@ class Results:
 def find_choice(results: Results, method: str) -> Choice | None:
     """Return the choice for a method; None if there is none, or not yet.
 
-    Raises StoreError where the record is damaged.
+    Raises StoreError if the record is damaged.
     """
     if AUTO not in repairs(results.graph, method):
         return None

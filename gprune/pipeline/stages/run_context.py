@@ -65,7 +65,7 @@ class RunContext:
         self._loading(0, 1, f"loading {study.model}")
         decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload)
         if decoder.offloaded and self.learning_title:
-            raise identity.offloaded(self.learning_title)
+            raise identity.offloaded_error(self.learning_title)
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 
@@ -148,7 +148,7 @@ class RunContext:
 
     @contextlib.contextmanager
     def within_memory(self, title: str) -> Iterator[None]:
-        """Raise SettingsError where memory ran out in the work of this title; fewer sequences do not help."""
+        """Raise SettingsError if memory ran out in the work of this title; fewer sequences do not help."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:

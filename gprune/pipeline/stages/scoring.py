@@ -116,7 +116,7 @@ def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) ->
     """A metric of another package."""
     needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
-        needs["facts"] = plugins.weighed(graph, plugin)
+        needs["facts"] = plugins.weight_facts(graph, plugin)
 
     def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
         scored = plugins.scorer(plugin, parts)
@@ -211,8 +211,8 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
         return cluster_layers(rows, shape.layers, shape.neurons, settings, seed, work.progress)
 
     return graph.stage(
-        StageId("clusters", variant=calibration.seeded(other_seed)),
-        f"clusters of the neurons’ parameters{calibration.another(other_seed)}",
+        StageId("clusters", variant=calibration.seed_variant(other_seed)),
+        f"clusters of the neurons’ parameters{calibration.seed_suffix(other_seed)}",
         make,
         reads=graph.model,
         settings=used | {"seed": seed},
@@ -229,7 +229,7 @@ def partition(
     `other_seed`.
     """
     pair = (first, second)
-    variant = calibration.seeded(other_seed) + ((kind,) if kind else ())
+    variant = calibration.seed_variant(other_seed) + ((kind,) if kind else ())
     identity = StageId("partition", _other_texts(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
@@ -250,7 +250,7 @@ def partition(
     words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
     title = words
     if identity != StageId("partition"):
-        title += f" of {_letters(graph, pair)}{calibration.another(other_seed)}"
+        title += f" of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}"
     return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
 
 
@@ -269,10 +269,10 @@ def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> S
     # random stays random, all else starts from the clusters
     chosen = kind or graph.study.modularization.kind
     changes = {"kind": "random" if chosen == "random" else "initialization", "direction": "magnitude"}
-    variant = ("first", *calibration.seeded(other_seed), *((kind,) if kind else ()))
+    variant = ("first", *calibration.seed_variant(other_seed), *((kind,) if kind else ()))
     identity = StageId("partition", _other_texts(pair), variant=variant)
     words = f", {kind}" if kind else ""
-    title = f"the first modules of {_letters(graph, pair)}{calibration.another(other_seed)}{words}"
+    title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{words}"
     return _modularized(graph, identity, title, changes, other_seed, needs)
 
 

@@ -37,7 +37,7 @@ def lowest_retention(shape: ModelShape) -> float:
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
     """Prune the layers between at the one ratio that meets the target over the whole decoder.
 
-    Raises MethodError where the target is below what is left when these layers keep one unit of each kind.
+    Raises MethodError if the target is below what is left when these layers keep one unit of each kind.
     """
     block = pruned_layers(shape.layers)
     lowest = lowest_retention(shape)

@@ -20,7 +20,7 @@ def allocate_layer(
 ) -> tuple[Array, Array]:
     """(neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
-    Where the budget is no whole number of neurons, some layers round up and some down, so that the total does
+    Where the budget is not a whole number of neurons, some layers round up and some down, so that the total does
     not drift.
     """
     neurons, groups = layer_counts(shape, target, layer, equal)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
 from gprune.pruning.calibration.strongest import Strongest
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
@@ -31,9 +31,9 @@ Observer = Callable[[int, torch.Tensor], None]
 
 def in_batches(
     batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
-) -> Sequences:
+) -> AdaptiveBatches:
     """Sequences of a calibration set, as many at a time as are asked for and fit; see `Sequences`."""
-    return Sequences(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
+    return AdaptiveBatches(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
 
 
 @torch.no_grad()
@@ -48,8 +48,8 @@ def collect(
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
     and nothing else, and is halved where memory runs out. `strongest` keeps strongest positions on the way.
-    Raises SettingsError where there are fewer sequences than shards, they are longer than the model's
-    positions, or not even one of them fits in memory; NumericsError where an activation is NaN or infinite.
+    Raises SettingsError if there are fewer sequences than shards, they are longer than the model's
+    positions, or not even one of them fits in memory. Raises NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
@@ -71,8 +71,8 @@ def collect(
             require_finite(attention, ffn, complete)
 
     observer = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
-    with observed(decoder, range(decoder.shape.layers), observer, attention.add):
-        in_batches(settings.batch, length, decoder, on_progress).over(samples, measure)
+    with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
+        in_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
@@ -107,8 +107,8 @@ def collect_strongest(
         strongest.commit(pending)
 
     layers = range(decoder.shape.layers)
-    with observed(decoder, layers, strongest.add, lambda *_: None):
-        in_batches(settings.batch, length, decoder, on_progress).over(samples, measure)
+    with observe_inputs(decoder, layers, strongest.add, lambda *_: None):
+        in_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "strongest positions")
     return strongest.result(tokens)
 
@@ -133,7 +133,7 @@ def _both(first: Observer, second: Observer) -> Observer:
 def shard_of(tokens: Tokens, shards: int) -> Array:
     """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
 
-    Raises SettingsError where there are fewer sequences than shards.
+    Raises SettingsError if there are fewer sequences than shards.
     """
     samples = len(tokens.ids)
     if samples < shards:
@@ -145,18 +145,18 @@ def shard_of(tokens: Tokens, shards: int) -> Array:
     return np.repeat(np.arange(shards), sizes)
 
 
-def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
+def observe_inputs(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
     """Show the inputs of down_proj and o_proj of some layers to observers, on the decoder's device, while open."""
 
     def observing(observer: Observer, layer: int) -> Callable[..., None]:
         return lambda _, arguments: observer(layer, arguments[0].to(decoder.device))
 
     hooks = {decoder.down_proj(layer): observing(ffn, layer) for layer in layers}
-    return hooked(hooks | {decoder.o_proj(layer): observing(attention, layer) for layer in layers})
+    return hook_inputs(hooks | {decoder.o_proj(layer): observing(attention, layer) for layer in layers})
 
 
 @contextmanager
-def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
+def hook_inputs(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Call a hook before each of some modules, with its positional inputs, while the context is open."""
     with ExitStack() as undone:
         for module, hook in hooks.items():

@@ -16,7 +16,7 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Pending, commit
-from gprune.pruning.calibration.collection import hooked, in_batches, shard_of
+from gprune.pruning.calibration.collection import hook_inputs, in_batches, shard_of
 from gprune.pruning.calibration.contexts import Lookup
 from gprune.pruning.calibration.gradients import loss_gradient
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
@@ -58,7 +58,7 @@ def collect_contexts(
     # only some methods need the gradient; the forward pass alone is as large as everyone's
     kind = MethodError if gradient else SettingsError
     with torch.set_grad_enabled(gradient), pass_.observing():
-        in_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).over(samples, measure)
+        in_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).run_batches(samples, measure)
     on_progress(samples, samples, "context statistics")
     return pass_.records(tokens.text)
 
@@ -80,7 +80,7 @@ class GroupMoments:
     def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
         """Return the changes by one layer's (tokens, channels) inputs of any floating type; nothing is changed yet.
 
-        `members` is (groups, tokens) float32, 1 where a token belongs to a group: a context in one of the
+        `members` is (groups, tokens) float32, 1 if a token belongs to a group: a context in one of the
         `shards` that the tokens belong to, contexts of the first shard first.
         """
         wide = inputs.float()
@@ -171,8 +171,8 @@ class _Pass:
         decoder = self.decoder
         layers = range(decoder.shape.layers)
         with ExitStack() as stack:
-            stack.enter_context(hooked({decoder.entrance(i): self._assign(i) for i in layers}))
-            stack.enter_context(hooked({decoder.down_proj(i): self._measure(i) for i in layers}))
+            stack.enter_context(hook_inputs({decoder.entrance(i): self._assign(i) for i in layers}))
+            stack.enter_context(hook_inputs({decoder.down_proj(i): self._measure(i) for i in layers}))
             for i in layers:
                 hook = decoder.layers[i].register_forward_hook(self._compare(i), with_kwargs=True)
                 stack.callback(hook.remove)

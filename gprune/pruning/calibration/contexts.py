@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.collection import hooked, in_batches
+from gprune.pruning.calibration.collection import hook_inputs, in_batches
 from gprune.pruning.calibration.principal import principal_components
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
@@ -53,8 +53,8 @@ def project_inputs(
     """Take the FFN inputs of every layer, from one forward pass over the first sequences of a text.
 
     The sequences are as many as hold `settings.tokens` tokens; `batch` changes speed, not results, and is
-    halved where memory runs out. Raises SettingsError where there are fewer than two tokens for each context
-    or not even one sequence fits in memory, NumericsError where an FFN input is NaN or infinite.
+    halved where memory runs out. Raises SettingsError if there are fewer than two tokens for each context
+    or not even one sequence fits in memory, NumericsError if an FFN input is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     sequences = min(samples, -(-settings.tokens // length))
@@ -142,8 +142,8 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
         on_progress(first, sequences, "FFN inputs")
         decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
 
-    with hooked({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
-        in_batches(batch, length, decoder, on_progress).over(sequences, run)
+    with hook_inputs({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
+        in_batches(batch, length, decoder, on_progress).run_batches(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return inputs.flatten(1, 2)
 

@@ -76,8 +76,8 @@ def taylor_scores(
     of k_proj and v_proj of the same place divided by the query heads that share them; a group is the sum of
     its channels.
 
-    The weights are frozen again afterwards. Raises MethodError where the calibration set is smaller than
-    that or the batch does not fit on the GPU; SettingsError where layers are offloaded; NumericsError where an
+    The weights are frozen again afterwards. Raises MethodError if the calibration set is smaller than
+    that or the batch does not fit on the GPU. Raises SettingsError if layers are offloaded. Raises NumericsError if an
     activation or a gradient is NaN or infinite.
     """
     ids = _first(tokens, settings)

@@ -33,13 +33,13 @@ _BEAT = 8
 def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
     """Sample a text from the model.
 
-    Raises SettingsError where a document does not fit the model, ModelError where the model has no sign that
-    a text could start from, CorpusError where too few of the documents differ, NumericsError where the
+    Raises SettingsError if a document does not fit the model, ModelError if the model has no sign that
+    a text could start from, CorpusError if too few of the documents differ, NumericsError if the
     model's scores are not finite.
     """
     _require_room(decoder, recipe, text)
     start, leads = _start(decoder, text)
-    barred = _barred(decoder)
+    barred = _forbidden_tokens(decoder)
     ids, losses = [], []
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
     for first in range(0, recipe.drawn, size):
@@ -103,7 +103,7 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
     return start, int(tokenizer("a")["input_ids"][:1] == [start])
 
 
-def _barred(decoder: Decoder) -> Tensor:
+def _forbidden_tokens(decoder: Decoder) -> Tensor:
     """(vocabulary,) tokens that are not drawn: signs, and places that the tokenizer does not know."""
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]

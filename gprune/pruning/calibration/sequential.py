@@ -15,9 +15,9 @@ import torch
 
 from gprune.models import devices
 from gprune.models.decoder import Decoder
-from gprune.models.masking import masked
+from gprune.models.masking import mask_units
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.collection import in_batches, observed
+from gprune.pruning.calibration.collection import in_batches, observe_inputs
 from gprune.records import Array, Tokens
 from gprune.system.progress import Progress, silent
 
@@ -39,7 +39,7 @@ def prune_upwards(
     counts as one forward pass over the calibration set: the second run of each layer, once it is pruned, and
     the passes that show how the model calls its layers are not counted.
 
-    Raises SettingsError where not even one sequence fits in memory, NumericsError where an activation is NaN
+    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is NaN
     or infinite.
     """
     samples, length = tokens.ids.shape
@@ -63,7 +63,7 @@ def _walked(
         ffn_energy, attention_energy = _measure(decoder, layer, blocks)
         ffn, heads = decide(layer, ffn_energy, attention_energy, len(tokens.ids))
         decisions.append((np.asarray(ffn, dtype=bool), np.asarray(heads, dtype=bool)))
-        with masked(decoder, {layer: decisions[-1]}):
+        with mask_units(decoder, {layer: decisions[-1]}):
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
     return decisions
@@ -155,7 +155,7 @@ def _measure(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, 
     shape, only = decoder.shape, range(layer, layer + 1)
     widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
     ffn, attention = (ChannelMoments(name, 1, only, width, decoder.device) for name, width in widths)
-    with observed(decoder, only, ffn.add, attention.add):
+    with observe_inputs(decoder, only, ffn.add, attention.add):
         for block in blocks:
             block.run(decoder, layer)
             for part in (ffn, attention):

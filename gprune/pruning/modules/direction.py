@@ -100,7 +100,7 @@ def admits_direction(mixing: Array, variation: Array) -> bool:
         variation: (2,) S of the two.
 
     Returns:
-        True where the direction-aware partition is to be used.
+        True if the direction-aware partition is to be used.
     """
     gain = max(0.0, mixing[0] - mixing[1])
     growth = max(0.0, variation[1] - variation[0])

@@ -27,7 +27,7 @@ class Clustering:
     count: int
     """number of modules"""
     silhouette: Array
-    """(candidates,) best cosine silhouette of each candidate count; NaN where the candidate was skipped"""
+    """(candidates,) best cosine silhouette of each candidate count, or NaN if the candidate was skipped"""
 
 
 def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]:
@@ -41,7 +41,7 @@ def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]
         neurons: width of the layer.
 
     Returns:
-        One entry for each candidate: the count to try, or None where it is dropped.
+        One entry for each candidate: the count to try, or None if it is dropped.
     """
     limit = max(2, neurons // NEURONS_PER_MODULE)
     clamped = [min(candidate, limit) if neurons >= 4 else 1 for candidate in candidates]
@@ -127,7 +127,7 @@ def two_means(values: Array) -> Array:
         values: (units,) numbers.
 
     Returns:
-        (units,) bool, True for the upper group; all False where there are fewer than two distinct values.
+        (units,) bool, True for the upper group; all False if there are fewer than two distinct values.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     cuts = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1

@@ -83,12 +83,12 @@ def begin(
         counts: module counts, each at least 2 and at most the number of neurons.
         restarts: starts of each.
         rng: source of the starting centroids.
-        trials: see `seeds`.
+        trials: see `kmeans_plus_plus`.
 
     Returns:
         For each count one search for each start.
     """
-    chosen = seeds(rows, max(counts), restarts, rng, trials)
+    chosen = kmeans_plus_plus(rows, max(counts), restarts, rng, trials)
     similarity = rows @ rows[[index for start in chosen for index in start]].T
     starts = similarity.split(max(counts), dim=1)
     return [[Search(rows, start[:, :count]) for start in starts] for count in counts]
@@ -138,7 +138,9 @@ def _fast_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def seeds(rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1) -> list[list[int]]:
+def kmeans_plus_plus(
+    rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1
+) -> list[list[int]]:
     """k-means++: each next centroid is a neuron drawn in proportion to its cosine distance to the nearest.
 
     Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.

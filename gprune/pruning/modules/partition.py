@@ -37,7 +37,7 @@ class _Start:
     counts: Array
     """(layers,) modules before the split, or of the modules given"""
     silhouette: Array
-    """(layers, candidates); NaN where nothing was clustered"""
+    """(layers, candidates), or NaN if nothing was clustered"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
 
 
-def standardized(profile: Array) -> Array:
+def standardize_profile(profile: Array) -> Array:
     """Divide each coordinate of a drift profile by its standard deviation over the layer.
 
     Args:
@@ -58,7 +58,7 @@ def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: Modulari
     members = torch.tensor(labels, dtype=torch.long, device=rows.device)
     # (modules, width) unit mean directions
     start = normalize(module_sums(rows, members, count), dim=1)
-    drift = torch.tensor(standardized(profile), dtype=rows.dtype, device=rows.device)
+    drift = torch.tensor(standardize_profile(profile), dtype=rows.dtype, device=rows.device)
     # cosines ignore length: with unit coordinates Adam's step is a relative change whatever the width
     centroids = (start * rows.shape[1] ** 0.5).requires_grad_()
     descent = _Descent(rows, centroids, drift, settings)
@@ -107,7 +107,7 @@ class _Descent:
         start = self._centroids.detach().clone()
         # what is done for the first time only must not be in the graph: a step is taken, and taken back
         devices.aside(self._step)
-        graph = devices.captured(self._step)
+        graph = devices.capture_graph(self._step)
         self._centroids.detach().copy_(start)
         for value in (self._number, *self._optimizer.state[self._centroids].values()):
             value.zero_()

@@ -20,17 +20,17 @@ def whole_layers(layers: int, neurons: int) -> Partition:
     return Partition.unrefined("layers", np.zeros((layers, neurons)), np.ones(layers))
 
 
-def shuffled(modules: Partition, seed: int) -> Partition:
+def shuffle_members(modules: Partition, seed: int) -> Partition:
     """Modules of the same sizes, whose members are drawn from the layer.
 
     Args:
         modules: the modules whose sizes are kept, layer by layer and label by label.
         seed: of the drawing; each layer has a stream of its own.
     """
-    return replace(modules, kind="shuffled", labels=permuted(modules.labels, seed))
+    return replace(modules, kind="shuffled", labels=permute_labels(modules.labels, seed))
 
 
-def permuted(labels: Array, seed: int) -> Array:
+def permute_labels(labels: Array, seed: int) -> Array:
     """(layers, neurons) labels in another order within each layer."""
     rows = (np.random.default_rng([seed, _SHUFFLING, layer]).permutation(row) for layer, row in enumerate(labels))
     return np.stack(list(rows))

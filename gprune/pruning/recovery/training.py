@@ -57,7 +57,7 @@ def recover(
     """
     decoder.require_whole("recovery")
     ids = common_ids(texts)
-    adapters = put_beside(model, decoder.layout, settings)
+    adapters = insert_adapters(model, decoder.layout, settings)
     student = Decoder(model, None, decoder.shape, decoder.layout)
     rows = Tuner(decoder, student, adapters, ids, [np.arange(len(ids))], settings, seed, on_progress).run(resumption)
     return RecoveredWeights(
@@ -127,7 +127,7 @@ def _moving_back(device: torch.device) -> Any:
     return lambda _, __, output: output.to(device)
 
 
-def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
+def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
     """Insert zero factors beside the linear maps of a model, which is changed; its weights are not.
 
     Needs the package peft.

@@ -41,7 +41,7 @@ class Removed:
     order: torch.Tensor
     """(units,) float64: in which order they went, then what is kept by its cost at the end"""
     weight: torch.Tensor
-    """(inputs, outputs) float64 weights after the last round, zero where an input was removed"""
+    """(inputs, outputs) float64 weights after the last round, zero if an input was removed"""
 
 
 def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:

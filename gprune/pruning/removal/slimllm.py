@@ -36,7 +36,7 @@ _FLAT = 1e-12
 def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
     """(layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
 
-    Counts as one forward pass. Raises SettingsError where not even one sequence fits in memory.
+    Counts as one forward pass. Raises SettingsError if not even one sequence fits in memory.
     """
     samples, length = tokens.ids.shape
 
@@ -65,7 +65,7 @@ def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array,
     hand and from three layers on one fewer at least, in proportion to softmax(10 cosine); where that would
     take more than all but one neuron and one group, the others give the rest. Whole key/value groups come as
     near a layer's share as they can and neurons make up for them, so that the budget is met to one neuron.
-    Raises MethodError where the target is below what these layers can give.
+    Raises MethodError if the target is below what these layers can give.
     """
     pruned = _pruned(change)
     part = replace(shape, layers=len(pruned))

@@ -70,7 +70,7 @@ def remove_upwards(
     `decide` is asked again where memory runs out and the walk begins anew with half the batch. Counts as
     three forward passes over the calibration set.
 
-    Raises SettingsError where not even one sequence fits in memory, NumericsError where an activation is not
+    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not
     finite.
     """
     samples, length = tokens.ids.shape

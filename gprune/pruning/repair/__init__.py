@@ -37,9 +37,9 @@ class OutputMap:
     mask: Array
     """(inputs,) bool: columns that stay"""
     weight: torch.Tensor | None = None
-    """(outputs, kept columns) repaired; None where they are those of the dense map"""
+    """(outputs, kept columns) repaired, or None if they are those of the dense map"""
     bias: torch.Tensor | None = None
-    """(outputs,) repaired; None where it is that of the dense map"""
+    """(outputs,) repaired, or None if it is that of the dense map"""
 
     def columns(self, staying: bool = True) -> torch.Tensor:
         """(outputs, columns) the dense columns that stay, or those that leave."""
@@ -88,7 +88,7 @@ class OutputMap:
 def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
     """Prepare a model's repairs from the records that they need, by name, independent of the masks.
 
-    Raises ModelError where a record is of another model.
+    Raises ModelError if a record is of another model.
     """
     return {
         repair.name: _module(repair).ready(decoder, **{name: model.inputs[name] for name in repair.needs})
@@ -97,7 +97,7 @@ def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def output_maps(
+def repaired_output_maps(
     decoder: Decoder, model: PrunedModel, prepared: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
     """Both output maps of every layer, repaired; the decoder stays as it is."""

@@ -18,7 +18,7 @@ def ready(_: Decoder, weights: RepairedWeights) -> RepairedWeights:
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: Progress) -> None:
-    """Set weights and biases of all maps. Raises ModelError where they were fitted to other masks."""
+    """Set weights and biases of all maps. Raises ModelError if they were fitted to other masks."""
     columns = [int(output.mask.sum()) for output in maps]
     if columns != weights.columns.tolist() or any(
         len(output.dense.weight) * width != size
@@ -37,7 +37,7 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
             output.bias = torch.tensor(weights.biases[index]).to(device, output.dense.weight.dtype)
 
 
-def packed(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
+def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
     """Repaired maps as a record; maps that have no weights of their own keep those of the dense model."""
     weights = [output.columns() if output.weight is None else output.weight for output in maps]
     biased = all(output.bias is not None for output in maps)

@@ -24,7 +24,7 @@ from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import Reached as Reached
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
-from gprune.pruning.repair.fitted import packed
+from gprune.pruning.repair.fitted import pack_maps
 from gprune.pruning.repair.least_squares import FitMoments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.study.settings import OwnRepair, RepairSettings
@@ -51,14 +51,14 @@ def fit(
     the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
     that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing.
 
-    Raises SettingsError where not even one sequence fits in memory or the texts do not determine the weights,
-    NumericsError where an activation is not finite.
+    Raises SettingsError if not even one sequence fits in memory or the texts do not determine the weights,
+    NumericsError if an activation is not finite.
     """
     samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
 
     def walk(size: int) -> RepairedWeights:
         maps, errors = _Walk(decoder, masks, texts, settings, size).run(on_progress)
-        return packed(maps, masks.method, settings.kind, np.array(errors))
+        return pack_maps(maps, masks.method, settings.kind, np.array(errors))
 
     repaired = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
@@ -225,7 +225,7 @@ def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
 
 
 def in_type(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
-    """Weights in the model's number type; NumericsError where they are too large for it."""
+    """Weights in the model's number type. Raises NumericsError if they are too large for it."""
     narrow = weights.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
         raise NumericsError(

@@ -78,7 +78,7 @@ def solve(
     """The repaired weights of a map and its bias, in float64, and the mean square that is missing afterwards.
 
     `weight` is (outputs, columns) of the dense map on the kept columns, `bias` (outputs,) or None; `kind` is
-    affine, least_squares or least_squares_bias. Raises SettingsError where the texts do not determine the
+    affine, least_squares or least_squares_bias. Raises SettingsError if the texts do not determine the
     weights and damping is 0.
     """
     about = moments if kind == "least_squares" else moments.about_means()

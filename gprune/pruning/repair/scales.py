@@ -22,7 +22,7 @@ def fold(decoder: Decoder, masks: PruningMasks, weights: RepairedWeights, scales
     maps = maps_of(decoder, PrunedModel(masks))
     fitted.repair(decoder, maps, weights, silent)
     repair(decoder, maps, scales, silent)
-    return fitted.packed(maps, weights.method, f"{weights.kind}_scales", weights.errors)
+    return fitted.pack_maps(maps, weights.method, f"{weights.kind}_scales", weights.errors)
 
 
 def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _: Progress) -> None:

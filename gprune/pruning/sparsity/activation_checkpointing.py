@@ -25,7 +25,7 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def masked(activations: Tensor, mask: Tensor) -> Tensor:
+def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
     """Activations times the mask copy of their subset.
 
     Args:
@@ -49,7 +49,7 @@ def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function)
     return product
 
 
-def shifted(outputs: Tensor, bias: Tensor) -> Tensor:
+def add_bias(outputs: Tensor, bias: Tensor) -> Tensor:
     """Return outputs plus a bias.
 
     Args:
@@ -60,7 +60,7 @@ def shifted(outputs: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def recomputed(function: Function, inputs: Tensor) -> Tensor:
+def recompute(function: Function, inputs: Tensor) -> Tensor:
     """A function of one tensor, of which the input alone is kept.
 
     Args:
@@ -121,7 +121,7 @@ class _Shifted(torch.autograd.Function):
 
     @staticmethod
     def forward(_: Any, outputs: Tensor, bias: Tensor) -> Tensor:
-        """See `shifted`."""
+        """See `add_bias`."""
         return outputs + bias.to(outputs.dtype)
 
     @staticmethod
@@ -136,7 +136,7 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, function: Function) -> Tensor:
-        """See `recomputed`."""
+        """See `recompute`."""
         ctx.save_for_backward(inputs)
         ctx.function = function
         return function(inputs)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import Sequences, out_of_memory
+from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
 from gprune.system import machine
@@ -106,7 +106,7 @@ class Teacher:
     decoder: Decoder
     """the decoder, whose masks the caller has switched off before asking"""
     cache: Tensor | None
-    """(sequences, tokens, hidden) on the CPU; None where it would be too large or is of no use"""
+    """(sequences, tokens, hidden) on the CPU; None if it would be too large or is of no use"""
     available: Array
     """(sequences,) bool: the sequence is in the cache, or can be made as it was"""
     batch_of: Array
@@ -114,7 +114,7 @@ class Teacher:
     batches: list[Array] = field(default_factory=list)
     """numbers of the sequences of every pass that the cache is from"""
     missed: Array | None = None
-    """(sequences,) bool: known, and not in the cache yet; None where nothing is missed"""
+    """(sequences,) bool: known, and not in the cache yet, or None if nothing is missed"""
     texts: Array | None = None
     """(sequences, tokens) int64 ids, from which what is missed is made"""
 
@@ -143,7 +143,7 @@ class Teacher:
                 self.missed[numbers] = False
         return hidden
 
-    def states(self, sequences: Sequences, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
+    def states(self, sequences: AdaptiveBatches, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """The same, (sequences, tokens, hidden), with as many sequences at a time as memory allows.
 
         Args:
@@ -158,7 +158,7 @@ class Teacher:
         def run(rows: slice) -> None:
             states[rows] = self.hidden_states(numbers[rows], ids[rows])
 
-        sequences.over(len(numbers), run, progress)
+        sequences.run_batches(len(numbers), run, progress)
         return states
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:

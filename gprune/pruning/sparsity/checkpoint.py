@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gprune.models import devices
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.records import Array
@@ -36,7 +36,7 @@ _LEARNED = "thresholds"
 class Batches(Protocol):
     """Runner of the batches of a learning."""
 
-    sequences: Sequences
+    sequences: AdaptiveBatches
     """that go through the model at a time"""
 
 
@@ -48,7 +48,7 @@ class Running:
     """(numbers,) thresholds, gates or low-rank factors, changed in place"""
     optimizer: torch.optim.Optimizer
     constraint: RetentionConstraint | None
-    """of retention; None where the units are decided"""
+    """of retention, or None if the units are decided"""
     sampler: Sampler
     teacher: Teacher
     passes: Batches

@@ -33,10 +33,10 @@ class EqualMasks(MaskFamily):
     neurons: int
     """neurons that every layer keeps"""
     members: Tensor
-    """(layers, thresholds) float32, 1 where an FFN threshold is of a module of the layer"""
+    """(layers, thresholds) float32, 1 if an FFN threshold is of a module of the layer"""
 
     @classmethod
-    def leveled(cls, family: MaskFamily, neurons: int) -> Self:
+    def from_family(cls, family: MaskFamily, neurons: int) -> Self:
         """The masks of a family, whose key/value groups are fixed, with so many neurons in every layer."""
         units, shape = family.units, family.shape
         members = np.zeros((shape.layers, units.thresholds), dtype=np.float32)

@@ -23,7 +23,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, noting
 from gprune.pruning.sparsity.learning_loop import LearningLoop
-from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
+from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums, Passes
@@ -126,7 +126,7 @@ class Learner(ABC, Generic[M]):
         values = self.start()
         if not self._epochs:
             return values, []
-        with gated(self._setting.decoder) as gate:
+        with gate_decoder(self._setting.decoder) as gate:
             return values, self._run(values, gate)
 
     def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:

@@ -59,7 +59,7 @@ def learn(
         units = units.with_groups(attention)
     family = MaskFamily.of(units, decoder.device)
     if settings.equal:
-        family = EqualMasks.leveled(family, counts[0])
+        family = EqualMasks.from_family(family, counts[0])
     learner = ThresholdLearner(setting, family, target)
     thresholds, rows = learner.learned()
     columns, widths = learner.columns(), (settings.alignment, settings.equal)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
-from gprune.system.processes import uninterrupted
+from gprune.system.processes import defer_interrupts
 from gprune.system.progress import Notice, Progress
 
 R = TypeVar("R", bound=Running)
@@ -46,7 +46,7 @@ class LearningLoop(Generic[R]):
         while len(running.rows) < self.steps:
             before, saves = len(running.rows), resumption if len(running.rows) + 1 < self.steps else None
             try:
-                with uninterrupted():
+                with defer_interrupts():
                     running.rows.append(self.step(before, self.steps, running))
                     step = before + 1
                     if saves is not None and (step % self.epoch_steps == 0 or saves.is_due):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
 from gprune.models.parts import Rows
-from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed, shifted
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, add_bias, apply_mask, masked_product, recompute
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
 
@@ -67,7 +67,7 @@ class MaskGate:
         def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             if not self.channels:
                 return None
-            return (masked(inputs[0], self.channels[index]), *inputs[1:])
+            return (apply_mask(inputs[0], self.channels[index]), *inputs[1:])
 
         return multiply
 
@@ -75,7 +75,7 @@ class MaskGate:
         """Return a forward hook that adds the bias at `index` to a linear map's output, if there are any."""
 
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            return shifted(output, self.biases[index]) if self.biases else None
+            return add_bias(output, self.biases[index]) if self.biases else None
 
         return add
 
@@ -106,7 +106,7 @@ class MaskGate:
 
 
 @contextmanager
-def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
+def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
     """Put a closed gate onto a decoder, and leave the decoder as it was, whatever happens inside.
 
     One that is `biased` adds biases to the maps' outputs as well.
@@ -157,7 +157,7 @@ def _norms(decoder: Decoder) -> list[nn.Module]:
 def _computed_again(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
     def stand_in(inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() and inputs.requires_grad:
-            return recomputed(forward, inputs)
+            return recompute(forward, inputs)
         return forward(inputs)
 
     return stand_in

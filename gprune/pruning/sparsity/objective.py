@@ -104,7 +104,7 @@ def _chunk(
 
 
 def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of each token and its gradient, softmax minus one-hot; both 0 where the label is -1.
+    """Cross-entropy of each token and its gradient, softmax minus one-hot; both 0 if the label is -1.
 
     Takes the student's (tokens, vocabulary) log-probabilities, whose memory it reuses.
     """

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.mask_hooks import MaskGate
@@ -92,7 +92,7 @@ class Passes:
         self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
         self._ids, self._settings = ids, settings
         # how a batch is divided decides how it is rounded
-        self.sequences = Sequences(
+        self.sequences = AdaptiveBatches(
             size=settings.batch,
             length=ids.shape[1],
             setting="sparsity.batch",

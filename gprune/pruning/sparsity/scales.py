@@ -19,7 +19,7 @@ from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
-from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
+from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
 from gprune.pruning.sparsity.masks import split_units
 from gprune.pruning.sparsity.rounding import require_reachable
 from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
@@ -152,7 +152,7 @@ def learn_scales(
     if masks.ffn.all() and masks.heads.all():
         settings = replace(settings, steps=0)
     ids, sets = _draw_sequences(texts, settings.samples, seed)
-    with gated(student, biased=True) as gate:
+    with gate_decoder(student, biased=True) as gate:
         scales = Scales(gate, masks, student, settings.bias_rate)
         rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(resumption)
     ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers).float()))
@@ -195,7 +195,7 @@ def learn_scaled_gates(
     family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
     joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
     ids, sets = _draw_sequences(texts, chosen.samples, seed)
-    with gated(decoder, biased=True) as gate:
+    with gate_decoder(decoder, biased=True) as gate:
         scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
     learned = scaled.gates(scaled.numbers).float()

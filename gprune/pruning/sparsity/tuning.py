@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import Sequences
+from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, noting
 from gprune.pruning.sparsity.learning_loop import LearningLoop
@@ -44,7 +44,7 @@ class Tunable(Protocol):
 
     @property
     def pace(self) -> Tensor | None:
-        """(numbers,) step size of each number in learning rates; None where all have the same."""
+        """(numbers,) step size of each number in learning rates, or None if all have the same."""
 
     def begin(self, seed: int) -> Tensor:
         """Return the (numbers,) float32 numbers, set to their values before the first step."""
@@ -78,7 +78,7 @@ class TuningBatches:
             "with more memory"
         )
         where, device = f"{settings.WHERE}batch", student.device
-        self.sequences = Sequences(settings.batch, ids.shape[1], where, remedy, device, on_progress, MethodError)
+        self.sequences = AdaptiveBatches(settings.batch, ids.shape[1], where, remedy, device, on_progress, MethodError)
 
     def run(self, numbers: Array, step: int, steps: int) -> Tensor:
         """Set the gradient of the mean loss, and return both mean losses, (2,) nats per token.

@@ -150,7 +150,7 @@ def samples(shared, decoder, sequences):
     statistics = collect(decoder, tokens, settings)
     score = neuron_scorer("flap", statistics, decoder.weight_norms())
     half = np.full(decoder.shape.layers, decoder.shape.neurons // 2)
-    return resampling.resampled(score, statistics.shard_samples, half)
+    return resampling.resampling_drift(score, statistics.shard_samples, half)
 
 
 @pytest.mark.long
@@ -159,7 +159,7 @@ def test_samples_of_at_most_32_sequences_tell_what_samples_of_128_do(shared):
     few, many = (samples(shared, decoder, sequences) for sequences in (64, 256))
     assert few.sequences.max() == 32 and many.sequences.max() == 128
     for name in ("drift", "changed"):
-        law = resampling.law(few.sequences, getattr(few, name))
+        law = resampling.fit_drift_law(few.sequences, getattr(few, name))
         measured = getattr(many, name).mean(axis=1)
         foretold = [law.at(size) for size in many.sequences]
         np.testing.assert_allclose(foretold, measured, rtol=0.15, err_msg=name)

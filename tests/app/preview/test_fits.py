@@ -124,7 +124,7 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
     with pytest.raises(StoreError, match="repairing the kept weights|repaired"):
         resolve(fitted, base)
     # weights of the run's own masks are read where a result has them
-    weights, graph = stages.repaired(fitted.graph, "gprune"), source.graph
+    weights, graph = stages.repaired_weights(fitted.graph, "gprune"), source.graph
     work = RunContext(graph.study, graph.inputs, source.results.store.texts)
     tokens = [source.results.get(stages.tokens, role) for role in ("primary", "auxiliary")]
     run_masks = source.results.get(stages.masks, "gprune")

@@ -127,7 +127,7 @@ def test_where_nobody_can_listen_is_a_sentence(address, port, message):
 def test_a_browser_gets_a_file_of_its_user_alone_and_no_trace_stays(tmp_path):
     supplied = []
     address = f"http://127.0.0.1:8501/?token={KEYS.token}"
-    with browser.opened(address, tmp_path, supplied.append):
+    with browser.open_in_browser(address, tmp_path, supplied.append):
         wait_for(lambda: supplied)
         (file,) = tmp_path.iterdir()
         assert supplied == [file.as_uri()] and KEYS.token not in supplied[0]
@@ -138,7 +138,7 @@ def test_a_browser_gets_a_file_of_its_user_alone_and_no_trace_stays(tmp_path):
 
 def test_a_browser_that_stays_does_not_keep_the_server(tmp_path):
     closed = threading.Event()
-    with browser.opened("http://127.0.0.1/", tmp_path / "absent", lambda _: closed.wait()):
+    with browser.open_in_browser("http://127.0.0.1/", tmp_path / "absent", lambda _: closed.wait()):
         pass
     closed.set()
 
@@ -148,11 +148,11 @@ def test_no_browser_is_opened_without_a_screen_or_over_ssh(monkeypatch):
     for name in ("SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert not browser.has_screen()
+    assert not browser.can_open_browser()
     monkeypatch.setenv("DISPLAY", ":0")
-    assert browser.has_screen()
+    assert browser.can_open_browser()
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
-    assert not browser.has_screen()
+    assert not browser.can_open_browser()
 
 
 def test_a_server_answers_under_its_own_names_alone():

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gprune.data.demo import MODEL_FOLDER, questions, texts
-from gprune.evaluation.accuracy import answered
+from gprune.evaluation.accuracy import measure_tasks
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
 
@@ -19,7 +19,7 @@ ASKED = 60
 
 
 def accuracy(model, tokenizer, tasks, *arguments):
-    return {task: answered(model, tokenizer, task, *arguments).accuracy for task in tasks}
+    return {task: measure_tasks(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 @pytest.fixture(scope="module")

@@ -27,14 +27,14 @@ def test_the_share_is_that_of_a_naive_count(run):
     # few tokens: runs of every length are met by chance, at every place
     sequences = random.integers(0, 3, (40, 20)).astype(np.int32)
     windows = np.concatenate([random.integers(0, 3, (9, 16)), sequences[:3, 2:18]]).astype(np.int32)
-    result = corpus_relation.shared(windows, sequences, run)
+    result = corpus_relation.shared_share(windows, sequences, run)
     assert result == naive(windows, sequences, run) and result > 0
 
 
 def test_no_run_reaches_over_the_end_of_a_row_and_large_tokens_do_not_overflow():
     sequences = np.array([[2**31 - 1, 7], [8, 2**31 - 2]])
-    assert corpus_relation.shared(np.array([[7, 8]]), sequences, 2) == 0.0
-    assert corpus_relation.shared(np.array([[2**31 - 1, 7, 8]]), sequences, 2) == 0.5
+    assert corpus_relation.shared_share(np.array([[7, 8]]), sequences, 2) == 0.0
+    assert corpus_relation.shared_share(np.array([[2**31 - 1, 7, 8]]), sequences, 2) == 0.5
 
 
 def a_set(ids, available):
@@ -46,7 +46,7 @@ def test_a_copy_overlaps_by_what_was_drawn_of_it_and_chance_by_nothing():
     text = random.integers(0, 4096, (200, 64)).astype(np.int32)
     rendered = text[random.permutation(200)[:50]]
     other = random.integers(0, 4096, (50, 64)).astype(np.int32)
-    result = corpus_relation.measured("copy", text, [a_set(rendered, 200), a_set(other, 50)], 4096)
+    result = corpus_relation.measure_overlap("copy", text, [a_set(rendered, 200), a_set(other, 50)], 4096)
     assert result.run == 17 and result.windows == 200
     assert result.share.tolist() == [0.25, 0.0] and result.drawn.tolist() == [0.25, 1.0]
 

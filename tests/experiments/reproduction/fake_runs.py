@@ -128,7 +128,7 @@ def finish(
 
 def run_tables(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
     """Finish every study of some tables; `how` as in `finish`."""
-    for entry in work.needed(tables.choose_tables(names), series or a_series()):
+    for entry in work.needed_studies(tables.choose_tables(names), series or a_series()):
         finish(store, entry, **how)
 
 

@@ -22,7 +22,7 @@ from gprune.experiments.reproduction.comparison_rows import (
     repair_rows,
 )
 from gprune.experiments.reproduction.documents import blocks, repair_document
-from gprune.experiments.reproduction.grid import Series, shared
+from gprune.experiments.reproduction.grid import Series, shared_study
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.scale import choose
 from gprune.records import Choice, LearnedScales, TextOverlap
@@ -53,7 +53,7 @@ def measured(tmp_path_factory, series):
     with pytest.MonkeyPatch.context() as changed:
         changed.setitem(fake_runs.STRUCTURE, "overlap", nothing_shared)
         changed.setitem(fake_runs.STRUCTURE, "scales", half_scaled)
-        for entry in work.needed([tables.TABLES["repair"]], series):
+        for entry in work.needed_studies([tables.TABLES["repair"]], series):
             finish(store, entry, value=value)
     return store
 
@@ -95,9 +95,9 @@ def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
 
 
 def test_baselines_as_published_are_those_of_the_fair_study(series):
-    fair = {shared(row.study) for row in fair_rows(series)}
+    fair = {shared_study(row.study) for row in fair_rows(series)}
     as_published = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
-    assert as_published and all(shared(row.study) in fair for row in as_published)
+    assert as_published and all(shared_study(row.study) in fair for row in as_published)
 
 
 def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():

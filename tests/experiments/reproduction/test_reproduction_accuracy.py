@@ -50,7 +50,7 @@ def with_tasks(entry, folder, *names):
 
 
 def test_accuracies_have_columns_only_where_runs_have_them(store, folder):
-    entries = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    entries = work.needed_studies([tables.TABLES["ablation"]], a_series(**NO_TASKS))
     for entry in entries[:2]:
         finish(store, entry)
     without = assemble_table(store, "ablation", **NO_TASKS)
@@ -69,7 +69,7 @@ def test_accuracies_have_columns_only_where_runs_have_them(store, folder):
 
 
 def test_means_are_over_the_tasks_that_all_compared_rows_have(store, folder):
-    (first, second, *_) = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    (first, second, *_) = work.needed_studies([tables.TABLES["ablation"]], a_series(**NO_TASKS))
     wide = {"boolq": {"acc": 0.5}, "piqa": {"acc": 0.75}, "winogrande": {"acc": 1.0}}
     finish(store, with_tasks(first, folder, *wide), accuracy={"gprune": wide, "flap": wide})
     narrow = {"winogrande": {"acc": 0.2}, "boolq": {"acc": 0.4}}
@@ -127,7 +127,7 @@ def _errors(table):
 
 def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store, folder):
     series = a_series(tasks=("boolq",), task_folder=str(folder))
-    (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
+    (entry, *_) = work.needed_studies([tables.TABLES["ablation"]], series)
     finish(store, entry, accuracy={name: {} for name in entry.study.methods})
     assert Finished(store).answer(entry.rows[0]) is None
     finish(store, entry.study.with_settings({"evaluation.limit": 5}))
@@ -162,7 +162,7 @@ def test_tasks_without_data_are_named_and_measured_once_they_have_some(store, fo
 
 def test_changed_documents_of_a_task_make_its_accuracy_old(store):
     series = a_series(tasks=("demo",))
-    (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
+    (entry, *_) = work.needed_studies([tables.TABLES["ablation"]], series)
     finish(store, entry, changed={"tasks": {questions.NAMES[0]: "0" * 64}})
     assert Finished(store).answer(entry.rows[0]) is None
     finish(store, entry)
@@ -214,7 +214,7 @@ def test_alignments_have_perplexities_beside_the_ratios(store):
 
 
 def test_a_method_that_cannot_run_leaves_the_others_their_speed(store):
-    for entry in work.needed([tables.TABLES["speed"]], a_series()):
+    for entry in work.needed_studies([tables.TABLES["speed"]], a_series()):
         out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in entry.study.methods else {}
         finish(store, entry, unavailable=out)
     table = assemble_table(store, "speed")

@@ -34,7 +34,7 @@ def test_every_row_of_every_table_is_filled_by_its_own_run(store):
 
 
 def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store):
-    (entry,) = work.needed([tables.TABLES["figure-3a"]], a_series())
+    (entry,) = work.needed_studies([tables.TABLES["figure-3a"]], a_series())
     chosen = [tables.TABLES["ablation"]]
     finish(store, entry.study, state="running")
     assert len(work.missing(chosen, a_series(), Finished(store))) == 3
@@ -93,7 +93,7 @@ def test_more_texts_another_device_or_a_third_text_answer_as_well(store, tmp_pat
 
 
 def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store):
-    for entry in work.needed([tables.TABLES["main"]], a_series()):
+    for entry in work.needed_studies([tables.TABLES["main"]], a_series()):
         if entry.study.metric == "twflap" and entry.study.retention == 0.7:
             finish(store, entry, state="failed", error="the disk is full: free some space")
         else:
@@ -156,10 +156,10 @@ def test_figures_read_drift_agreement_and_bins(store):
 
 
 def test_a_comparison_that_the_run_could_not_make_says_so(store):
-    (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    (entry,) = work.needed_studies([tables.TABLES["figure-1b"]], a_series())
     finish(store, entry.study.with_settings({"metric": "twflap"}))
     row = next(row for row in entry.rows if row.item == "fang_ab")
-    (agreed,) = work.needed([tables.TABLES["module-overlap"]], a_series())
+    (agreed,) = work.needed_studies([tables.TABLES["module-overlap"]], a_series())
     finish(store, agreed)
     assert Finished(store).answer(row).filled  # type: ignore[union-attr]
     other = Finished(store).answer(replace(agreed.rows[0], item="fang_ab"))
@@ -167,7 +167,7 @@ def test_a_comparison_that_the_run_could_not_make_says_so(store):
 
 
 def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
-    (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    (entry,) = work.needed_studies([tables.TABLES["figure-1b"]], a_series())
     run = finish(store, entry)
     control = next(row for row in entry.rows if row.item == "fang_other_seed")
     assert control.extra and control.method == "fang"

@@ -25,7 +25,7 @@ def call(*words):
 
 
 def finish_all(cache, *names, **how):
-    for entry in work.needed(tables.choose_tables(names), Series("demo", choose("demo"))):
+    for entry in work.needed_studies(tables.choose_tables(names), Series("demo", choose("demo"))):
         finish(Store(cache), entry, **how)
 
 
@@ -59,7 +59,7 @@ def test_tasks_and_their_folder_are_options(tmp_path, capsys):
     task_file.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
     series = Series("demo", choose("demo", changes={"tasks": ("demo", str(task_file)), "limit": 3}))
-    for entry in work.needed(tables.choose_tables(["ablation"]), series):
+    for entry in work.needed_studies(tables.choose_tables(["ablation"]), series):
         finish(Store(tmp_path), entry)
     assert call(*words, "demo", task_file, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from reproduction.fake_runs import finish
 from reproduction.test_reproduction_command import call
 from synthetic_tables import filled, write_tables
 
-from gprune.analysis.claims import RECOMMENDED, repaired
+from gprune.analysis.claims import RECOMMENDED, repaired_id
 from gprune.experiments.reproduction import comparison_rows, tables, work
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.lookup import Answer, Finished
@@ -150,7 +150,7 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     assert (
         names.count("gprune")
         == names.count(RECOMMENDED)
-        == names.count(repaired(REPAIRS["bias_compensation"]))
+        == names.count(repaired_id(REPAIRS["bias_compensation"]))
         == names.count("flap_pooled")
         == names.count("flap equal widths")
         == names.count("recommended")
@@ -159,13 +159,13 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     assert {comparison_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation, the other profile and
     # equal widths
-    entries = work.needed([tables.TABLES["study"]], series)
+    entries = work.needed_studies([tables.TABLES["study"]], series)
     assert len(entries) == 16 and sum(len(entry.study.methods) > 1 for entry in entries) == 8
 
 
 def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     store = Store(tmp_path)
-    for entry in work.needed([tables.TABLES["study"]], series):
+    for entry in work.needed_studies([tables.TABLES["study"]], series):
         finish(store, entry, value=value)
     assert Finished(store).answer(comparison_rows.fair_rows(series)[-1]) is not None
     words = ["study", "--model", "demo", "--seeds", 0, 1, "--cache", tmp_path]

@@ -25,7 +25,7 @@ def a_work(cache, *names):
 
 
 def some_entries(name="ablation"):
-    return work.needed(tables.choose_tables([name]), a_series(samples=16))
+    return work.needed_studies(tables.choose_tables([name]), a_series(samples=16))
 
 
 def behave(cache, **behaviours):

@@ -9,7 +9,7 @@ from gprune.data import published
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import STANDARD_TASKS
 from gprune.experiments.reproduction import scale, tables, work
-from gprune.experiments.reproduction.grid import Series, shared
+from gprune.experiments.reproduction.grid import Series, shared_study
 from gprune.experiments.reproduction.scale import Scale
 from gprune.pipeline import stages
 from gprune.store import Store
@@ -74,11 +74,11 @@ def test_every_published_table_is_reproduced_or_said_to_be_left():
 
 
 def test_the_full_method_is_one_study_in_eight_tables():
-    full = shared(a_series().study())
+    full = shared_study(a_series().study())
     names = [
         name
         for name in tables.TABLES
-        if any(shared(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name))
+        if any(shared_study(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name))
     ]
     assert names == [
         "main",
@@ -96,23 +96,23 @@ def test_the_full_method_is_one_study_in_eight_tables():
 
 def untimed():
     """The studies behind all tables that measure no speed."""
-    result = work.needed(tables.choose_tables(["all"]), a_series())
+    result = work.needed_studies(tables.choose_tables(["all"]), a_series())
     return [entry for entry in result if not entry.timed]
 
 
 def test_what_changes_no_number_does_not_tell_studies_apart():
     study = a_series().study()
     same = replace(study, device="cuda:1", name="x", group="", methods=("flap",))
-    assert shared(same) == shared(study)
+    assert shared_study(same) == shared_study(study)
     # results are the same for still more: what is measured on, in which batches, and a third text
     texts = {"calibration.batch": 3, "evaluation.batch": 5, "evaluation.texts": ["science-docs"]}
     third = replace(study, substitute="python-code")
     for other in (same, same.with_settings(texts), third):
         assert number(other) == number(study)
-    assert shared(third) != shared(study)
+    assert shared_study(third) != shared_study(study)
     for change in ({"seed": 4}, {"sparsity.batch": 8}, {"evaluation.windows": 7}, {"dtype": "float16"}):
         assert number(study.with_settings(change)) != number(study)
-        assert shared(study.with_settings(change)) != shared(study)
+        assert shared_study(study.with_settings(change)) != shared_study(study)
 
 
 def number(study):
@@ -183,12 +183,12 @@ def test_wrong_scales_and_tables_are_named():
 
 def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
     demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
-    in_main = {shared(row.study) for row in rows("main", demo)}
+    in_main = {shared_study(row.study) for row in rows("main", demo)}
     for entry in untimed():
         expected = (questions.NAMES, 48) if entry.shared in in_main else ((), None)
         assert (entry.study.evaluation.tasks, entry.study.evaluation.limit) == expected
     assert len(in_main) == 9
-    for entry in work.needed(tables.choose_tables(["all"]), paper):
+    for entry in work.needed_studies(tables.choose_tables(["all"]), paper):
         evaluation = entry.study.evaluation
         assert (evaluation.tasks, evaluation.limit) == (() if entry.timed else published.TASKS, None)
     assert scale.choose("/models/other", "demo").tasks == ()
@@ -200,7 +200,7 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
     assert (with_tasks.tasks_in, with_tasks.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
     assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
     assert a_scale(tasks=("none",)).tasks == ()
-    (entry, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", with_tasks))
+    (entry, *_) = work.needed_studies([tables.TABLES["quantile-sweep"]], Series("demo", with_tasks))
     assert entry.study.evaluation.task_folder == "/data"
     with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
         a_series(limit=-1)
@@ -209,7 +209,7 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
 
 
 def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
-    result = work.needed([tables.TABLES["speed"]], a_series())
+    result = work.needed_studies([tables.TABLES["speed"]], a_series())
     first, timed = [t for t in result if not t.timed], [t for t in result if t.timed]
     main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
     assert {masks_of(entry.study) for entry in result} == main and len(main) == 3
@@ -220,12 +220,12 @@ def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
         "twflap": ("dense", "gprune", "fang"),
     }
     assert {entry.study.evaluation.speed for entry in timed} == {"cpu"}
-    paper = work.needed([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
+    paper = work.needed_studies([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
     assert {entry.study.evaluation.speed for entry in paper} == {"none", "auto"}
 
 
 def test_the_first_alignment_is_the_study_of_the_speed_table():
     visible = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
     assert visible == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
-    speed = {shared(row.study) for row in rows("speed")}
-    assert [shared(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
+    speed = {shared_study(row.study) for row in rows("speed")}
+    assert [shared_study(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4

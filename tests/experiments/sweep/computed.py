@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gprune import jobs
 from gprune.pipeline import opened
-from gprune.pipeline.stages import named
+from gprune.pipeline.stages import stages_by_name
 from gprune.store import Store
 
 
@@ -20,7 +20,7 @@ def begun(cache: Path) -> Counter[str]:
 
 def _of_job(cache: Path, job_id: str) -> dict[str, str]:
     """What a job has begun to compute, by the names of the stages, the last one last."""
-    stages = named(opened(jobs.study_of(cache, job_id), Store(cache)).graph)
+    stages = stages_by_name(opened(jobs.study_of(cache, job_id), Store(cache)).graph)
     values: dict[str, str] = {}
     for event in events(cache, job_id):
         name, message = event["stage"], event["message"]

@@ -13,12 +13,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from gprune.evaluation import perplexity
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration import accumulators, context_statistics
-from gprune.pruning.calibration.collection import _both, observed, shard_of
+from gprune.pruning.calibration.collection import _both, observe_inputs, shard_of
 from gprune.pruning.calibration.strongest import Strongest
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.gate_masks import GateMasks
-from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.mask_hooks import gate_decoder
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
 from gprune.pruning.sparsity.units import RankedUnits
@@ -72,7 +72,7 @@ def statistics(decoder, study, sequences, monkeypatch):
         ]
         strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         add_both = _both(parts[0].add, strongest.add)
-        with observed(decoder, range(shape.layers), add_both, parts[1].add):
+        with observe_inputs(decoder, range(shape.layers), add_both, parts[1].add):
             decoder.hidden_states(ids)
         prepared, peaks = [part.prepare(shards) for part in parts], strongest.prepare()
         for part, pending in zip(parts, prepared, strict=True):
@@ -86,7 +86,7 @@ def positions(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counts, torch.no_grad():
         strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
-        with observed(decoder, range(shape.layers), strongest.add, lambda *_: None):
+        with observe_inputs(decoder, range(shape.layers), strongest.add, lambda *_: None):
             decoder.hidden_states(ids)
         strongest.commit(strongest.prepare())
     return counts.peak
@@ -111,7 +111,7 @@ def learning_step(decoder, study, sequences, build_family):
     length = study.calibration.length
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
-    with CountedMemory() as counts, gated(decoder) as gate:
+    with CountedMemory() as counts, gate_decoder(decoder) as gate:
         family = build_family()
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)

@@ -10,7 +10,7 @@ from synthetic_run import a_study, write_run
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages import Graph, Inputs, RunContext, every, given, needed
+from gprune.pipeline.stages import Graph, Inputs, RunContext, all_stages, method_inputs, required_stages
 from gprune.records import Tokens
 from gprune.study import from_dict, run_name
 from gprune.study.demo import demo_study
@@ -37,7 +37,7 @@ def graph_of(study):
 
 
 def keys(study):
-    return {stage.name: stage.key for stage in every(graph_of(study))}
+    return {stage.name: stage.key for stage in all_stages(graph_of(study))}
 
 
 def before():
@@ -87,7 +87,7 @@ def test_fixed_attention_is_gprunes_and_changes_controls_alone():
     for name in CONTROLS:
         stage = stages.masks(graph, name)
         deciding = stages.learning(graph, name) if name in LEARNED else stage
-        assert stages.masks(graph) in needed(deciding), name
+        assert stages.masks(graph) in required_stages(deciding), name
     assert stages.learning(graph).key == stages.learning(graph_of(study)).key
 
 
@@ -129,7 +129,7 @@ def run_of(root, **changes):
 
 def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path):
     run = run_of(tmp_path)
-    results = {name: given(run.results, name) for name in COMPARED_METHODS}
+    results = {name: method_inputs(run.results, name) for name in COMPARED_METHODS}
     assert results.pop("dense") is None
     reference = {name: item for name, item in results.items() if item is not None}
     texts = {name: "".join(item.texts) for name, item in reference.items()}

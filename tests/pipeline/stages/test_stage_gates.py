@@ -8,7 +8,7 @@ from synthetic_run import a_study, write_run
 
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages import every_need, given, order
+from gprune.pipeline.stages import every_need, method_inputs, order
 from gprune.study import run_name
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS, METRICS, repairs_of
@@ -58,7 +58,7 @@ def test_what_gates_were_given_and_that_they_count_as_ours(tmp_path):
     study = a_study(methods=("dense", "gprune", "flap", *GATED))
     write_run(tmp_path, study=study)
     run = all_runs(str(tmp_path))[0][0]
-    result = given(run.results, "gates")
+    result = method_inputs(run.results, "gates")
     assert result.texts == ("A", "B") and result.steps == 40
     for name in GATED:
         method = METHODS[name]

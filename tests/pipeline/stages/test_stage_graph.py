@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gprune.pipeline import stages
-from gprune.pipeline.stages import KINDS, Graph, Inputs, every, execution_plan, needed
+from gprune.pipeline.stages import KINDS, Graph, Inputs, all_stages, execution_plan, required_stages
 from gprune.pipeline.stages import graph as graph_module
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS, METRICS
@@ -34,7 +34,7 @@ def graph_text(metric):
     lines = []
     for stage in execution_plan(graph_of(metric)):
         lines.append(f"{stage.name}: {stage.title}")
-        lines += [f"    {need.name}" for need in dict.fromkeys(needed(stage))]
+        lines += [f"    {need.name}" for need in dict.fromkeys(required_stages(stage))]
     return "\n".join(lines) + "\n"
 
 
@@ -45,7 +45,7 @@ def test_every_stage_comes_after_all_that_it_needs_and_once(metric, until):
     location = {stage: number for number, stage in enumerate(result)}
     assert len(location) == len(result) == len({stage.name for stage in result})
     for stage in result:
-        for need in needed(stage):
+        for need in required_stages(stage):
             assert location[need] < location[stage]
 
 
@@ -63,7 +63,7 @@ def test_until_takes_no_more_than_it_says():
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for
-    assert {stage.name for stage in every(graph)} == {stage.name for stage in execution_plan(graph)}
+    assert {stage.name for stage in all_stages(graph)} == {stage.name for stage in execution_plan(graph)}
 
 
 def test_tokens_of_another_tokenizing_library_have_another_key():
@@ -72,7 +72,7 @@ def test_tokens_of_another_tokenizing_library_have_another_key():
 
     def changed(tokenizing):
         after = Graph(before.study, replace(before.inputs, tokenizing=tokenizing))
-        return {old.name for old, new in zip(every(before), every(after), strict=True) if old.key != new.key}
+        return {old.name for old, new in zip(all_stages(before), all_stages(after), strict=True) if old.key != new.key}
 
     assert changed("") == set()
     other = changed("transformers 5.17.0, tokenizers 0.22.2")
@@ -85,13 +85,13 @@ def test_positions_follow_the_statistics_whose_pass_makes_them():
     result = execution_plan(graph_of(), "drift")
     assert [stage.name for stage in result if "primary" in stage.name] == expected
     study = demo_study().with_settings({"calibration.positions": 0})
-    assert not any(stage.kind == "positions" for stage in every(Graph(study)))
+    assert not any(stage.kind == "positions" for stage in all_stages(Graph(study)))
 
 
 def test_what_failed_is_no_need_of_a_choice_and_changes_the_keys_behind_it_alone():
     graph = graph_of()
     keys = {stage.name: stage.key for stage in execution_plan(graph)}
-    failing = stages.repaired(graph, "gprune", "least_squares_bias:both")
+    failing = stages.repaired_weights(graph, "gprune", "least_squares_bias:both")
     graph.record_failure(failing, "it overflows")
     assert graph.failure(stages.candidate(graph, "gprune", "least_squares_bias:both")) == "it overflows"
     assert graph.failure(stages.drift(graph), stages.choice(graph, "recommended")) == ""
@@ -144,7 +144,7 @@ def test_threads_that_declare_a_graph_at_once_get_the_same_handles():
 
     def declare():
         start.wait()
-        result.append(every(graph))
+        result.append(all_stages(graph))
 
     before, threads = sys.getswitchinterval(), [threading.Thread(target=declare) for _ in range(4)]
     sys.setswitchinterval(1e-6)
@@ -155,7 +155,7 @@ def test_threads_that_declare_a_graph_at_once_get_the_same_handles():
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    assert len(result) == 4 and set(result) == {every(graph)}
+    assert len(result) == 4 and set(result) == {all_stages(graph)}
 
 
 if __name__ == "__main__":

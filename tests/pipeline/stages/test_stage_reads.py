@@ -14,7 +14,7 @@ from stages.test_stage_settings import CHANGES
 
 from gprune import pipeline
 from gprune.pipeline import running
-from gprune.pipeline.stages import Graph, RunContext, named
+from gprune.pipeline.stages import Graph, RunContext, stages_by_name
 from gprune.store import Store
 from gprune.study import ChoiceSettings, Study, from_dict, settings
 from gprune.study.methods import METHODS
@@ -174,12 +174,12 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
         study = leveled if field == "sparsity.widths" else created
-        before = named(Graph(study, inputs))
+        before = stages_by_name(Graph(study, inputs))
         if field.startswith("inputs."):
             graph = Graph(study, replace(inputs, **{field.removeprefix("inputs."): "another"}))
         else:
             graph = Graph(study.with_settings({field: ANOTHER.get(field, CHANGES[field][0])}), inputs)
-        after = named(graph)
+        after = stages_by_name(graph)
         for name in (name for name, fields in stages.items() if field in fields):
             if name.startswith(READ_IN_VAIN.get(field, ("-",))):
                 continue

@@ -10,7 +10,7 @@ import torch
 from gprune import pipeline
 from gprune.models.loading import load
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, execution_plan, needed
+from gprune.pipeline.stages import Graph, execution_plan, required_stages
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import from_dict
@@ -45,11 +45,11 @@ def test_it_is_drawn_in_a_stage_of_its_own_before_anything_reads_it(workshop):
     graph = graph_of(study_of(workshop))
     names = [stage.name for stage in execution_plan(graph, "perplexity")]
     assert names[:2] == ["sampled_primary", "tokens_primary"]
-    assert stages.sampled(graph, "primary") in needed(stages.tokens(graph))
+    assert stages.sampled_text(graph, "primary") in required_stages(stages.tokens(graph))
     for method in ("dense", "flap"):
-        assert stages.sampled(graph, OTHER) in needed(stages.perplexity(graph, method, OTHER))
-    assert stages.sampled(graph, OTHER).name == "sampled.evaluation.0"
-    assert not needed(stages.tokens(graph, "auxiliary"))
+        assert stages.sampled_text(graph, OTHER) in required_stages(stages.perplexity(graph, method, OTHER))
+    assert stages.sampled_text(graph, OTHER).name == "sampled.evaluation.0"
+    assert not required_stages(stages.tokens(graph, "auxiliary"))
 
 
 def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop):
@@ -71,7 +71,7 @@ def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop)
     inputs = read_inputs(study_of(workshop))
     for field in ("model", "precision", "tokenizer"):
         graph = Graph(study_of(workshop), replace(inputs, **{field: "another"}))
-        assert stages.sampled(graph, "primary").key != plain["sampled_primary"], field
+        assert stages.sampled_text(graph, "primary").key != plain["sampled_primary"], field
 
 
 @pytest.mark.slow
@@ -87,11 +87,11 @@ def test_a_run_reads_it_as_first_second_and_third_text_and_evaluates_on_it(works
     assert results.has(stages.drift)
     # A of the one study is C of the other: drawn once
     same = pipeline.opened(plain, store).graph
-    assert stages.sampled(results.graph, "substitute").key == stages.sampled(same, "primary").key
-    saved = results.get(stages.sampled, "auxiliary")
+    assert stages.sampled_text(results.graph, "substitute").key == stages.sampled_text(same, "primary").key
+    saved = results.get(stages.sampled_text, "auxiliary")
     tokens = results.get(stages.tokens, "auxiliary")
     assert sorted(map(bytes, tokens.ids)) == sorted(map(bytes, saved.ids)) and len(tokens.ids) == 16
-    evaluated = results.get(stages.sampled, OTHER).ids
+    evaluated = results.get(stages.sampled_text, OTHER).ids
     assert evaluated.shape == (6, 16) and not set(map(bytes, evaluated)) & set(map(bytes, saved.ids))
     assert results.get(stages.perplexity, "dense", OTHER).perplexity == pytest.approx(naive(model, evaluated))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gprune.evaluation import holdout
-from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
+from gprune.pipeline.stages import Graph, Inputs, masks, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import CHECK, FRESH, GRADIENT, SAMPLED, roles, tokens_read
 from gprune.records import TextOverlap
 from gprune.study import field_names
@@ -157,10 +157,10 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
         study = study.with_settings({"repair.kind": "own+scales"})
     if field.startswith("recovery.") and field != "recovery.kind":
         study = study.with_settings({"recovery.kind": "lora"})
-    before = {stage.id: stage for stage in named(Graph(study, inputs)).values()}
-    after = {stage.id: stage for stage in named(Graph(study.with_settings({field: value}), inputs)).values()}
+    before = {stage.id: stage for stage in stages_by_name(Graph(study, inputs)).values()}
+    after = {stage.id: stage for stage in stages_by_name(Graph(study.with_settings({field: value}), inputs)).values()}
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
-    first = {key.kind for key in changed if not changed & {need.id for need in needed(after[key])}}
+    first = {key.kind for key in changed if not changed & {need.id for need in required_stages(after[key])}}
     assert " ".join(sorted(first)) == (" ".join(sorted(expected.split())) if expected != FREE else "")
 
 

@@ -7,7 +7,7 @@ from calibration.texts_and_families import FAMILIES, tokens
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect
-from gprune.pruning.calibration.collection import observed
+from gprune.pruning.calibration.collection import observe_inputs
 from gprune.study import CalibrationSettings
 from gprune.system.errors import SettingsError
 
@@ -22,7 +22,7 @@ def recorded(decoder, ids):
     inputs = {"ffn": [], "attention": []}
     for row in ids:
         rows = {"ffn": [], "attention": []}
-        with observed(
+        with observe_inputs(
             decoder,
             range(decoder.shape.layers),
             lambda _, x, rows=rows: rows["ffn"].append(x[0].double().numpy()),

@@ -10,7 +10,7 @@ from calibration.texts_and_families import tokens
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import uniform
 from gprune.pruning.calibration import sequential
-from gprune.pruning.calibration.collection import observed
+from gprune.pruning.calibration.collection import observe_inputs
 from gprune.pruning.scoring import wanda_sp
 
 KINDS = {
@@ -54,7 +54,7 @@ def naive(decoder, ids, decide):
             factor = torch.tensor(ffn).to(decoder.dtype)
             handles.append(decoder.down_proj(below).register_forward_pre_hook(multiply(factor)))
             handles.append(decoder.o_proj(below).register_forward_pre_hook(multiply(channels)))
-        with observed(
+        with observe_inputs(
             decoder,
             range(layer, layer + 1),
             lambda _, x, e=energy: e.update(ffn=x.double().square().sum((0, 1)).numpy()),

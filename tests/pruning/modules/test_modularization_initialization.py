@@ -14,8 +14,8 @@ from gprune.pruning.modules.k_means import (
     advance,
     begin,
     fill_empty,
+    kmeans_plus_plus,
     module_sums,
-    seeds,
     silhouette,
 )
 
@@ -94,7 +94,7 @@ def test_cluster_depends_on_the_seed_alone_and_k_means_ends_in_a_fixed_point():
 def test_greedy_seeds_leave_neurons_nearer_to_a_centroid():
     rows = grouped_rows(groups=9, size=30, width=24, noise=1.0)
     left = [
-        [float((1 - rows @ rows[start].T).amin(1).sum()) for start in seeds(rows, 9, 20, rng, trials)]
+        [float((1 - rows @ rows[start].T).amin(1).sum()) for start in kmeans_plus_plus(rows, 9, 20, rng, trials)]
         for trials, rng in ((1, np.random.default_rng(0)), (5, np.random.default_rng(0)))
     ]
     assert np.mean(left[1]) < np.mean(left[0]) - 3 * np.std(left[0]) / 20**0.5
@@ -104,7 +104,7 @@ def test_searches_side_by_side_are_those_of_each_alone():
     rows = unit_rows(300, 20)
     searches = begin(rows, (4, 7, 12), 2, np.random.default_rng(0))
     advance(rows, [search for starts in searches for search in starts], ITERATIONS)
-    starts_of = seeds(rows, 12, 2, np.random.default_rng(0))
+    starts_of = kmeans_plus_plus(rows, 12, 2, np.random.default_rng(0))
     for count, group in zip((4, 7, 12), searches, strict=True):
         for search, start in zip(group, starts_of, strict=True):
             labels, projection = searched(rows, rows[start[:count]])
@@ -135,7 +135,7 @@ def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end():
         rows = grouped_rows(groups=12, size=30, width=48, noise=1.6, seed=seed)
         result = cluster(rows, (8,), 3, np.random.default_rng(seed), True)
         screened.append(result.silhouette[0])
-        starts = seeds(rows, 8, 3, np.random.default_rng(seed), 4)
+        starts = kmeans_plus_plus(rows, 8, 3, np.random.default_rng(seed), 4)
         tried = [finished(rows, 8, start) for start in starts]
         labels, score = max(tried, key=lambda each: each[1])
         best.append(score)

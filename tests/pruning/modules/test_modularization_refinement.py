@@ -11,7 +11,7 @@ from gprune.pruning.modules.direction import (
     boundary_mixing,
     drift_variation,
 )
-from gprune.pruning.modules.refinement import refine, standardized, without_gaps
+from gprune.pruning.modules.refinement import refine, standardize_profile, without_gaps
 from gprune.pruning.ranking import ranks
 from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
@@ -66,7 +66,7 @@ def test_constant_drift_is_left_out():
     _, history = refine(rows, labels, constant, ModularizationSettings(steps=3))
     np.testing.assert_array_equal(history[:, 3], 0)
     varied = np.stack([np.full(96, 0.1), np.linspace(0, 1, 96)])
-    scaled = standardized(varied)
+    scaled = standardize_profile(varied)
     assert scaled.shape == (96, 1)
     assert scaled.mean() == pytest.approx(0, abs=1e-12) and scaled.var() == pytest.approx(1, rel=1e-12)
 

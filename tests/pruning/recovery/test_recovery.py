@@ -7,7 +7,7 @@ from sparsity.reference_sparsity import random_tokens
 
 from gprune.models.low_rank import linear_maps, merge
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.recovery.training import COLUMNS, put_beside, recover
+from gprune.pruning.recovery.training import COLUMNS, insert_adapters, recover
 from gprune.pruning.sparsity import tuning
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
@@ -96,7 +96,7 @@ def test_the_merged_model_says_what_peft_says_with_its_adapters(dtype):
     record = case.run()
     decoder, model = case.merged(record)
     adapted = case.cut(case.decoder())
-    adapters = put_beside(adapted, decoder.layout, case.settings)
+    adapters = insert_adapters(adapted, decoder.layout, case.settings)
     adapters.numbers.copy_(torch.tensor(record.numbers))
     with torch.no_grad():
         actual, expected = (each(ids_of(case)).logits.float() for each in (model, adapted))
@@ -135,7 +135,7 @@ def test_losses_and_gradient_are_those_of_a_naive_loop(monkeypatch):
     record = case.run()
     decoder = case.decoder()
     adapted = case.cut(decoder)
-    adapters = put_beside(adapted, decoder.layout, case.settings)
+    adapters = insert_adapters(adapted, decoder.layout, case.settings)
     values = adapters.begin(0).clone()
     all_ids = np.concatenate([text.ids for text in case.texts]).astype(np.int64)
     ids = torch.from_numpy(all_ids[np.random.default_rng(0).permutation(18)[:5]])

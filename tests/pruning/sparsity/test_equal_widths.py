@@ -54,7 +54,7 @@ def a_family(shape, seed=0):
     units = RankedUnits.build(shape, scores, heads, random_partition(shape, 7, generator))
     count, groups = budget.equal_counts(shape, 0.5)
     fixed = units.with_groups(budget.highest(heads, groups))
-    return EqualMasks.leveled(MaskFamily.of(fixed, torch.device("cpu")), count), units, heads, generator
+    return EqualMasks.from_family(MaskFamily.of(fixed, torch.device("cpu")), count), units, heads, generator
 
 
 @pytest.mark.parametrize("shape", SHAPES)

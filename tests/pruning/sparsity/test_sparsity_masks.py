@@ -14,7 +14,7 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import mask_hooks as gate_module
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.mask_hooks import gate_decoder
 from gprune.pruning.sparsity.masks import MaskFamily, surrogate
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import ModelShape, budget
@@ -74,7 +74,7 @@ def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
     decoder = _decoder(shape)
     ids = torch.arange(16).view(SUBSETS, 4)
     dense = decoder.hidden_states(ids)
-    with pytest.raises(RuntimeError, match="stopped"), gated(decoder) as gate:
+    with pytest.raises(RuntimeError, match="stopped"), gate_decoder(decoder) as gate:
         assert torch.equal(decoder.hidden_states(ids), dense)
         gate.open(family, thresholds)
         assert not torch.equal(decoder.hidden_states(ids), dense)
@@ -94,7 +94,7 @@ def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name,
     def gradients():
         decoder = _decoder(shape, family_name, dtype=dtype)
         forwards = {name: module.forward for name, module in decoder.model.named_modules()}
-        with gated(decoder) as gate:
+        with gate_decoder(decoder) as gate:
             gate.open(family, thresholds)
             hidden = decoder.hidden_states(ids)
             loss = hidden.float().square().sum()

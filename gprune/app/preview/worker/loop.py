@@ -51,7 +51,7 @@ class RequestHandler:
     """Answer one request after another with one model."""
 
     def __init__(self, go_on: Callable[[int, int, str], bool] = lambda *_: True) -> None:
-        """`go_on` gets the progress of a long fit, and returns False where nobody waits for it any more."""
+        """`go_on` gets the progress of a long fit, and returns False if nobody waits for it any more."""
         self.model: MaskedModel | None = None
         self._go_on = go_on
 

@@ -53,7 +53,7 @@ class MaskedModel:
     def __init__(self, spec: ModelSpec) -> None:
         """Load the model.
 
-        Raises ModelError where it is gone or has changed since the run, SettingsError where the device is not
+        Raises ModelError if it is gone or has changed since the run, SettingsError if the device is not
         available.
         """
         self.name, self.store = spec.model, Store(Path(spec.root))
@@ -65,7 +65,7 @@ class MaskedModel:
             digests = executor.submit(_digests, self.name, spec.device)
             self.decoder = loading.load(self.name, str(device), spec.precision, spec.trust_remote_code)
             if digests.result() != (spec.fingerprint, spec.tokenizer):
-                raise identity.changed(self.name)
+                raise identity.changed_error(self.name)
         self.seconds: dict[Text, float] = {}
         """that a window of a text takes"""
         self._windows: dict[Text, Array] = {}
@@ -76,8 +76,8 @@ class MaskedModel:
     def windows(self, text: Text) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it.
 
-        Of a calibration text these are the sequences that the run has drawn. Raises CorpusError where an
-        evaluation text is gone or has changed since the run, StoreError where the sequences are gone.
+        Of a calibration text these are the sequences that the run has drawn. Raises CorpusError if an
+        evaluation text is gone or has changed since the run, StoreError if the sequences are gone.
         """
         if text not in self._windows:
             settings = evaluation_settings(text)
@@ -109,9 +109,9 @@ class MaskedModel:
         return ids
 
     def require_same(self) -> None:
-        """Raise ModelError where the model's files are gone or not those that were loaded."""
+        """Raise ModelError if the model's files are gone or not those that were loaded."""
         if _file_states(self.name) != self._files:
-            raise identity.changed(self.name)
+            raise identity.changed_error(self.name)
 
     @contextmanager
     def silenced(self, pruning: Pruning | None, on_progress: Progress = silent) -> Iterator[None]:
@@ -231,7 +231,7 @@ def _digests(name: str, device: str) -> tuple[str, str]:
 
 
 def _file_states(name: str) -> list[tuple[str, int, int]]:
-    """Return names, sizes and times of the files that make a model; ModelError where some are gone."""
+    """Return names, sizes and times of the files that make a model. Raises ModelError if some are gone."""
     try:
         folder = identity.locate(name)
         files = identity.files(folder)

@@ -37,8 +37,8 @@ def answer_neuron(
 ) -> PassageActivations | TextActivations | PromotedTokens:
     """Return the activations of a neuron on passages or on the next sequences of a text, or the promoted tokens.
 
-    Raises SettingsError where there is no such neuron or passage, StoreError where the tokens of the text are gone,
-    NumericsError where an activation is not finite, CorpusError where the model has no tokenizer.
+    Raises SettingsError if there is no such neuron or passage, StoreError if the tokens of the text are gone,
+    NumericsError if an activation is not finite, CorpusError if the model has no tokenizer.
     """
     layer, neuron, shape = question.layer, question.neuron, model.decoder.shape
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):

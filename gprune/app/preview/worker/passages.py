@@ -30,8 +30,8 @@ _LOST = "\ufffd"
 def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | None) -> TokenLosses:
     """Measure the loss of each token of a passage; `text` is that of a window.
 
-    Raises SettingsError where there is no such window or fewer than two tokens, CorpusError where the text
-    has changed since the run or the model has no tokenizer, NumericsError where a loss is not finite.
+    Raises SettingsError if there is no such window or fewer than two tokens, CorpusError if the text
+    has changed since the run or the model has no tokenizer, NumericsError if a loss is not finite.
     """
     ids = encode_typed(model, passage.typed) if text is None else _window(model, text, passage.window)
     used = ids[: most_read(model)]
@@ -55,7 +55,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
 def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
     """Continue a prompt, and what was written already, by a few tokens.
 
-    Raises SettingsError where the prompt has no token, CorpusError where the model has no tokenizer.
+    Raises SettingsError if the prompt has no token, CorpusError if the model has no tokenizer.
     """
     ids_before = () if previous is None else previous.ids
     ids = encode_typed(model, prompt.typed)
@@ -121,7 +121,7 @@ def _decode(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
 
 
 def require_tokenizer(model: MaskedModel) -> Any:
-    """Return the model's tokenizer; raise CorpusError where its folder has none."""
+    """Return the model's tokenizer; raise CorpusError if its folder has none."""
     if model.decoder.tokenizer is None:
         raise CorpusError("the model's folder has no tokenizer: save the tokenizer's files beside the model")
     return model.decoder.tokenizer
