@@ -4,7 +4,6 @@ import io
 import json
 import shutil
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,13 +95,6 @@ def test_published_speed_stands_apart_and_what_is_missing_can_be_measured(cache,
     app.selectbox(key="sx_preset_selectbox").set_value("auto").run()
     app.button(key="sx_measure").click().run()
     assert started == [(a_study().with_settings({"evaluation.speed": "auto"}), ())]
-
-
-def test_speed_known_of_the_same_masks_is_shown(cache):
-    first = write_run(cache)
-    write_run(cache, study=a_study(evaluation=replace(a_study().evaluation, speed="cpu")))
-    app = page(run=first)
-    assert app.session_state["frame_run"] == first and "GPrune decodes faster" in words(app)
 
 
 def test_half_a_run_says_what_it_lacks(cache):

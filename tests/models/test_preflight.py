@@ -228,7 +228,6 @@ def test_every_command_refuses_such_a_folder_before_anything_is_computed(fault, 
     sentences = set()
     for arguments in (
         ["study", *options],
-        ["study", *options, "--dry-run"],
         ["run", str(study), "--dry-run"],
         ["run", str(study)],
     ):

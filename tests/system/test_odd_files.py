@@ -114,7 +114,7 @@ QUESTIONS = {
 )
 def test_an_answer_that_is_none(tmp_path, task, answer):
     (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
-    with pytest.raises(CorpusError, match="in the column 'label', which must be a number from 0 to 1") as refusal:
+    with pytest.raises(CorpusError, match="in the column 'label', which must be one of") as refusal:
         tasks.read_documents(tasks.TaskSource(task, "registered", tmp_path / "task.jsonl"))
     said(refusal.value)
 

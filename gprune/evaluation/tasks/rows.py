@@ -82,7 +82,8 @@ class StandardTask:
         except (KeyError, TypeError) as error:
             raise ValueError("has no choices as the hub's rows have them: see docs/tasks.md") from error
         # some rows of the hub have a space before the answer
-        forms = (form for form in (row[column], str(row[column]).lstrip()) if form in answers)
+        types = {type(answer) for answer in answers}
+        forms = (form for form in (row[column], str(row[column]).lstrip()) if type(form) in types and form in answers)
         answer = next(forms, None)
         if answer is None:
             raise _wrong(row, column, f"one of {safe_parsing.sentence(', '.join(map(str, answers)), _LISTED)}")
@@ -107,7 +108,9 @@ def _letters(row: Row) -> Collection[Any]:
 
 _ARC = (("question", "choices", "answerKey"), _letters)
 STANDARD_TASKS: Mapping[str, StandardTask] = {
-    "boolq": StandardTask("validation", "super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1)),
+    "boolq": StandardTask(
+        "validation", "super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1, False, True)
+    ),
     "piqa": StandardTask("validation", "piqa", ("goal", "sol1", "sol2", "label"), lambda _: (0, 1)),
     "hellaswag": StandardTask(
         "validation",
