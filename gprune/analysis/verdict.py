@@ -50,7 +50,7 @@ OPEN = "open"
 """the verdict where nothing may be claimed"""
 FAR = 0.1
 """FLAP is far behind itself without its bias where its perplexity is higher by more than this share"""
-_BIAS = " FLAP's bias is the mean activation on its calibration text; where another text has other means, it hurts."
+_BIAS = " FLAP's bias is the mean activation on its calibration text. It hurts on texts with other means."
 MANY = 10.0
 """a perplexity that rises by more than this is written as a multiple"""
 COST_DIGITS = 3
@@ -146,11 +146,11 @@ def obstacles(table: list[Row]) -> list[str]:
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
             f"the retentions differ by {percent(gap, 1)} of the decoder's weights, more than "
-            f"{percent(BUDGET_TOLERANCE, 1)}: choose runs of the same retention"
+            f"{percent(BUDGET_TOLERANCE, 1)}: choose runs with the same retention"
         )
     models = {cell.model for row in table for cell in row.cells.values()}
     if len(models) > 1:
-        reasons.append(f"{len(models)} different dense models are in the table: choose runs of one model")
+        reasons.append(f"the table has {len(models)} different dense models: choose runs of one model")
     for text in texts(table):
         windows = {row.cells[text].windows_read for row in table if text in row.cells}
         if len(windows) > 1:
@@ -310,7 +310,7 @@ def missing_opponent(result: Opponents) -> str:
         return f"{'a baseline' if result.ours else 'GPrune'} is not part of this run"
     if gap := budget_gap((result.ours.retention, result.base.retention)):
         return f"the retentions of GPrune and {method_label(result.base.method)} differ by {percent(gap, 1)}"
-    return "" if result.fair and result.best else "the methods were not measured alike"
+    return "" if result.fair and result.best else "the methods were measured in different ways"
 
 
 def against_best(result: Opponents) -> str:
@@ -375,7 +375,7 @@ def _repair(study: Study) -> str:
     if not label:
         return ""
     if study.repair.kind == "auto":
-        return " Every method has the repair that was chosen for it on held-out text, or none."
+        return " Every method has the repair chosen for it on held-out text, or none."
     return f" Every method has {label}{', after its own repair' if study.repair.base == 'own' else ''}."
 
 
@@ -483,8 +483,8 @@ def budget_shares(bins: Bins, base: str) -> str:
     both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
         f"GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and {base} "
-        f"{percent(bins.base[-1], 1)}; of all neurons {percent(retained, 1)} and {percent(base_kept, 1)}, "
-        f"{percent(both, 1)} alike."
+        f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(retained, 1)} and {percent(base_kept, 1)}; "
+        f"both keep {percent(both, 1)}."
     )
 
 
@@ -538,18 +538,21 @@ def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
     gap = budget_gap([target, *(mask.retention for mask in masks.values())])
-    value = f"target {percent(target, 1)}; farthest from it: {worst} with {percent(masks[worst].retention, 2)}"
+    value = f"target {percent(target, 1)}; farthest: {worst} at {percent(masks[worst].retention, 2)}"
     return _check("Retention", value, not gap, "budgets differ")
 
 
 def _effect_checks(effect: AblationEffect) -> list[Check]:
     share, drift = effect.decisions_changed["RASA"], effect.drift_explained
-    variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random ones {percent(drift.random)}"
+    variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random modules {percent(drift.random)}"
     return [
         _check(
-            "RASA", f"changes {percent(share, 1)} of the neuron decisions", share >= LEAST, "credit it with no gain"
+            "RASA",
+            f"changes {percent(share, 1)} of the neuron decisions",
+            share >= LEAST,
+            "do not credit it with a gain",
         ),
-        _check("Modules", variance, drift.modules > drift.random, "they gather no neurons that drift alike"),
+        _check("Modules", variance, drift.modules > drift.random, "they do not group neurons with similar drift"),
     ]
 
 
@@ -571,7 +574,7 @@ def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
     value = "; ".join(f"{brief}: {', '.join(names)}" for brief, names in groups.items())
     overlapping = [text for text, status in statuses.items() if SAME in status.related or status.copied]
     passes = not overlapping and any(status.unseen for status in statuses.values())
-    caveat = "figures on a calibration text flatter" if overlapping else "none is unseen"
+    caveat = "results on a calibration text are optimistic" if overlapping else "none is unseen"
     return _check("Evaluation texts", value, passes, caveat)
 
 
@@ -581,4 +584,4 @@ def _code_check(provenance: Mapping[str, Any]) -> Check:
     if not provenance.get("commit"):
         return Check("Code", "commit not recorded", "unknown")
     value = f"commit {provenance['commit']}"
-    return _check("Code", value, not provenance.get("uncommitted_changes"), "with changes that were not committed")
+    return _check("Code", value, not provenance.get("uncommitted_changes"), "with uncommitted changes")

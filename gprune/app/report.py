@@ -203,7 +203,7 @@ def _policy(*scripts: str) -> str:
 def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
     figures = format_count(sum(entry.figure is not None for entry in entries), "figure")
     minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    line = f"{figures} of the run {run.name} ({run.state}). Made {minute} by GPrune Studio."
+    line = f"{figures} of the run {run.name} ({run.state}). Created {minute} by GPrune Studio."
     return f"<p class='soft'>{_safe(line)}</p>"
 
 
@@ -258,12 +258,12 @@ def _origin(run: Run) -> str:
     source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
     protocols = "".join(f"<li>{_safe(line)}</li>" for line in _protocols(run))
     return (
-        "<section id='origin'><h2>Settings, versions and machine</h2>"
-        f"<p>The command that makes the run again:</p><pre>{_safe(command(run.study))}</pre>"
+        "<section id='origin'><h2>Settings, versions and machine</h2><p>The command that reproduces the "
+        f"run:</p><pre>{_safe(command(run.study))}</pre>"
         + (f"<p>Measured by:</p><ul>{protocols}</ul>" if protocols else "")
         + _pairs("Settings of the run", {name: field(run.study, name) for name in field_names()})
         + _pairs("Texts, versions and machine of the run", {"started": record.get("started"), **texts, **source})
-        + _pairs("What wrote this report", versions())
+        + _pairs("Versions that wrote this report", versions())
         + "</section>"
     )
 

@@ -282,7 +282,7 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
         ({"repair.kind": "none"}, "Every method has no repair."),
         (
             {"repair.kind": "auto"},
-            "Every method has the repair that was chosen for it on held-out text, or none.",
+            "Every method has the repair chosen for it on held-out text, or none.",
         ),
         (
             {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},

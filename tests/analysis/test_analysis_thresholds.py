@@ -112,7 +112,7 @@ def test_budgets_match_where_a_winner_may_be_called():
     separate = masks(0.5049) | {"FANG": masks(0.4951)["FLAP"]}
     for result in (masks(0.5051), separate):
         check = check_of("Retention", a_record(), a_study(), result, {})
-        assert check.verdict == "warn" and check.value.endswith("(budgets differ)") and "FLAP with 50." in check.value
+        assert check.verdict == "warn" and check.value.endswith("(budgets differ)") and "FLAP at 50." in check.value
     assert check_of("Retention", a_record(), a_study(), {}, {}).verdict == "unknown"
 
 
@@ -121,9 +121,9 @@ def test_budgets_match_where_a_winner_may_be_called():
     [
         (
             *(0.004, 0.14, ("warn", "pass")),
-            ("changes 0.4% of the neuron decisions (credit it with no gain)", "random ones 2%"),
+            ("changes 0.4% of the neuron decisions (do not credit it with a gain)", "random modules 2%"),
         ),
-        (0.2, 0.01, ("pass", "warn"), ("changes 20.0% of the neuron decisions", "gather no neurons")),
+        (0.2, 0.01, ("pass", "warn"), ("changes 20.0% of the neuron decisions", "do not group neurons")),
         (0.2, math.nan, ("pass", "warn"), ("changes", "explain")),
     ],
 )
@@ -142,7 +142,7 @@ def test_measuring_on_the_calibration_text_is_warned_about():
         return check_of("Evaluation texts", a_record(), study, {}, statuses)
 
     same = check({"wiki": "1", "ptb": "2"})
-    assert same.verdict == "warn" and "same text as A: wiki" in same.value and "flatter" in same.value
+    assert same.verdict == "warn" and "same text as A: wiki" in same.value and "optimistic" in same.value
     separate = check({"wiki": "2", "a#split=test": "3"})
     assert separate.verdict == "pass" and separate.value == "unseen: wiki; other split of A: a#split=test"
     split = check({"a#split=test": "3"})
@@ -161,7 +161,7 @@ def test_samples_seeds_windows_and_code_are_named():
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
     check = check_of("Code", record, a_study(), {}, {})
-    assert check.verdict == "warn" and "not committed" in check.value
+    assert check.verdict == "warn" and "uncommitted changes" in check.value
     assert check_of("Code", {"provenance": None}, a_study(), {}, {}).verdict == "unknown"
     installed = check_of("Code", {"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), {}, {})
     assert installed == verdict.Check("Code", "installed package 0.1.0, contents 3f", "pass")

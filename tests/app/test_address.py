@@ -69,7 +69,7 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
     [
         ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
         ("glossary", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
-        ("glossary", {"help_search": "x" * 500}, lambda app: "No word of the glossary" in words(app)),
+        ("glossary", {"help_search": "x" * 500}, lambda app: "No glossary entry" in words(app)),
         ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],
 )

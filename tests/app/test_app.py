@@ -53,7 +53,7 @@ def test_an_empty_cache_is_told_once_and_promises_no_stage_of_a_run(cache):
     app = opened()
     assert words(app).count(page_names.PURPOSE) == 1
     assert "they appear here as soon as there is a run" in words(app)
-    assert "Start one on the page Runs & export, tab Launch & jobs" in words(app)
+    assert "Start one on the Runs & export page, Launch & jobs tab" in words(app)
     # nobody is sent to where he is
     assert "Start one below, or start the demo" in words(on(app, "jobs"))
 
@@ -82,7 +82,7 @@ def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache):
     }.items():
         assert missing in words(on(app, page)), page
         assert f"This run stopped after 11 of {len(names())} steps" in words(app)
-        assert app.button(key="frame_continue").label == "Continue this run"
+        assert app.button(key="frame_continue").label == "Resume this run"
 
 
 def test_a_failed_run_gives_its_reason(cache):
@@ -104,7 +104,7 @@ def test_a_run_that_is_gone_is_told_on_every_page_and_no_other_run_is_shown(name
     app = opened(run=f"{name[:-1]}x")
     for page in PAGES:
         visible = on(app, page)
-        assert f"asks for the run {name[:-1]}x, which is not in this cache" in words(visible).replace("\\", ""), page
+        assert f"The run {name[:-1]}x of the address is not in this cache" in words(visible).replace("\\", ""), page
         assert not charts(visible) and not visible.metric, page
         # the list of runs, and published figures
         assert page in ("jobs", "studies") or not visible.dataframe, page

@@ -121,7 +121,7 @@ def test_the_chip_of_a_text_relates_it_to_the_calibration_texts_and_unseen_texts
     assert all(table.dropna()["±"] > 0) and all(table["PPL ↓"] > 0)
     assert "no difference to" not in words(app)
     app = open_page("comparison", cp_form="perplexity")
-    assert "overlapping whiskers decide nothing" in words(app)
+    assert "not the overlap of whiskers" in words(app)
 
 
 def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(cache):
@@ -170,7 +170,7 @@ def test_other_windows_have_a_dash_and_the_reason(cache):
     of_few = table.index.str.endswith("Few")
     assert of_few.sum() == 5 and table["change"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
     visible = words(app).replace("\\", "")
-    assert "because of 48 windows of 128 tokens against 96 windows of 128 tokens" in visible
+    assert "(48 windows of 128 tokens against 96 windows of 128 tokens)" in visible
     assert "Settings that differ: evaluation.windows: 96 / 48." in visible
 
 

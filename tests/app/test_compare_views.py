@@ -37,7 +37,7 @@ def commands(app):
 def test_a_table_that_is_not_there_says_how_to_make_it(cache):
     write_run(cache, study=a_study(model="/models/my model"))
     app = on_studies("ablation")
-    assert "This table has not been made here yet" in words(app) and not charts(app)
+    assert "This table is not computed in this cache yet" in words(app) and not charts(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model '/models/my model' --scale demo"]
 
 
@@ -46,7 +46,7 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     app = on_studies("main")
     table = cells(app)
     assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
-    assert "controls among them; rows that the paper does not have, as controls: 12" in unescaped(app)
+    assert "controls included; rows that the paper does not have, as controls: 12" in unescaped(app)
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
@@ -55,7 +55,7 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     assert all(table[text][table.index[location]].endswith("★") for location in (5, 7))
     write_tables(cache, "gain-by-retention")
     app = on_studies("gain-by-retention")
-    assert "GPrune beside its base metric: python-reference PPL in 9 comparisons" in words(app)
+    assert "GPrune against its base metric: python-reference PPL in 9 comparisons" in words(app)
     # 100 - 50 before and 60 - 40 after, at every retention and text
     assert "Gap between Wanda-sp and FLAP, before and after GPrune" in words(app)
     gap = cells(app, 1)
@@ -85,7 +85,7 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     assert "is best on every measure" not in words(app)
     write_tables(cache, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     app = on_studies("ablation")
-    assert "No row of this table has its numbers yet" in words(app)
+    assert "No row of this table is measured yet" in words(app)
     assert "7 of 7 rows: not run yet" in words(app)
 
     def uneven(row):
@@ -93,7 +93,7 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
 
     write_tables(cache, "ablation", fill=uneven)
     app = on_studies("ablation")
-    assert "No best is called: the retentions differ by 2" in words(app).replace("\\", "")
+    assert "No best row: the retentions differ by 2" in words(app).replace("\\", "")
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
     write_tables(cache, "ablation")
     app = on_studies("ablation")
@@ -136,7 +136,7 @@ def test_a_damaged_table_costs_itself_only_and_names_are_text(cache, name):
     (folder / "seeds.csv").unlink()
     assert not on_studies("seeds").error
     (folder / "index.json").write_text("{", encoding="utf-8")
-    assert "has not been made here yet" in words(on_studies("seeds"))
+    assert "is not computed in this cache yet" in words(on_studies("seeds"))
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_tables(cache, "ablation", fill=lambda row: replace(filled(row), run=evil), model=evil)
     app = on_studies("ablation")
@@ -169,7 +169,7 @@ def test_the_document_is_shown_whole_with_its_claims_first(name):
     headings = [line.removeprefix("## ") for line in saved.splitlines() if line.startswith("## ")]
     assert app.subheader[0].value == headings[0]
     assert [item.label for item in app.expander if item.label in headings] == headings[1:]
-    assert "recorded, not of this run" in words(app) and "sequences of A" in words(app)
+    assert "recorded, not this run" in words(app) and "sequences of A" in words(app)
     assert "reproduce study --model" in words(app)
 
 

@@ -155,7 +155,7 @@ def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(visit, tmp
         # `jobs` is a file of the folder of pages, which Streamlit would run without the frame
         for where in ("jobs", "", "launch", f"drift?run={name}"):
             page.goto(f"http://127.0.0.1:{port}/{where}")
-            page.get_by_text("Start the app with make app or python -m gprune app").wait_for()
+            page.get_by_text("start the app with make app or python -m gprune app").wait_for()
             page.wait_for_timeout(1000)
             assert name not in page.content() and page.locator("button:has-text('Start')").count() == 0
             assert page.locator(PLOT).count() == 0, where

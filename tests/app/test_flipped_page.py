@@ -91,14 +91,14 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     (piqa, _) = figures.answered_tasks(run)
     flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
     assert len(app.dataframe[2].value) == 3 < len(flips)
-    assert f"3 of {len(flips)} shown: the others moved less" in words(app)
+    assert f"3 of {len(flips)} shown; the others shift less" in words(app)
 
 
 def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache):
     write_run(cache, study=a_study_with_tasks(), stages="drift", state="cancelled")
     assert "Needs “answers of dense, task 1”" in words(page())
     write_run(cache, study=a_study_with_tasks(methods=("gprune", "flap")), seed=1)
-    assert "Needs the dense model among the methods" in words(page())
+    assert "Needs a run that includes the dense model" in words(page())
 
 
 def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
@@ -108,7 +108,7 @@ def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     packs.write_pack(store, packs.pack_contents(store, name), elsewhere / "run.zip")
     packs.unpack(elsewhere / "run.zip", Store(cache))
     app = page()
-    assert "which the pack of this run did not bring, because its texts can be had back" in words(app)
+    assert "which the pack of this run does not contain, because texts can be recovered" in words(app)
     assert len(charts(app)) == 1 and not app.error
     assert app.dataframe[3].value["text"].tolist() == ["–"] * 4
 
@@ -137,7 +137,7 @@ def test_accuracy_shows_what_counts_under_each_rule(cache):
     assert table["GPrune"].tolist()[:2] == ["70.0 ± 7.8ⁿ", "55.0 ± 5.9"]
     assert table["chance"].tolist() == ["50.0", "50.0", "50.0"]
     visible = words(app)
-    assert "limited to 200 documents a task" in visible and r"lm\-eval 0\.4\.13" in visible
+    assert "limited to 200 documents per task" in visible and r"lm\-eval 0\.4\.13" in visible
     assert "hellaswag was left out" in visible and "![x](" not in visible
     app.radio(key="fq_accuracy_rule_radio").set_value("fixed").run()
     table = next(item.value for item in app.dataframe if "chance" in item.value)
@@ -164,7 +164,7 @@ def test_a_method_without_all_tasks_gets_no_mean_and_sizes_have_a_unit():
 
 def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
     app = show("flipped_questions", cache)
-    assert "measured on no task" in words(app)
+    assert "not measured on any task" in words(app)
     app.button(key="fq_tasks").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)

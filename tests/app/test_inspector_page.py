@@ -130,7 +130,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
 
 def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, monkeypatch):
     app = show("inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
-    assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
+    assert "This run did not record the top-activating examples" in words(app) and not app.error and not passages(app)
     assert any("--until all" in code.value for code in app.code)
     requested = []
     monkeypatch.setattr("gprune.app.ui.work.start", lambda *arguments: requested.append(arguments))
@@ -223,10 +223,10 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
         np.abs(run.load(stages.positions, role).values[2, 7]).max() for role in ("primary", "auxiliary", "substitute")
     )
     assert tokens[2]["strength"] == pytest.approx(min(0.2 / maximum, 1.0))
-    assert "reads the sequence from its beginning" in words(app) and not app.exception
+    assert "Tokens are coloured by their activation" in words(app) and not app.exception
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
     assert {(request.layer, request.neuron) for request in pool.asked} == {(2, 7)}
-    assert "Its activation is 0 or more at 67% on A, 50% on B, 100% on C" in words(app)
+    assert "Share of tokens with an activation of 0 or more: 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
     assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [
@@ -248,12 +248,14 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     visible = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
     assert [label[0] for label in visible] == ["A", "B", "C"]
     assert set(visible.values()) == {(f"+{result.nats:.5f} ± {result.nats_margin:.5f}", "40 of 40 windows")}
-    assert "Without it the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
+    assert "Without it, the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
     # what was asked of one neuron is not asked of the next
     app.button(key="ins_next").click().run()
     assert len(pool.asked) == 3 and app.button(key="ins_ablation_now").label == "Ablate now"
     pool.more = 0.0
-    assert "Without it the loss changes measurably on no text" in words(inspected(**NEURON, ins_ablated="2-7"))
+    assert "Without it, the loss does not change measurably on any text" in words(
+        inspected(**NEURON, ins_ablated="2-7")
+    )
 
 
 def test_bins_that_all_texts_share_hold_every_token():

@@ -72,7 +72,7 @@ def test_a_third_text_can_be_emptied_and_comes_back_as_the_forms_own(cache, star
 
 def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(started, name):
     app = form()
-    assert "measured with exactly these settings" in words(app)
+    assert "already measured with these settings" in words(app)
     app.multiselect(key=f"measure_{name}_tasks").set_value(["demo_order"]).run()
     app.multiselect(key=f"measure_{name}_evaluate").set_value(["wikitext2"]).run()
     app.number_input(key=f"measure_{name}_evaluation.limit").set_value(5).run()
@@ -95,7 +95,7 @@ def test_another_run_brings_its_own_values(cache):
     assert app.multiselect(key=f"{key}_tasks").value == ["demo_order"]
     numbers = [app.number_input(key=f"{key}_evaluation.{field}").value for field in ("windows", "limit")]
     assert numbers == [7, 9] and app.selectbox(key=f"{key}_evaluation.speed").value == "cpu"
-    assert "measured with exactly these settings" in words(app) and not app.error
+    assert "already measured with these settings" in words(app) and not app.error
 
 
 def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
@@ -145,7 +145,7 @@ def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
-    assert "Looked up in lm-eval by the run: boolqq" in words(app)
+    assert "The run looks these up in lm-eval: boolqq" in words(app)
     app.button(key="launch_start").click().run()
     assert started[0][0].evaluation.tasks == ("boolq", "boolqq")
 
@@ -181,7 +181,7 @@ def test_dropped_questions_are_kept_and_chosen(cache, started):
     app.file_uploader(key="launch_questions").upload("../My Questions (2).JSONL", GOOD * 1).run()
     (file,) = (cache / "tasks" / "user").iterdir()
     assert file.name.startswith("my-questions-2-") and file.suffix == ".jsonl" and file.read_bytes() == GOOD
-    assert app.multiselect(key="launch_tasks").value == [str(file)] and "1 question, kept as" in words(app)
+    assert app.multiselect(key="launch_tasks").value == [str(file)] and "1 question, saved as" in words(app)
     app.button(key="launch_start").click().run()
     assert started[0][0].evaluation.tasks == (str(file),)
     app.multiselect(key="launch_tasks").set_value([]).run()
@@ -196,7 +196,7 @@ def test_dropped_questions_are_kept_and_chosen(cache, started):
             "line 2 of 'mine.jsonl' holds 2 in the column 'answer'",
         ),
         ('{"question": "für"}'.encode("latin-1"), "is not UTF-8"),
-        (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB: at most 5 MB are taken"),
+        (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB, more than 5 MB"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache, raw, sentence):
@@ -338,7 +338,7 @@ def test_equal_widths_come_with_a_proposed_alignment_where_the_width_allows_it(
     (tmp_path / "config.json").write_text(json.dumps(values))
     monkeypatch.setattr(launch, "_models", lambda: [str(tmp_path)])
     app = form()
-    said = "Proposed: alignment 128, by which every layer keeps 384 of 768 neurons and 4 of 8 key/value"
+    said = "Proposed: alignment 128. Every layer then keeps 384 of 768 neurons and 4 of 8 key/value"
     assert said not in words(app)
     app.selectbox(key="launch_sparsity.widths").set_value("equal").run()
     assert (said in words(app)) is proposed

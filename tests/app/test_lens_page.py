@@ -64,9 +64,10 @@ def pool(monkeypatch):
 def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):
     app = show("text_lens", cache)
     assert pool.asked == [] and "nothing leaves this machine" in words(app)
-    assert "Here will be the passage" in words(app) and "compare the continuations of the dense" in words(app)
+    assert "to see the passage coloured by loss increase" in words(app)
+    assert "compare the continuations of the dense" in words(app)
     app.toggle(key="lens_live_toggle").set_value(True).run()
-    assert "Here will be" not in words(app)
+    assert "Switch on" not in words(app)
     (passage, models), (prompt, same) = pool.asked
     # it opens on the window on which the method on the left loses most, by what the run has stored
     dense, pruned = (
@@ -74,7 +75,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     )
     worst = int((pruned - dense).argmax())
     assert worst > 0 and passage == Passage("python-reference", worst) and models == same
-    message = f"Window {worst} comes first: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
+    message = f"Window {worst} is the default: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
     assert message in words(app).replace("\\", "")
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
     assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
@@ -85,7 +86,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     app.number_input(key="lens_seed_number").set_value(5).run()
     assert pool.asked[-1][0].seed == 5 and app.query_params["lens_seed"] == "5"
     app.number_input(key="lens_temperature_number").set_value(0.0).run()
-    assert pool.asked[-1][0].temperature == 0 and "Always the likeliest token" in words(app)
+    assert pool.asked[-1][0].temperature == 0 and "Always the most likely token" in words(app)
 
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
@@ -126,7 +127,7 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
     passage = next(request for request, _ in reversed(pool.asked) if isinstance(request, Passage))
     assert len(passage.typed) == 2_000_000 and not app.exception
-    assert "The page shows no more: the first 8 of 1,234,567 tokens are read" in words(app)
+    assert "Display limit reached: the first 8 of 1,234,567 tokens are read" in words(app)
     pool.places = len(PIECES)
     app.run()
     assert "Context length reached: the first 8 of 1,234,567 tokens are read" in words(app)

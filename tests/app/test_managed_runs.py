@@ -54,7 +54,7 @@ def test_a_name_is_shown_wherever_a_run_is_chosen(cache):
     assert not app.exception and of(cache, first).about.name == "Best *of* all"
     assert app.selectbox(key="frame_run").options == ["Second", "Best *of* all"]
     app.query_params["jobs_tab"] = "start"
-    assert "Uses the masks of Best \\*of\\* all: nothing is" in words(app.run())
+    assert "Uses the masks of Best \\*of\\* all without" in words(app.run())
     assert set(on(app, "comparison").multiselect(key="cp_runs_multiselect").options) == {
         "Second", "Best *of* all",
     }  # fmt: skip
@@ -91,7 +91,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     app = on_runs(first)
     app.button(key=f"runs_delete_{first}").click().run()
     said = words(app)
-    assert units.amount(size) in said and "that other runs need as well stay" in said
+    assert units.amount(size) in said and "that other runs also need are kept" in said
     app.button(key="runs_delete_yes").click().run()
     assert not app.exception and "was deleted" in app.success[0].value
     assert [run.name for run in all_runs(str(cache))[0]] == [second]

@@ -101,7 +101,7 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     )
     draw(page, corner)
     card = page.locator(".st-key-card_nm_region")
-    expect(card).to_contain_text("No neuron lies inside what was drawn")
+    expect(card).to_contain_text("No neuron is inside the region")
     # the way on from what is selected
     page.get_by_role("link", name="Open in Inspector").click()
     page.get_by_role("heading", name="Inspector", exact=True).wait_for()

@@ -137,8 +137,8 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
     assert app.segmented_control(key="nm_layout_segmented").value == "umap" and not app.error
     assert app.selectbox(key="nm_colour_selectbox").value == "methods"
     assert len(charts(app)) == 1 and "showing PCA" in words(app)
-    assert "In layer 2 GPrune and FLAP decide" in words(app)
-    assert "a job lays out layer 2 by behaviour" in words(app)
+    assert "In layer 2, GPrune and FLAP decide" in words(app)
+    assert "A job computes the map of layer 2 by behaviour" in words(app)
     app.button(key="nm_start").click().run()
     arguments = ("map", name, "--layer", "2", "--of", "behaviour", "--cache", str(cache))
     assert [message for _, message in started] == [arguments]
@@ -213,7 +213,7 @@ def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a
     assert rows["module"].tolist() == run.load(stages.partition).labels[2][[3, 17, 40]].tolist()
     assert rows["kept, FLAP"].tolist() == run.load(stages.masks, "flap").ffn[2][[3, 17, 40]].tolist()
     app.session_state["nm_region_drawn"] = map_page.Region(run.name, 2, ())
-    assert "No neuron lies inside what was drawn" in words(app.run())
+    assert "No neuron is inside the region" in words(app.run())
     # of another layer nothing was drawn: a selected module is listed instead, without a mouse
     app.query_params["layer"], app.query_params["module"] = "1", "4"
     app.run()
@@ -275,7 +275,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
 def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
     app = open_page("mask_atlas", atlas_method="flap", layer="1", module="2")
     assert len(charts(app)) == 3 and not app.error
-    assert "The calibration text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
+    assert "depend on the calibration text" in words(app) and "of the key/value groups of FLAP" in words(app)
     for toggle in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:
         app.toggle(key=toggle).set_value(True)
     app.run()

@@ -181,7 +181,7 @@ def _no_stages(active):
 
 
 def test_a_job_without_stages_gets_a_sentence():
-    for active, sentence in ((True, "No stage has begun"), (False, "It ended before")):
+    for active, sentence in ((True, "No stage has started"), (False, "The job ended before")):
         app = AppTest.from_function(_no_stages, args=(active,), default_timeout=limit(60)).run()
         assert app.info[0].value.startswith(sentence) and not app.dataframe
 

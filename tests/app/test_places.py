@@ -54,7 +54,7 @@ def test_the_help_leads_to_every_place_and_says_how_it_is_read(name):
     links = [item.proto.page for item in app.get("page_link")]
     assert len(links) >= len(help_page.FEATURES) + len(PAGES)
     app.query_params[TAB] = "reading"
-    assert "Compare the coloured bars with the grey lines" in words(app.run()) and "It does not say" in words(app)
+    assert "Compare the coloured bars with the grey lines" in words(app.run()) and "It does not show" in words(app)
 
 
 def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_sentences():
@@ -94,7 +94,7 @@ def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, 
         page.get_by_role("link", name="Runs & export").click()
         page.get_by_role("heading", name="Launch & jobs", exact=True).wait_for()
         # a job is under way, so that its tab is the open one
-        expect(page.get_by_text("Last 200 lines of its log")).to_be_visible()
+        expect(page.get_by_text("Last 200 log lines")).to_be_visible()
         page.wait_for_function(AT_REST)
         assert "jobs_" not in page.url
         page.go_back()

@@ -206,16 +206,16 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
     assert not list(brought[1].glob("*/"))
     assert rendered == CHARTS
     text = words(on(app, "calibration_data")).replace("\\", "")
-    assert "Needs “drawing calibration text A”, which the pack of this run did not bring" in text
+    assert "Needs “drawing calibration text A”, which the pack of this run does not contain" in text
     assert "--with-contexts" in text
     text = words(on(app, "export"))
-    assert "a pack brings no model" in text and "Finish" not in text
+    assert "A pack contains no model" in text and "Finish" not in text
 
 
 def test_what_needs_the_model_says_so(name, brought, started):
     app = open_page("reliability", rasa_live="1", rasa_keep="0.4")
     (note,) = [info.value for info in app.info if "no model folder" in info.value]
-    assert note.startswith("Needs what the pack of this run did not bring") and len(note) <= 300
+    assert note.startswith("Needs data that the pack of this run does not contain") and len(note) <= 300
     # a job would say the same, later and in its log
     app.button(key="rasa_prune").click().run()
     assert any("no model folder" in error.value for error in app.error)

@@ -70,7 +70,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
         assert (question.repair.kind, question.repair.texts) == ("least_squares_bias", "both")
         assert base.repair == (question.repair if (question.masks is None) != (base.masks is None) else None)
     message = words(app).replace("\\", "")
-    assert "Repaired by least squares with a bias on A and B, fitted to the masks of either side" in message
+    assert "Repaired by least squares with a bias on A and B, fitted to both sets of masks" in message
     gain, base_gain = (differences(pool, location) for location in (":gain", ":base gain"))
     assert gain.nats == pytest.approx(-REPAIRED, abs=0.01)
     assert f"The repair: perplexity {-gain.change:.2%}" in message
@@ -125,4 +125,4 @@ def test_the_sentence_says_what_is_within_the_noise_and_what_is_too_early():
     assert message.endswith(". Both repaired: no measurable difference.")
     early = asking.describe_gain(answer(0.0), answer(-0.5, 3), None, "the dense model")
     assert early == "**The repair: too early to tell: 3 of 40 windows**."
-    assert "being measured" in asking.describe_gain(answer(0.0), None, None, "x")
+    assert "Measuring" in asking.describe_gain(answer(0.0), None, None, "x")

@@ -64,13 +64,13 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     message = {entry.name: entry.problem for entry in entries if entry.problem}
     # this run measured no speed and no task; all other figures have their result
     assert "recovery.kind is none" in message.pop("recovery") == message.pop("recovery_learning")
-    assert "nothing is chosen by measurement" in message.pop("choice")
+    assert "chooses nothing by measurement" in message.pop("choice")
     assert "no scales are learned for 'gprune': set repair.kind" in message.pop("scales")
     assert set(message) == {"speed", "answers"}
     assert all("is not there yet" in problem for problem in message.values())
     # a figure that only another view of its page shows has that view's words
     noise = next(entry for entry in entries if entry.name == "text_noise")
-    assert noise.caption.startswith("Where the dotted line falls below a dashed one")
+    assert noise.caption.startswith("Where the dotted line is below a dashed line")
     assert len({entry.title for entry in entries}) == len(entries)
     plainly = report.gather_entries(run, ("drift",))[0]
     values = {"rd_bins": 30, "card": "rd_histogram"}
@@ -107,7 +107,7 @@ def test_only_the_two_scripts_run_and_settings_and_versions_are_named(run):
     assert page.count("plotly.js v") == 1
     moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     page = report.as_html(run, report.gather_entries(run, ("movers", "speed")), moment).decode()
-    assert "Made 2026-01-02 03:04 UTC" in page and "<th scope='row'>metric</th><td>flap</td>" in page
+    assert "Created 2026-01-02 03:04 UTC" in page and "<th scope='row'>metric</th><td>flap</td>" in page
     assert all(f"<th scope='row'>{name}</th>" in page for name in ("gprune", "commit", "started"))
     assert f"<pre>{html.escape(command(run.study), quote=True)}</pre>" in page
     assert "This figure could not be drawn: “measuring tokens a second” is not there yet." in page

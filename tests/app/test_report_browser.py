@@ -22,7 +22,7 @@ def report_file(chromium, shared_server, tmp_path_factory):
     file = tmp_path_factory.mktemp("taken") / "report.html"
     with looking(chromium, *shared_server) as visit:
         page = visit.page("report?" + "&".join(f"rp_cards={name}" for name in CARDS), accept_downloads=True)
-        page.get_by_role("button", name="Make the report").click()
+        page.get_by_role("button", name="Create report").click()
         page.get_by_role("button", name="Download", exact=True).wait_for()
         assert page.get_by_text("MiB, 6 figures").is_visible()
         with page.expect_download() as download:

@@ -45,7 +45,7 @@ def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     # elsewhere ± is half a 95 % interval
     rendered = json.dumps(figure)
     assert "median and quartiles" in figure["layout"]["xaxis"]["title"]["text"] and "quartiles %{" in rendered
-    assert "with their quartiles, not a 95% interval" in words(app) and "±" not in rendered
+    assert "with quartiles (not a 95% interval)" in words(app) and "±" not in rendered
     table = next(item.value for item in app.dataframe if "parameters" in item.value)
     assert table["ratio (IQR)"].tolist() == ["1.00 (IQR 0.00)", "1.50 (IQR 0.10)", "1.20 (IQR 0.10)"]
     assert table["memory"].tolist() == ["3.0 MiB"] * 3
@@ -167,7 +167,7 @@ def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state,
 def test_a_run_without_a_model_folder_can_be_finished(cache, started):
     shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
     app = exports()
-    assert "has lost the folder of its model" in words(app)
+    assert "has lost its model folder" in words(app)
     app.button(key="sx_finish").click().run()
     assert started == [(a_study(), ())]
     write_run(cache, stages="masks")
@@ -176,7 +176,7 @@ def test_a_run_without_a_model_folder_can_be_finished(cache, started):
 
 def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started):
     app = show("export", cache, study=a_study(methods=("dense", "flap")))
-    assert "leaves GPrune out" in words(app) and not app.error
+    assert "does not include GPrune" in words(app) and not app.error
     assert "Every method has a model that loads anywhere" in words(app)
     buttons = [button.key for button in app.button if str(button.key).startswith("sx_write_")]
     assert buttons == ["sx_write_flap"]

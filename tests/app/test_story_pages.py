@@ -57,7 +57,7 @@ def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
     app = opened()
     assert headline(app) == "Nothing is measured yet"
     retained = [spec["layout"]["annotations"][0]["text"] for spec in charts(app)]
-    assert retained == ["Drawn here in a moment"] * 2
+    assert retained == ["Computing the drift"] * 2
 
 
 def test_a_run_that_was_asked_for_its_drift_only_says_so(cache):
@@ -65,7 +65,7 @@ def test_a_run_that_was_asked_for_its_drift_only_says_so(cache):
     runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
-    assert "This run was not asked to prune and measure" in words(app)
+    assert "This run does not prune or measure" in words(app)
 
 
 def test_a_run_without_gprune_tells_of_the_method_that_it_has(cache):
@@ -111,7 +111,7 @@ def test_without_a_run_the_slides_and_the_glossary_explain_themselves(cache, mon
     entries = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
     assert len(entries) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)
     app.text_input(key="help_search_text").set_value("zzz").run()
-    assert "No word of the glossary matches" in words(app)
+    assert "No glossary entry matches" in words(app)
     monkeypatch.setattr(work.Situation, "active", [object()])
     assert slides.SLIDES[1].sentence(None) == "The first run has just begun."
 

@@ -36,14 +36,14 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
 def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
     count, near = card.size.sequences, card.nearest
     if not card.drift.known:
-        return "Unknown: the differences between two samples follow no law within the measured sizes.", None
+        return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
     shift = card.drift.at(count)
     numbers = f"Resampling {count:,} sequences shifts ranks by {shift:.3f} (median)"
     if near is None:
         return f"{numbers}. The run has no other text to compare it with.", None
     needed = card.recommended(share)
     if needed is None:
-        return f"No. {numbers}, as far as {near.letter} does ({near.drift:.3f}).", False
+        return f"No. {numbers}, as much as {near.letter} does ({near.drift:.3f}).", False
     part = f"{percent(shift / near.drift_beyond)} of the drift to {near.letter} ({near.drift_beyond:.3f})"
     enough, far = needed <= count, " (extrapolated)" if needed > _FAR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
@@ -57,13 +57,15 @@ def _decisions(card: TextCard) -> str:
         return "The run has no other text to compare it with."
     # by what, so that nobody holds the share against that of another method
     metric = METRICS.get(card.origin.metric, card.origin.metric)
-    sampling = f", another sample {percent(far.changed_sampling, 1)}" if math.isfinite(far.changed_sampling) else ""
-    texts = f" Over {len(card.others) + 1} texts {percent(card.undecided, 1)} depend on the text."
+    sampling = (
+        f"; another sample changes {percent(far.changed_sampling, 1)}" if math.isfinite(far.changed_sampling) else ""
+    )
+    texts = f" Across {len(card.others) + 1} texts, {percent(card.undecided, 1)} of the decisions depend on the text."
     return (
-        f"{_extent(far)}. {far.letter} in its place changes {percent(far.changed, 1)} of the neuron decisions"
-        f"{sampling} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f}). Key/value groups: "
-        f"{percent(far.groups_changed, 1)}. Scored by {metric}, one ratio in every layer, "
-        f"{percent(card.origin.retention)} kept.{texts if len(card.others) > 1 else ''}"
+        f"{_extent(far)}. Using {far.letter} instead changes {percent(far.changed, 1)} of the neuron "
+        f"decisions{sampling} (Jaccard {far.jaccard:.2f}, {far.jaccard_chance:.2f} by chance). Key/value groups: "
+        f"{percent(far.groups_changed, 1)}. Setting: {metric} scores, {percent(card.origin.retention)} kept in every "
+        f"layer.{texts if len(card.others) > 1 else ''}"
     )
 
 
@@ -81,11 +83,11 @@ def _overlap(card: TextCard) -> tuple[str, bool | None]:
         return "Unknown: there are no tokens to compare.", None
     closest = max(comparable, key=lambda other: other.runs_shared)
     near = min(comparable, key=lambda other: other.token_distance)
-    halves = f" (two halves of it: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
+    halves = f" (between two halves: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
     shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.letter} (runs of {closest.run} tokens)"
     distinct = closest.runs_shared <= _MANY_RUNS
     return (
-        f"{'Yes' if distinct else 'No'}: {shared}. Token frequencies are {near.token_distance:.2f} from "
-        f"{near.letter}’s{halves}.",
+        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {near.letter}’s by "
+        f"{near.token_distance:.2f}{halves}.",
         distinct,
     )

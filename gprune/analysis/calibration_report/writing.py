@@ -44,10 +44,10 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
             lambda other: _decimal(other.jaccard_across),
         ),
         ("Token distance", lambda other: _decimal(other.token_distance)),
-        (f"Distinct tokens of {card.letter} that it has too", lambda other: _percent(other.distinct_shared)),
-        (f"Runs of {run} tokens of {card.letter} that it has too", lambda other: _percent(other.runs_shared)),
+        (f"Distinct tokens of {card.letter} that it shares", lambda other: _percent(other.distinct_shared)),
+        (f"Runs of {run} tokens of {card.letter} that it shares", lambda other: _percent(other.runs_shared)),
         (
-            f"Sequences that bring sampling to {percent(share)}",
+            f"Sequences for sampling at {percent(share)}",
             lambda other: _count(card.recommended(share, other)),
         ),
     ]
@@ -95,10 +95,9 @@ def resampling_table(card: TextCard) -> pd.DataFrame:
 
 FORMS = (".html", ".json")
 HOW = (
-    "Two samples of the text that share no sequence are compared at growing sizes, from what one pass of the "
-    "model over the text has kept; the dotted line is d² = a / (n + b), fitted to them. A neuron is decided "
-    "by the scores of one text alone, at one ratio in every layer. What is expected of two samples of one "
-    "text is meant at this size."
+    "Disjoint samples of the text are compared at growing sizes, from one pass of the model over the text. The "
+    "dotted line is the fit d² = a / (n + b). The scores of one text alone decide each neuron, with the same ratio "
+    "in every layer. Expected values for two samples of one text refer to this size."
 )
 _INK = "#767676"
 _STYLE = """
@@ -148,8 +147,8 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
             f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
             for verdict in verdicts(card, share)
         ),
-        f"<h2>How much of it was read</h2>{read.html()}",
-        "<h2>What sampling alone does to ranks</h2>",
+        f"<h2>Text read</h2>{read.html()}",
+        "<h2>Effect of sampling on ranks</h2>",
         _drawn(figures.noise(card, share)),
     ]
     if card.others:

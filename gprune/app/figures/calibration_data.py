@@ -34,16 +34,16 @@ MEASURES = {
     DRIFT: "Rank drift",
 }
 _CAPTIONS = {
-    RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
-    DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
-    TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
+    RANKS: "1: the neurons have the same order. The diagonal compares two halves of one text.",
+    DRIFT: "0: same rank; 1: from first to last. The diagonal compares two halves of one text.",
+    TOKENS: "0: same token frequencies; 1: no common token. The diagonal compares two halves of one text.",
 }
 _HOW = {
-    RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
-    "half the sequences each: what sampling alone leaves.",
-    DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
-    TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
-    "samples of one text are apart by chance.",
+    RANKS: "Spearman correlation of the neurons' ranks, median over layers. Each half on the diagonal has half the "
+    "sequences and shows the effect of sampling alone.",
+    DRIFT: "Median rank drift of all neurons. Each half on the diagonal has half the sequences.",
+    TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of the token frequencies. Small samples of one "
+    "text differ by chance.",
 }
 _ROLES = {letter: role for role, letter in analysis.ROLES.items()}
 _CELL_PIXELS = 78
@@ -71,7 +71,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
 @panel(
     "text_noise",
     "cd_card_noise",
-    "What sampling alone does to ranks",
+    "Effect of sampling on ranks",
     reads={"text": "cd_view", "share": "cd_share"},
 )
 def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.DEFAULT_SHARE) -> Panel:
@@ -79,20 +79,20 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
     card = text_card(run, text)
     scores = f"Scores: {label(card.origin.metric)}."
     if card.origin.metric != run.study.metric:
-        scores += " This run's own cannot score parts of a text."
+        scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        title = f"{needed:,} sequences bring sampling to {percent(share)} of the drift to {nearest.letter}"
+        title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
     return Panel(
         figures.noise(card, share),
-        "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
+        "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
         title=title,
         table=lambda: writing.resampling_table(card),
         how=f"{writing.HOW} Points: mean and range over all draws. {scores}",
     )
 
 
-@panel("text_overlap", "cd_card_overlap", "The same neurons with another text?", reads={"text": "cd_view"})
+@panel("text_overlap", "cd_card_overlap", "Does another text keep the same neurons?", reads={"text": "cd_view"})
 def text_overlap(run: Run, *, text: str = "A") -> Panel:
     """Share of the neurons kept by a text that another text, or another sample of it, keeps as well."""
     card = text_card(run, text)
@@ -100,12 +100,12 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
     if card.others:
         lowest = min(card.others, key=lambda other: other.jaccard)
         changed = percent(lowest.changed, 1)
-        title = f"With {lowest.letter} in its place {changed} of the neurons are decided differently"
+        title = f"With {lowest.letter} instead, {changed} of the neuron decisions change"
     return Panel(
         figures.plot_overlap(card),
-        "From what chance leaves in common to what another sample of the same text leaves.",
+        "The scale runs from chance overlap to the overlap with another sample of the same text.",
         title=title,
-        how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
+        how=f"{writing.HOW} The Jaccard index is the share of neurons that both keep among those that either keeps. "
         f"{percent(card.origin.retention)} of the weights are kept.",
     )
 

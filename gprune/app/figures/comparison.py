@@ -74,9 +74,9 @@ _EXPENSIVE = 0.9
 _MARK = (0.02, 0.045)
 """width and height of a mark, in shares of the axes"""
 _COST_HOW = {
-    "parameters": "parameters are all of the model’s, with its embeddings.",
-    "time": "the time of a token is measured while decoding, on the machine that the run names; models that "
-    "were not timed are left out.",
+    "parameters": "parameters include the embeddings.",
+    "time": "the time per token is measured while decoding, on the machine that the run names. Models without a time "
+    "are left out.",
 }
 
 
@@ -182,7 +182,7 @@ def _run_named(run: Run, name: Any) -> Run:
     if known is None:
         run_records.require_record(Store(Path(run.root)), name)
         reasons = {other.name: other.reason for other in damaged}
-        raise StoreError(reasons.get(name, f"the run {quote(name)} is there since now: ask again"))
+        raise StoreError(reasons.get(name, f"the run {quote(name)} has just appeared: try again"))
     return known
 
 
@@ -291,9 +291,9 @@ def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None,
         "Whiskers are each method's own 95% interval; the dotted line is the dense model.",
         alt=f"perplexity of every method on {compared.text_name(text)}",
         table=lambda: analysis.long_table(compared.rows, None, METHOD_LABELS),
-        how="Whiskers are each method's own 95% interval, over windows or over the n seeds; with a "
-        "single one there is none. All methods of a run read the same windows, so "
-        "overlapping whiskers decide nothing: the table's differences are paired.",
+        how="Whiskers are each method's own 95% interval, over windows or over the n seeds; a single value has none. "
+        "All methods of a run read the same windows, so use the paired differences in the table, not the overlap "
+        "of whiskers.",
     )
 
 
@@ -309,13 +309,13 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
         raise MethodError(f"no other method was measured on the windows of {name}")
     return Panel(
         figure,
-        f"Left of the line is better than {escape(name)}; whiskers are the paired 95% interval.",
+        f"Marks left of the line are better than {escape(name)}. Whiskers are the paired 95% interval.",
         title=f"Difference to {escape(name)}",
         table=lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
-        how="Both methods read the same windows of a text, so the difference is taken window by window and "
-        "its error is far smaller than that of either perplexity. Pale marks have an interval that holds 0, or "
-        "are of another retention. With several seeds the error over seeds is added in quadrature. Methods that "
-        "read other windows are left out.",
+        how="Both methods read the same windows, so the difference is computed window by window. Its error is far "
+        "smaller than that of either perplexity. Pale marks have an interval that contains 0, or another "
+        "retention. With several seeds, the error over seeds is added in quadrature. Methods measured on other "
+        "windows are left out.",
     )
 
 
@@ -434,9 +434,9 @@ def trade_off(
         title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
         alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
         table=lambda: decisions.option_table(models, compared.names, cost, _settings(compared)),
-        how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
-        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse "
-        "beyond noise, or costs the same and is better. Costs that are printed alike are equal.",
+        how="Each mark is a method of a run. Perplexity is relative to the dense model’s on the same windows; "
+        f"{_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse beyond "
+        "noise, or costs the same and is better. Costs that print the same are equal.",
     )
 
 
@@ -482,7 +482,7 @@ def answer(models: list[Option], compared: Comparison, cost: str, most: float) -
     if model is None:
         least = min(models, key=lambda other: other.loss.nats)
         name = escape(compared.names[least.line.name])
-        return f"No model stays within {most:.3g}× the dense perplexity; {name} comes nearest, at {least.ratio:.2f}×."
+        return f"No model stays within {most:.3g}× the dense perplexity. The closest is {name}, at {least.ratio:.2f}×."
     return (
         f"**{escape(compared.names[model.line.name])}** is the cheapest within {most:.3g}× the dense perplexity: "
         f"{model.cost:.2f}× the {COSTS[cost]}, {model.ratio:.2f}× the perplexity."
@@ -573,7 +573,7 @@ def _name_side(model: Option, most: float, is_between: bool) -> str:
 def recovery(run: Run, *, text: str = "") -> Panel:
     """Perplexity of every pruned method before and after its recovery, on the first text or a named one."""
     if not stages.recovers(run.study):
-        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+        raise MethodError("this run has no recovery: its recovery.kind is none")
     every = recovered_of(run)
     if not every:
         raise MissingResultError("the perplexity of a recovered method")
@@ -586,13 +586,13 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     return Panel(
         plot_recovery(models, dense, short_text(run.study, first.text)),
         f"Trained by {escape(stages.recovery_label(run.graph))}. Hollow: before; filled: after; dotted: dense.",
-        title=f"Recovery takes {escape(label(first.method))} from {first.before.perplexity:.2f} to "
-        f"{first.after.perplexity:.2f} on {escape(short_text(run.study, first.text))}",
+        title=f"Recovery changes the perplexity of {escape(label(first.method))} from {first.before.perplexity:.2f} "
+        f"to {first.after.perplexity:.2f} on {escape(short_text(run.study, first.text))}",
         alt=f"perplexity of every method before and after recovery on {short_text(run.study, first.text)}",
         table=lambda: recovered_models.recovery_table(every, label),
-        how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
-        "measured on the same windows as before. Recovery trains weights, so recovered models are compared with no "
-        "method that was not trained. Changes are paired by window, ± the 95% interval.",
+        how="Every pruned model is distilled from the dense one with the same steps and sequences, and measured on "
+        "the same windows. Compare recovered models only with recovered models. Changes are paired by window "
+        "(95% interval).",
     )
 
 
@@ -641,12 +641,12 @@ def plot_recovery(models: list[recovered_models.Recovered], dense: float | None,
     return order_rows(figure, names).update_xaxes(**log_axis([*values, *([] if dense is None else [dense])]))
 
 
-@panel("choice", "cp_choice", "What was tried")
+@panel("choice", "cp_choice", "Candidates tried")
 def choice(run: Run) -> Panel:
     """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
     made = chosen_of(run)
     if not made:
-        raise MethodError("nothing is chosen by measurement in this run, or it has not come that far")
+        raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
     candidates, first = tried_of(run, made), next(iter(made.values()))
     best = [f"{METHODS[one.method].label}: {one.repair}" for one in candidates if one.chosen]
     recipe = next((one for one in candidates if one.chosen and one.method == RECOMMENDED), None)
@@ -654,14 +654,14 @@ def choice(run: Run) -> Panel:
         best = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         plot_candidates(candidates),
-        f"A mark is a candidate, the filled one was chosen; the number is {choices.weighting(first)}, on "
+        f"Each mark is a candidate; the filled one was chosen. The value is {choices.weighting(first)} on "
         f"{first.sequences} held-out sequences of each text.",
-        title=f"What was tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
+        title=f"Candidates tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
         table=lambda: choices.candidate_table(candidates),
-        how="Left is better, 1 is the reference: the same masks without repair, for the recommended recipe the "
-        "first method's. The sequences share no tokens with the calibration ones; divergence is from the dense "
-        "model, on text that it wrote under another seed. No evaluation text takes part. The best of several "
-        "candidates wins partly by luck: on unseen text another one may be best.",
+        how="Left is better. The reference, 1, is the same masks without repair; for the recommended recipe it is "
+        "the first method's. The sequences share no tokens with the calibration sequences. Divergence is from "
+        "the dense model, on text that it generated with another seed. No evaluation text is used. The best of "
+        "several candidates wins partly by luck, so another may be best on unseen text.",
     )
 
 
@@ -694,7 +694,7 @@ def plot_candidates(candidates: list[Tried]) -> go.Figure:
         marks.points(figure, x, y, look, hover, name=name, text=[one.repair for one in own])
     rows = list(dict.fromkeys(METHODS[one.method].label for one in candidates))
     figure.add_vline(x=1, line={"color": GREY, "dash": "dot", "width": 1.5})
-    style(figure, "number, 1 is the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
+    style(figure, "value relative to the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
     numbers = [one.number for one in candidates if np.isfinite(one.number)]
     return order_rows(figure, rows).update_xaxes(**log_axis([1.0, *numbers]))
 

@@ -39,8 +39,8 @@ _LINES = {
     rank_analysis.FLOOR_AUXILIARY: {"color": GREY, "dash": "dot", "width": 2},
 }
 _FORM_CAPTIONS = {
-    SURVIVAL: "How many neurons shift by d or more; shaded is what lies above the resampling floor (grey).",
-    HISTOGRAM: "Share of the neurons by how far their rank shifts; grey is what resampling one text does.",
+    SURVIVAL: "Share of neurons that shift by at least d. Shaded: the part above the resampling floor (grey).",
+    HISTOGRAM: "Share of neurons by the size of their rank shift. Grey: the effect of resampling one text.",
 }
 
 
@@ -58,12 +58,11 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
         plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves),
         _FORM_CAPTIONS[form],
         title=drift_title(curves),
-        how=f"The drift d of a neuron is how far its rank within the layer moves when the importance scores "
-        f"({escape(run.study.metric)}) come from B = {escape(run.study.text_name(run.study.auxiliary))} instead of "
-        f"A = {escape(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. "
-        "Grey: two disjoint halves of one text, "
-        "what noise alone does. Dashed: halves of A against halves of B, equal in size to the grey ones. "
-        "ρ is the Spearman correlation, median over layers.",
+        how="The drift d of a neuron is the shift of its rank within the layer when the importance scores "
+        f"({escape(run.study.metric)}) come from B = {escape(run.study.text_name(run.study.auxiliary))} instead "
+        f"of A = {escape(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. Grey: two disjoint "
+        "halves of one text, the effect of noise alone. Dashed: halves of A against halves of B, as large as the "
+        "grey ones. ρ is the Spearman correlation, median over layers.",
         alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} resampled",
         table=lambda: rank_analysis.distribution_table(curves),
     )
@@ -78,7 +77,7 @@ def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
     median = table["median drift A|B"][layer]
     return Panel(
         plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
-        "Each row is a layer; colour is the share of its neurons.",
+        "Each row is a layer. Colour shows the share of its neurons.",
         action="Click one to select it.",
         title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
         table=table.copy,
@@ -99,7 +98,7 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
     rho = float(run.load(stages.drift).correlation[layer])
     return Panel(
         plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected),
-        "On the dashed line a neuron has the same rank on both texts; 1 = most important.",
+        "Neurons on the dashed line have the same rank on both texts; 1 is the most important.",
         title=f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}",
     )
 
@@ -208,8 +207,8 @@ def _plot_joint_counts(counts: Array) -> go.Figure:
 
 _HOW = "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical."
 _CONTROLS = (
-    "Dashed and hollow: controls. The same texts with another seed of k-means say how much of the agreement "
-    "the shared seed makes; the start of the modularization alone says what its refinement adds."
+    "Dashed lines with hollow marks are controls. Another k-means seed on the same texts shows how much agreement "
+    "the shared seed causes. The initialization alone shows what the refinement adds."
 )
 _BLUE, _PURPLE = METHOD_COLORS["gprune"], METHOD_COLORS["fang"]
 # comparisons of one kind share a hue, and differ in shade, marker and dash; controls are dashed and hollow
@@ -240,7 +239,7 @@ def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selectio
     legend = ", ".join(f"{letter} = {escape(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
         plot_agreement(record, names, selected),
-        "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
+        "0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over layers.",
         title=agreement_title(record),
         table=lambda: agreement_analysis.agreement_by_layer(record),
         how=f"{_HOW} {legend}. {_CONTROLS}",
@@ -257,7 +256,7 @@ def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
         _plot_module_counts(partition, selected),
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
         f"{escape(partition.profile)}).",
-        title=f"{partition.modules} modules, {per_layer} a layer",
+        title=f"{partition.modules} modules, {per_layer} per layer",
         table=lambda: pd.DataFrame(
             {
                 "layer": np.arange(len(partition.counts)),
@@ -274,13 +273,13 @@ def explained(run: Run) -> Panel:
     result = derived_cache.acting(run).drift_explained
     return Panel(
         _plot_explained(result),
-        "Share of the variance of rank drift within layers that lies between modules: what knowing a "
-        "neuron's module says of its drift.",
-        title=f"The modules explain {100 * result.modules:.0f}% of the drift's variance, random ones "
+        "Share of the within-layer variance of rank drift that lies between modules: how well a neuron's module "
+        "predicts its drift.",
+        title=f"The modules explain {100 * result.modules:.0f}% of the drift's variance, random modules "
         f"{100 * result.random:.0f}%",
         table=lambda: ablation_effect.explained_table(result),
-        how="Random modules of the same sizes explain a little by chance. Where the initialization explains "
-        "more than the modules, the refinement has given up part of what the split by drift had found.",
+        how="Random modules of the same sizes explain a little by chance. If the initialization explains more than "
+        "the modules, the refinement loses part of what the split by drift found.",
     )
 
 
@@ -332,7 +331,7 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
     figure = go.Figure()
     rows = (
         ("chosen by the silhouette", partition.initial_counts, GREY, "square-open"),
-        ("in the end", partition.counts, METHOD_COLORS["gprune"], "circle"),
+        ("final", partition.counts, METHOD_COLORS["gprune"], "circle"),
     )
     for name, values, color, symbol in rows:
         line, hover = {"color": color, "width": 2}, "layer %{x}, modules: %{y}"

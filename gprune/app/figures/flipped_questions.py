@@ -136,14 +136,17 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     first = by_method[answered.methods[0]]
     number = in_range("question", question, len(first.counts))
     table, options = changed_answers.of_question(by_method, rule, number), options_table(answered, number, rule)
-    caption = "Right is likelier. Each model chooses its rightmost mark; the shaded line is the right option."
+    caption = (
+        "Marks further right are more likely. Each model chooses its rightmost mark; the shaded row is the correct "
+        "option."
+    )
     how = (
-        f"The log-likelihood of each option after the question, in {UNITS[rule]}, as the accuracy measures it. Of "
-        f"equal ones the first is chosen. The chart has at most {MOST_OPTIONS} options, the table all."
+        f"The log-likelihood of each option after the question, in {UNITS[rule]}, as the accuracy measures it. If "
+        f"options tie, the first is chosen. The chart shows at most {MOST_OPTIONS} options, the table all."
     )
     if first.scored:
-        caption = "1 where the generated answer matches the right text, else 0."
-        how = "lm-eval extracts each model's answer from its generated text and compares it with the right text."
+        caption = "1 if the generated answer matches the correct text, else 0."
+        how = "lm-eval extracts each model's answer from its generated text and compares it with the correct text."
     return Panel(
         plot_likelihoods(table, rule, "score" if first.scored else ""),
         caption,

@@ -23,22 +23,22 @@ LOSSES = {
 """label and colour of each loss"""
 
 
-@panel("learning", "jobs_learning", "How the sparsity was learned")
+@panel("learning", "jobs_learning", "Sparsity learning")
 def learning(run: Run) -> Panel:
     """Losses of the sparsity learning by step."""
     history = run.load(stages.learning)
     return Panel(
         loss_figure(history),
-        "Losses of the masked model on both texts, and its distance from the dense one.",
+        "Losses of the masked model on both texts, and its distance from the dense model.",
         table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
     )
 
 
-@panel("recovery_learning", "jobs_recovery", "How the pruned models were recovered")
+@panel("recovery_learning", "jobs_recovery", "Recovery of pruned models")
 def recovery_losses(run: Run) -> Panel:
     """Loss of every method's recovery by step."""
     if not stages.recovers(run.study):
-        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+        raise MethodError("this run has no recovery: its recovery.kind is none")
     pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]
     trained = {name: record for name in pruned if (record := run.find(stages.recovered_weights, name)) is not None}
     if not trained:

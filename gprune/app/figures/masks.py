@@ -55,8 +55,8 @@ def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
         budget_shares(result, label(base)),
         title=budget_title(result, label(base)),
         table=lambda: decisions.bin_table(result, label(base)),
-        how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
-        "bins of equally many modules; retention is pooled over a bin's neurons.",
+        how=f"Modules are sorted by the mean rank drift of their neurons and split into {len(result.names)} bins with "
+        "equally many modules. Retention is pooled over a bin's neurons.",
     )
 
 
@@ -71,11 +71,11 @@ def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     )
     return Panel(
         _plot_overlap(result, base),
-        "Neurons kept by both over neurons kept by either; near the dashed line, chance alone does it.",
+        "Neurons kept by both methods divided by neurons kept by either. Values near the dashed line are chance.",
         title=title if len(result.jaccard) > 1 else "",
         table=lambda: decisions.bin_table(result, label(base)),
-        how="Dashed: what two independent choices of these sizes would share. Near it the two methods chose "
-        "unrelated neurons.",
+        how="Dashed: the overlap of two independent choices of these sizes. Near it, the two methods chose unrelated "
+        "neurons.",
     )
 
 
@@ -87,7 +87,7 @@ def layers_kept(run: Run, *, unit: str = NEURONS, selected: Selection = NOTHING)
     masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
     run.require(masks, stages.masks)
     if len(masks) > _MOST_LINES:
-        caption += " Forms and controls are drawn when their name is clicked."
+        caption += " Click the name of a variant or control to draw it."
     return Panel(
         plot_by_layer(masks, unit, selected),
         caption,
@@ -104,8 +104,8 @@ def scales(run: Run) -> Panel:
         _plot_scales(record),
         "Factors of the kept FFN neurons, learned after masks and repair with every weight fixed.",
         title=f"Half of the kept neurons are scaled by {low:.3f} to {high:.3f}",
-        how="A factor multiplies the neuron's column of down_proj. Away from the dashed line the neuron counts more, "
-        "or less, than in the dense model.",
+        how="A factor multiplies the neuron's column of down_proj. Right of the dashed line, a neuron counts more "
+        "than in the dense model; left of it, less.",
     )
 
 
@@ -116,13 +116,13 @@ def parts(run: Run) -> Panel:
     idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
     return Panel(
         _plot_parts(effect),
-        "Share of the decisions on neurons that would be others without a part; left of the dashed line "
-        "nothing should be credited to it.",
-        title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision" if idle else "",
+        "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line with a "
+        "gain.",
+        title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
-        how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
-        "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
-        "without BCM the neurons of a layer are ranked in one list.",
+        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from A. Without "
+        "MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are ranked in one "
+        "list.",
     )
 
 
@@ -245,16 +245,15 @@ _TEXT_NAMES = "from B", "from A"
 """names of the masks of one method, by the text whose scores decide"""
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
-    "The thresholds that the run has learned on both texts are kept and shifted together to the same budget, "
-    "so that a module keeps as many neurons; what learning from one text would give needs a run. Key/value "
-    "groups are scored from A either way."
+    "The thresholds that the run learned on both texts are shifted together to the same budget, so each module keeps "
+    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from A in both cases."
 )
-_DECIDED = "Every unit is decided anew from each text's scores by the method's own rule, at the same budget."
+_DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
-    CHANGE: "The same method from each text's scores at the same budget: purple where scores on B "
-    "keep more of a module than scores on A.",
-    DIFFERS: "The same method from each text's scores at the same budget: how many of a module's "
-    "neurons the one keeps and the other does not.",
+    CHANGE: "One method with each text's scores at the same budget. Purple: scores on B keep more of a module than "
+    "scores on A.",
+    DIFFERS: "One method with each text's scores at the same budget. Colour: the share of a module's neurons that "
+    "only one of them keeps.",
 }
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[3]:.0f}<br>"
@@ -263,7 +262,7 @@ _HOVER = (
 )
 
 
-@panel("atlas", "atlas_methods", "What one method keeps more than another", reads=_ATLAS_READS)
+@panel("atlas", "atlas_methods", "Differences between two methods", reads=_ATLAS_READS)
 def atlas(
     run: Run,
     *,
@@ -281,21 +280,21 @@ def atlas(
     finding = _describe_changes(changes, first, second)
     return Panel(
         plot_modules(changes, _columns(run), (first, second), shown, selected),
-        f"Each row is a layer, each cell a module: purple if {escape(first)} keeps more of it, orange if less.",
+        f"Each row is a layer, each cell a module: purple if {escape(first)} keeps more, orange if less.",
         action="Click one to select it.",
         title=finding,
         alt=finding,
         table=lambda: mask_map.atlas_table(changes, first, second, _mean_drift(run)),
-        how="The change of retention is the share of a module's neurons that the one method keeps, less the "
-        "share that the other keeps; 0 is neutral. Equal shares can be of other neurons: the colour "
-        "“Share decided differently” counts every neuron that one keeps and the other does not.",
+        how="The change of retention is the share of a module's neurons that the first method keeps minus the share "
+        "that the second keeps. Equal shares can be different neurons: the colour “Share decided differently” "
+        "counts every neuron that only one of them keeps.",
     )
 
 
 def _describe_changes(changes: Atlas, first: str, second: str) -> str:
     module = changes.largest
     if not np.abs(changes.change).max():
-        return f"{escape(first)} and {escape(second)} keep as much of every module"
+        return f"{escape(first)} and {escape(second)} keep the same share of every module"
     more = int((changes.change > 0).sum())
     return (
         f"{escape(first)} keeps more than {escape(second)} in {more} of {len(changes.change)} modules; most "
@@ -307,7 +306,7 @@ def _describe_changes(changes: Atlas, first: str, second: str) -> str:
 @panel(
     "atlas_texts",
     "atlas_texts",
-    "Which units does the choice of text decide?",
+    "Which units depend on the calibration text?",
     reads={"method": "atlas_method", "shown": "atlas_shown"},
 )
 def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Selection = NOTHING) -> Panel:
@@ -321,27 +320,29 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     note = ""
     if shown == CHANGE and not np.abs(changes.change).max():
         shown = DIFFERS
-        note = "Either text keeps as many neurons of every module: the colour is the share decided differently. "
+        note = (
+            "Both texts keep the same number of neurons in every module, so colour shows the share decided "
+            "differently. "
+        )
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
         plot_modules(changes, _columns(run), _TEXT_NAMES, shown, selected),
         note + _TEXT_CAPTIONS[shown],
         action="Click one to select it.",
-        title=f"The calibration text decides {share}{groups} of {escape(label(method))}",
-        alt=f"the calibration text decides {share}",
+        title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
+        alt=f"{share} depend on the calibration text",
         table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
-        how=f"A is {escape(run.study.text_name(run.study.primary))}, "
-        f"B is {escape(run.study.text_name(run.study.auxiliary))}. "
-        f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "
-        "well: how many, the card of a text on the page Texts says.",
+        how=f"A is {escape(run.study.text_name(run.study.primary))}, B is "
+        f"{escape(run.study.text_name(run.study.auxiliary))}. {_LEARNED if learned else _DECIDED} Another sample "
+        "of one text also changes some units; the calibration card on the Texts page shows how many.",
     )
 
 
 @panel(
     "atlas_groups",
     "atlas_groups",
-    "Which key/value groups stay?",
+    "Which key/value groups are kept?",
     reads={"method": "atlas_method", "base": "atlas_base"},
 )
 def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Selection = NOTHING) -> Panel:
@@ -355,15 +356,15 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
     counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
         _plot_groups(masks, primary, auxiliary, selected),
-        "Coloured groups are kept, grey ones removed; next to them each group's score on A and on B, purple "
-        "above its layer's mean.",
+        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on A and B; "
+        "purple is above the layer mean.",
         action="Click a row to select the layer.",
         title=f"Of {first.size:,} key/value groups {counts}{agreement}",
         alt=f"{counts}{agreement}",
         table=lambda: mask_map.group_table({label(name): mask for name, mask in masks.items()}, primary, auxiliary),
-        how="A group is a key/value head with its query heads. The scores are by "
-        f"{escape(label(primary.metric))}, in standard deviations from the mean of their layer. In a small "
-        "model the groups that stay move the result most: a layer has few.",
+        how=f"A group is a key/value head with its query heads. Scores are by {escape(label(primary.metric))}, in "
+        "standard deviations from the layer mean. A small model has few groups per layer, so each one affects "
+        "the result strongly.",
     )
 
 

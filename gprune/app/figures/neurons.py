@@ -71,8 +71,9 @@ _BOTH = "#5B7F95"
 """hue of neurons that both masks keep"""
 _LETTERS = dict(zip(("primary", "auxiliary", "substitute"), "ABC", strict=True))
 _CAPTIONS = {
-    PCA: "A point is a neuron; near each other: alike in the two directions in which the layer's neurons differ most.",
-    UMAP: "A point is a neuron; neighbours are alike, while axes and wide distances say nothing.",
+    PCA: "Each point is a neuron. Nearby neurons are alike in the two directions in which the layer's neurons differ "
+    "most.",
+    UMAP: "Each point is a neuron. Neighbours are alike; axes and large distances have no meaning.",
 }
 
 
@@ -149,7 +150,7 @@ def neuron_map(
     return Panel(
         plot_plane(plane.points, plane.axes, coloring, neurons, module_labels(run, layer), selected),
         caption,
-        action="Click one to select it; the toolbar's lasso and box list those inside.",
+        action="Click one to select it, or use lasso or box to list several.",
         title=title,
         alt=plane.quality,
         table=lambda: neuron_table(run, layer, np.arange(count), plane.points),
@@ -161,28 +162,29 @@ def _describe_difference(layer: int, colour: str, method: str, coloring: Colorin
     share = percent(differing_share(coloring), 1)
     name = escape(label(method)) if method else "the run's masks"
     if colour == TEXT_MASKS:
-        return f"In layer {layer} the calibration text decides {share} of the neurons of {name}"
-    return f"In layer {layer} GPrune and {name} decide {share} of the neurons differently"
+        return f"In layer {layer}, {share} of the neurons of {name} depend on the calibration text"
+    return f"In layer {layer}, GPrune and {name} decide {share} of the neurons differently"
 
 
 def _explain(run: Run, basis: str, layout: str) -> str:
     if basis == PARAMETERS:
-        points = "A neuron is the direction of its weights: its rows of gate and up and its column of down."
+        points = (
+            "A neuron is represented by the direction of its weights: its rows of gate and up and its column of down."
+        )
     else:
         texts = join_words([_LETTERS[text] for text in _measured_texts(run)])
         points = (
-            f"A neuron is what it does on {texts}: for every shard of each text the mean of its activation "
-            "and its standard deviation over tokens, each standardised over the layer."
+            f"A neuron is represented by its activation on {texts}: mean and standard deviation over tokens for every "
+            "shard, standardised over the layer."
         )
     plane = (
         "PCA shows the two components of largest variance."
         if layout == PCA
-        else f"UMAP is given at most {analysis.MOST_COMPONENTS} principal components, takes "
-        f"{analysis.NEIGHBOURS} neighbours, least distance {analysis.APART} and seed {run.study.seed}; "
-        "another seed gives another picture."
+        else f"UMAP uses at most {analysis.MOST_COMPONENTS} principal components, {analysis.NEIGHBOURS} neighbours, "
+        f"minimum distance {analysis.APART} and seed {run.study.seed}; another seed gives another layout."
     )
-    scores = "Colours of scores are ranks within the layer, 0 least and 1 most important."
-    masks = "“Only A's scores”: kept by the method from the scores on A and not from those on B, at one budget."
+    scores = "Score colours are ranks within the layer, from 0 (least important) to 1 (most important)."
+    masks = "“Only A's scores”: the method keeps the neuron with scores from A but not from B, at the same budget."
     return f"{points} {plane} {scores} {masks}"
 
 
@@ -230,8 +232,8 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
         analysis.require_enough(run.load(stages.shape).neurons)
         record = run.load(stages.neuron_map, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
         quality = (
-            f"{percent(float(record.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest in the "
-            f"principal components, at most {analysis.MOST_COMPONENTS}, are its nearest here as well"
+            f"{percent(float(record.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest neighbours in at most "
+            f"{analysis.MOST_COMPONENTS} principal components are also its nearest here"
         )
         return Plane(record.places, ("UMAP 1 (no unit)", "UMAP 2 (no unit)"), quality)
     if basis == PARAMETERS:
@@ -244,7 +246,7 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     if points.shape[1] < 2:
         # the neurons differ in one component only
         points, axes = analysis.pad_to_plane(points), [*axes, "no second component"]
-    quality = f"the two components hold {percent(float(shares[:2].sum()))} of the variance"
+    quality = f"the two components explain {percent(float(shares[:2].sum()))} of the variance"
     return Plane(points[:, :2], (axes[0], axes[1]), quality)
 
 
@@ -445,8 +447,8 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
                 for letter, ranks in texts.items()
             ]
         ),
-        how="Ranks run from 0 to 1 within the layer. A half is half of the shards, which are neighbours; "
-        "every starting point is taken. A half is noisier than the text, so the whiskers are wide.",
+        how="Ranks run from 0 to 1 within the layer. A half is a contiguous half of the shards, from every starting "
+        "point. A half is noisier than the whole text, so the whiskers are wide.",
     )
 
 
@@ -462,7 +464,7 @@ def score_histograms(run: Run, *, layer: int | None = None, module: int | None =
     scores = {letter: np.asarray(ranks.score)[members] for letter, ranks in layer_ranks(run, layer).items()}
     return Panel(
         _plot_scores(scores),
-        "Share of its neurons by score; the same bins on every text.",
+        "Share of neurons by score, with the same bins for every text.",
         title=_describe_group(unit, int(members.sum()), rows),
         alt=f"scores of {unit.words}",
         table=lambda: members_table(run, unit, members),
@@ -483,12 +485,12 @@ def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
     shares = (f"{100 * (each >= 0).mean():.0f}% on {letter}" for letter, each in values.items())
     return Panel(
         plot_activations(table, names_in_figure(run.study)),
-        f"Its activation is 0 or more at {', '.join(shares)} of the tokens. {progress}; every token counts once. The "
-        "share is on a logarithmic axis.",
+        f"Share of tokens with an activation of 0 or more: {', '.join(shares)}. {progress}; every token counts once, "
+        "and the axis of shares is logarithmic.",
         alt="histogram of the activations on each text",
         table=lambda: table,
-        how="The activation is the neuron's input of down_proj in the dense model, as everywhere on this "
-        "page. Bins are equally wide on all texts, 0 is an edge, and a bin without a token has no mark.",
+        how="The activation is the neuron's input to down_proj in the dense model. Bins have the same width on all "
+        "texts, with an edge at 0. Empty bins have no mark.",
     )
 
 
@@ -544,10 +546,10 @@ def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
 
 def _no_halves(run: Run) -> str:
     if run.study.metric not in scoring.METRICS:
-        return "Its metric cannot score parts of a text: no whiskers."
+        return "No whiskers: the metric cannot score parts of a text."
     if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
         # a half scored by the variance is no part of a rank by the recursion
-        return "FLAP's released recursion cannot score parts of a text: no whiskers."
+        return "No whiskers: FLAP's released recursion cannot score parts of a text."
     return ""
 
 

@@ -39,7 +39,7 @@ _LETTER, _AXIS = 5.8, 270.0
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
 
-@panel("movers", "ov_slope", "Neurons that move most")
+@panel("movers", "ov_slope", "Neurons that shift most")
 def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
     neurons = story.movers_of(run, selected.layer, selected.neuron)
@@ -53,10 +53,10 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
         alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on B "
         f"and {count - up} higher on A",
         table=neurons.table,
-        how=f"Each line is a neuron of layer {neurons.layer}, {which}: left its rank when importance is "
-        f"measured on A = {escape(run.study.text_name(run.study.primary))}, right on B = "
-        f"{escape(run.study.text_name(run.study.auxiliary))}. They are "
-        "the largest shifts of the layer and not typical of it; the next figure shows all neurons.",
+        how=f"Each line is a neuron of layer {neurons.layer}, {which}. Left: its rank when importance is measured on "
+        f"A = {escape(run.study.text_name(run.study.primary))}; right: on B = "
+        f"{escape(run.study.text_name(run.study.auxiliary))}. These are the largest shifts of the layer, not "
+        "typical ones; the next figure shows all neurons.",
     )
 
 
@@ -75,8 +75,8 @@ def noise(run: Run) -> Panel:
         title=_noise_title(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
-        how="How many neurons of all layers shift by d or more of their layer’s ranking. Grey: the same "
-        "between two halves of one text, which is what noise alone does. The tab Rank drift has more.",
+        how="Share of the neurons of all layers whose rank shifts by at least d. Grey: the same between two halves "
+        "of one text, the effect of noise alone. The Rank drift tab has details.",
     )
 
 
@@ -98,7 +98,7 @@ def cost(run: Run) -> Panel:
     holdout = story.standings(run)[text]
     expected, measured = story.expected_results([run]), story.lines_of(run)
     missing = [] if story.has_ended(run) else missing_methods(measured, text, expected)
-    coming = f" Still to come: {escape(', '.join(map(label, missing)))}." if missing else ""
+    coming = f" Not measured yet: {escape(', '.join(map(label, missing)))}." if missing else ""
     best = [control_label(name[1]) for name in winners(rank_lines(measured, [text], expected))]
     title = f"{best[0]} costs least" if best else ""
     return Panel(
@@ -108,9 +108,10 @@ def cost(run: Run) -> Panel:
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
         alt=", ".join(f"{label(item.method)} {format_signed(item.ratio - 1, '.0%')}" for item in costs),
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
-        how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
-        "same windows, so the bars are those of the windows’ differences from the dense model. "
-        f"{escape(holdout.sentence)}. Protocol: {escape('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
+        how="Perplexity measures how well a model predicts a text; lower is better. All methods read the same "
+        "windows, so the whiskers show the error of the paired differences from the dense model. "
+        f"{escape(holdout.sentence)}. Protocol: "
+        f"{escape('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
     )
 
 

@@ -47,7 +47,7 @@ _RULES = {
     "drift": "A module in the shaded region is at or above the drift line. It is adapted whatever its score, and "
     "scored from the text with the smaller u. The line is a quantile over the modules of all layers.",
     "none": "No module is adapted: every module keeps its scores from A, and no line applies.",
-    "random": "As many random modules are adapted as the paper's rule would adapt; no line applies.",
+    "random": "The rule adapts as many random modules as the paper's rule would; no line applies.",
 }
 _KEYS = (
     "Drag a line, or focus it (Tab) and press the arrow keys, Page Up, Page Down, Home or End. The counts follow "
@@ -89,7 +89,7 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
     counts, logarithmic = decision.counts, log and rule.score_scale == "raw"
     return Panel(
         scatter(statistics, adapted, logarithmic, rule.selection),
-        "Each mark is a module, its size the number of neurons.",
+        "Each mark is a module; its size is the number of neurons.",
         action="Click one to select it.",
         title=f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them "
         "re-scored from B"
@@ -115,7 +115,7 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
     title = kept_units.flips_title(flips)
     return Panel(
         flips_by_layer(flips[NEURONS]),
-        "Neurons that change sides in each layer, against the masks of this run.",
+        "Neurons kept or removed differently than in this run, by layer.",
         title=title,
         alt=title,
         how="Preview: the run's thresholds are shifted to meet the budget. A full run relearns them and may differ.",
@@ -141,12 +141,12 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, moved
     note = " GPrune's measured point uses this run's own thresholds." if moved and is_measured else ""
     return Panel(
         plot_retention_curve(points, retention, moved),
-        "Hollow points still lack windows; bars are the 95% interval of the ratio to dense, paired over windows; "
-        "a point with one window has none." + note,
+        "Hollow points still lack windows. Bars are the 95% interval of the ratio to dense, paired over windows; a "
+        "point with one window has none." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {escape(text)} against retention",
-        how="The legend has each method's perplexity at the slider's retention. Between two points it is interpolated "
-        "on the log axis. On release, every method decides its masks again at that retention.",
+        how="The legend shows each method's perplexity at the slider's retention, interpolated between points on the "
+        "log axis. On release, every method recomputes its masks for that retention.",
         table=lambda: curve_table(points, moved),
     )
 

@@ -29,14 +29,14 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         plot_rates(table, phase),
-        "Medians over the repetitions with their quartiles, not a 95% interval. Higher is faster. Ratios are to "
+        "Medians over the repetitions with quartiles (not a 95% interval); higher is faster. Ratios are to "
         f"{reference_label(rows)}, with their interquartile range (IQR).",
         title=speed_headline(rows),
         alt=speed_headline(rows, phase),
         table=lambda: table,
-        how="The dotted line is the dense model. Every other model takes turns with it in each repetition, and the "
-        "ratio is formed within the repetition, so a machine that slows down slows both. Where whiskers are wide, "
-        "read the ratios, not the distances from the line.",
+        how="The dotted line is the dense model. Every other model alternates with it in each repetition, and ratios "
+        "are computed within a repetition, so a machine that slows down affects both. If whiskers are wide, read "
+        "the ratios, not the distances from the line.",
     )
 
 

@@ -55,13 +55,13 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     card.tools(
         lambda: table,
         switch=False,
-        caption="One row a text: what was drawn of it, and how much of it the other texts share.",
-        how="The sequences drawn and available, how much of the vocabulary they use, the share of all "
-        f"tokens that falls on the {analysis.MOST_FREQUENT} most frequent ones, and how many of the text's "
-        f"distinct tokens the others use as well. {' '.join(described)}",
+        caption="One row per text: the sequences drawn and the tokens shared with the other texts.",
+        how="Columns: sequences drawn and available, share of the vocabulary in use, and share of tokens among the "
+        f"{analysis.MOST_FREQUENT} most frequent. The last columns give the share of the text's distinct tokens "
+        f"that also occur in the others. {' '.join(described)}",
     )
     if not run.study.substitute:
-        st.caption("No third text C was chosen: its field `substitute` is empty.")
+        st.caption("This run has no third text C: its field `substitute` is empty.")
 
 
 def _column_config(table: pd.DataFrame) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _column_config(table: pd.DataFrame) -> dict[str, Any]:
         "text": text(width=36),
         "name": text(width=114),
         "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
-        "sequences": text(help="drawn, of the disjoint ones that the text would give", width=98),
+        "sequences": text(help="drawn, of the disjoint sequences available", width=98),
     }
     for name in table.columns[table.columns.get_loc("tokens") :]:
         heading = headings.get(name, name.replace("% of distinct also in", "% in"))
@@ -94,7 +94,7 @@ def _text_table(root: str, keys: tuple[tuple[str, str], ...], vocabulary_size: i
 _vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
 
 
-@frame.declare_page("Calibration card", "Is this text large enough, and would another one give another model?")
+@frame.declare_page("Calibration card", "Is this text large enough, and does its choice change the model?")
 def show_card(run: Run) -> None:
     """Draw the card of one text."""
     texts = texts_of(run.study).items()
@@ -120,21 +120,21 @@ def show_card(run: Run) -> None:
 
 def _choose_share() -> float:
     return address.slider(
-        "Part of the drift that sampling may be",
+        "Allowed sampling share",
         "cd_share",
         calibration_report.DEFAULT_SHARE,
         0.05,
         1.0,
         0.05,
         width=320,
-        help="A text is called large enough where sampling alone shifts ranks by no more than this part of "
-        "the drift to the nearest other text.",
+        help="A text is large enough if sampling alone shifts ranks by at most this share of the drift to the "
+        "nearest other text.",
     )
 
 
 def _offer_files(run: Run, text_card: TextCard, share: float) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("This card as a file that stands alone, and its numbers", width="content")
+        st.caption("Download this card as one file, or its numbers", width="content")
         for suffix, (name, mime, _) in _FORMATS.items():
             # written when somebody asks for it
             data, file = partial(_write_card, suffix, text_card, share), f"{run.name}-card-{text_card.letter}{suffix}"
@@ -155,12 +155,12 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
         if text_card.others:
             card.show(figures.text_overlap(run, text=letter))
         else:
-            st.info("The run has no other text whose statistics are there.", icon=":material/info:")
+            st.info("The run has no statistics of another text.", icon=":material/info:")
     if text_card.others:
         with cards.card("cd_card_beside", f"{letter} and the other texts", run):
             tables.show(
                 writing.against(text_card, share),
-                alt="the other texts of the run next to this one",
+                alt="comparison with the other texts of the run",
                 height="content",
                 column_config={"measure": st.column_config.TextColumn(width=360)},
             )

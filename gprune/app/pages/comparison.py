@@ -47,8 +47,8 @@ _ORIGIN, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
 _MOST_CANDIDATES = 16
 """candidates that the table shows at once"""
 _FIXED = (
-    "The key/value groups of every control are GPrune’s own (`sparsity.attention=gprune`): controls and "
-    "GPrune differ in neurons only."
+    "Every control uses GPrune’s key/value groups (`sparsity.attention=gprune`), so it differs from GPrune only in "
+    "neurons."
 )
 
 
@@ -150,15 +150,15 @@ def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
     words = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. their deviation.' if seeds else ''}")
+    st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
     _show_notes(compared, text)
     drawn.reads(lambda: table)
     drawn.tools(
         lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
         switch=False,
-        how="Lower perplexity is better. The change and its 95% interval are paired over the same windows: where "
-        "the interval holds 0 nothing is decided. A line of another retention keeps more or fewer weights and is "
-        "no competitor. The CSV has every text.",
+        how="Lower perplexity is better. The change and its 95% interval are paired over the same windows; if the "
+        "interval contains 0, the methods are within noise. A row with another retention keeps more or fewer "
+        "weights and does not compete. The CSV has every text.",
     )
 
 
@@ -204,13 +204,13 @@ def _show_verdict(drawn: Card, compared: Comparison, text: str) -> None:
         st.badge(escape(compared.text_name(text)), color="grey")
         st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
         for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
-            st.badge(windows, color="grey", help="Perplexities of other windows are not comparable with these.")
+            st.badge(windows, color="grey", help="Do not compare these with perplexities on other windows.")
         if len({run.study.seed for run in compared.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
     if missing := compared.missing:
         st.caption(f"Not measured yet: {escape(', '.join(map(label, missing)))}.")
     elif reasons := obstacles(compared.rows):
-        st.warning("No winner is called: " + escape("; ".join(reasons)) + ".", icon=":material/balance:")
+        st.warning("No winner: " + escape("; ".join(reasons)) + ".", icon=":material/balance:")
     elif best := winners(compared.ranking(text)):
         names = [compared.names[name] for name in best]
         verb = "have the lowest perplexity, within noise" if best[1:] else "has the lowest perplexity"
@@ -228,7 +228,7 @@ def _show_notes(compared: Comparison, text: str) -> None:
     for (where, reason), methods in analysis.without_change(compared.lines, compared.baseline).items():
         if where == text:
             names = escape(", ".join(dict.fromkeys(map(label, methods))))
-            st.caption(f"{names}: no difference to {baseline}, because of {escape_error(reason)}.")
+            st.caption(f"{names}: no difference to {baseline} ({escape_error(reason)}).")
     for reason in dict.fromkeys(line.reason for line in compared.lines if line.reason):
         left_out = dict.fromkeys(label(line.method) for line in compared.lines if line.reason == reason)
         st.caption(f"Left out: {escape('; '.join(left_out))} ({escape_error(reason)}).")
@@ -341,9 +341,9 @@ def _show_inputs(drawn: Card, compared: Comparison) -> None:
         lambda: table,
         switch=False,
         caption="One pass runs the dense model over one calibration set. Controls are ablations, not competitors.",
-        how="Texts are those that the masks rest on; repair says what was done to the kept weights, and on which "
-        "texts. Passes are those behind a method’s decisions, whichever methods share them. Methods with more "
-        "texts, passes or learning may gain from that.",
+        how="Texts: those that determine the masks. Repair: the change to the kept weights, and its texts. Passes: "
+        "all that a method’s decisions need, including shared ones. More texts, passes or learning can benefit a "
+        "method.",
     )
 
 

@@ -20,7 +20,7 @@ from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.study import Study
 from gprune.system.errors import GpruneError, SettingsError
 
-_FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Share that shifts by d or more"}
+_FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Cumulative share"}
 _MOST_ROWS = 50
 """neurons in the table of those that shift most; its CSV has more"""
 _COLUMNS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def show_ranks(run: Run) -> None:
 
 
 def _show_distribution(run: Run, card: cards.Card) -> None:
-    cards.await_drift(run, "rd_waiting", "The drift of every neuron is drawn here in a moment")
+    cards.await_drift(run, "rd_waiting", "Computing the drift of every neuron")
     run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         form = address.segmented_control("Form", _FORMS, "rd_form", figures.HISTOGRAM)
@@ -79,7 +79,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     selection.table(
         table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
     )
-    st.caption("Ranks run from 0 to 1. Choose a row to select its neuron on every page.")
+    st.caption("Ranks run from 0 to 1. Select a row to select its neuron on every page.")
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,
@@ -105,7 +105,7 @@ def show_agreement(run: Run) -> None:
             cards.panel_card(figures.module_counts, run)
         with right, cards.card_of(figures.explained, run) as card:
             if math.isnan(derived_cache.acting(run).drift_explained.modules):
-                st.caption("Every neuron drifts alike here, so there is nothing to explain.")
+                st.caption("Every neuron has the same drift, so there is nothing to explain.")
             else:
                 card.show(figures.explained(run))
     if not run.study.substitute:
@@ -123,7 +123,7 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
         {name: COMPARISONS[name].title for name in record.comparisons},
         "ma_pairs",
         default,
-        help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
+        help="FANG uses one text alone; A, B and C are the calibration texts of this run.",
     )
     names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
     panel = figures.agreement(run, comparisons=names, selected=selection.current_selection(run))
@@ -153,7 +153,7 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
         if ratio > _LARGEST_RATIO:
             st.warning(
                 f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
-                f"{second[layer]} on the other; ARI is then hard to compare.",
+                f"{second[layer]} on the other, so ARI is hard to compare.",
                 icon=":material/balance:",
             )
     if not (counts[True] and counts[False]):
@@ -161,16 +161,16 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
     groups, modules = (float(np.median(counts[fang])) for fang in (True, False))
     if max(groups, modules) > _LARGEST_RATIO * min(groups, modules):
         st.warning(
-            f"FANG has {groups:.0f} groups in a layer and BCM {modules:.0f} modules: ARI corrects both for "
-            "chance, but coarse and fine partitions are still hard to compare.",
+            f"FANG has {groups:.0f} groups per layer and BCM {modules:.0f} modules: ARI corrects both for chance, but "
+            "coarse and fine partitions are still hard to compare.",
             icon=":material/balance:",
         )
 
 
 def _offer_third_text(run: Run) -> None:
     st.info(
-        "Agreement means: replace one of the two calibration texts by a third and see whether the modules "
-        "stay. This study has only two; its field `substitute` is empty.",
+        "Agreement replaces one of the two calibration texts with a third and checks whether the modules stay the "
+        "same. This study has no third text: its field `substitute` is empty.",
         icon=":material/info:",
     )
     text = components.pick_text("Third text C", "ma_substitute", run.study.to_dict().get("substitute") or "")
@@ -182,5 +182,5 @@ def _offer_third_text(run: Run) -> None:
         st.caption(escape_error(error))
         return
     st.code(command(study), language="bash", wrap_lines=True)
-    st.caption("Finished stages are reused: only what needs the third text is computed.")
+    st.caption("Finished stages are reused; only stages that need the third text run.")
     work.start_button("Compute with this third text", "ma_start", run.root, study, type="primary")

@@ -53,8 +53,8 @@ class Form:
 PADDED = Form(
     "padded",
     "Ordinary folder, padded",
-    "Zeros pad every layer to the widest one: any tool loads the folder without code of this project. The outputs "
-    "are the same.",
+    "Every layer is zero-padded to the widest one, so any tool can load the folder without this project’s code. The "
+    "outputs do not change.",
     lambda digits: f"padded-{digits}",
 )
 GGUF = Form(
@@ -78,7 +78,7 @@ def show(run: Run) -> None:
 
 def _show_model(drawn: Card, run: Run) -> None:
     if "gprune" not in run.study.methods:
-        st.info("A run saves GPrune's model, and this run leaves GPrune out.", icon=":material/info:")
+        st.info("Only GPrune's model is saved, and this run does not include GPrune.", icon=":material/info:")
         return
     folder = checkpoint_folder(run)
     if folder is None or not (folder / RECORD).is_file():
@@ -95,7 +95,7 @@ def _show_model(drawn: Card, run: Run) -> None:
     _show_snippets(folder, own_code)
     _offer_download(run, folder)
     if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
-        st.caption("The same model after its recovery, a folder like this one:")
+        st.caption("The same model after recovery:")
         st.code(str(_model_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
     left, right = st.columns(2)
     # padding adds nothing to a model whose layers all have the same width
@@ -128,8 +128,8 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
     if run.packed:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
-    reason = "has not written its model" if folder is None else "has lost the folder of its model"
-    words = f"This run {reason}. Finishing it takes every finished stage from the cache."
+    reason = "has not written its model" if folder is None else "has lost its model folder"
+    words = f"This run {reason}. Finishing it reuses every finished stage."
     st.info(words, icon=":material/hourglass_empty:")
     work.start_button("Finish this run", "sx_finish", run.root, run.study)
 
@@ -161,13 +161,13 @@ def _show_snippets(folder: Path, own_code: bool) -> None:
     with tabs["transformers"]:
         st.code(load_with_transformers(folder, own_code), language="python", wrap_lines=True)
         st.caption(
-            "The folder holds the few lines of code that it needs. Read them before you trust them."
+            "The folder contains the code that it needs. Read the code before you trust it."
             if own_code
-            else "Every layer has the same width: an ordinary model for any tool that knows its family."
+            else "Every layer has the same width, so any tool that supports the model family can load it."
         )
     with tabs["gprune"]:
         st.code(load_with_gprune(folder), language="python", wrap_lines=True)
-        st.caption("Where this project is installed, no code of the folder runs.")
+        st.caption("If this project is installed, the folder's code does not run.")
     with tabs["lm-eval"]:
         st.code(measure_with_lm_eval(folder, own_code), language="bash", wrap_lines=True)
 
@@ -212,8 +212,8 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
-                "The package `gguf` is not installed. Run `make gguf`, or `pip install gguf` where there is no "
-                "Makefile, and start the app again.",
+                "The package `gguf` is not installed. Run `make gguf`, or `pip install gguf` if there is no "
+                "Makefile, and restart the app.",
                 icon=":material/info:",
             )
             return
@@ -249,12 +249,12 @@ def _show_methods(drawn: Card, run: Run) -> None:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
     if not run.cut:
-        st.info("No method of this run has its masks yet.", icon=":material/hourglass_empty:")
+        st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
     drawn.title("Every method has a model that loads anywhere")
     st.caption(
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
-        "on the CPU from the dense model and the masks, read back and compared."
+        "on the CPU from the dense model and the masks, then read back and compared."
     )
     for method in run.cut:
         _show_method(run, method)
@@ -295,8 +295,8 @@ def method_destination(run: Run, method: str) -> Path:
 def _show_pack(run: Run) -> None:
     count, size, lost = _pack_extent(run.root, run.name, str(run.record.get("updated")))
     st.caption(
-        f"{count} results, {amount(size)} before compression. Every page reads them on a machine that has neither "
-        "the model nor the texts."
+        f"{count} results, {amount(size)} before compression. Every page can show them on a machine without the model "
+        "and the texts."
     )
     if lost:
         words = f"“{escape(lost)}” is missing or damaged: run the study again before packing it."
@@ -316,14 +316,14 @@ def _show_pack(run: Run) -> None:
         st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
     with right, st.container(border=True, height="stretch"):
         st.markdown("**On the other machine**")
-        st.caption("In a checkout of this project, where `make app` has worked once:")
+        st.caption("In a checkout of this project where `make app` has run once:")
         commands = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
         st.code(commands, language="bash", wrap_lines=True)
-        st.caption("The app there then lists the run. Its other runs stay.")
-    with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
+        st.caption("The app then lists the run next to its other runs.")
+    with st.popover("Contents of the pack", icon=":material/help:", type="tertiary"):
         st.markdown(
-            "No model, no text, and no result from which a text can be recovered, such as the token ids of the "
-            f"calibration sets; `--with-contexts` includes those. It discloses: {escape(DISCLOSED)}."
+            "The pack contains no model, no text and no result from which a text can be recovered, such as token "
+            f"ids; `--with-contexts` adds those. It discloses: {escape(DISCLOSED)}."
         )
 
 

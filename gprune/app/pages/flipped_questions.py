@@ -38,8 +38,8 @@ _KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong →
 _RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: the "
-    "normalised one where the task has it (appendix, robustness to the evaluation protocol). Both come from one "
-    "measurement; max is the more favourable one by construction."
+    "normalised one if the task has it (appendix, robustness to the evaluation protocol). Both come from one "
+    "measurement; max is more favourable by construction."
 )
 
 
@@ -81,7 +81,7 @@ def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
     rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
     drawn.title(_accuracy_finding(accuracies, rule))
     if run.study.evaluation.limit:
-        words = f"limited to {run.study.evaluation.limit} documents a task"
+        words = f"limited to {run.study.evaluation.limit} documents per task"
         st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
     tables.show(accuracy_table(accuracies, rule), alt="accuracy of every task and method")
     st.caption(
@@ -96,9 +96,9 @@ def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
     )
     drawn.tools(
         lambda: accuracy_details(accuracies, rule),
-        how="A row a task, a column a method. All methods answer the same documents, so overlapping intervals do not "
-        "decide whether two differ: the changed answers below do. A task with another metric of lm-eval counts in "
-        "the mean only if the metric is a share.",
+        how="One row per task, one column per method. All methods answer the same documents, so use the changed "
+        "answers below to decide whether two differ, not overlapping intervals. A task with another lm-eval "
+        "metric counts in the mean only if the metric is a share.",
     )
     work.warn_left_out_tasks(run)
 
@@ -196,7 +196,7 @@ def _choose(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
 
 def _explain_missing(run: Run) -> None:
     if figures.answered_tasks(run):
-        st.info("Needs the dense model among the methods of the run.", icon=":material/hourglass_empty:")
+        st.info("Needs a run that includes the dense model.", icon=":material/hourglass_empty:")
     elif figures.measured_tasks(run):
         raise figures.missing_answers(run)
     else:
@@ -222,12 +222,12 @@ def _show_counts(drawn: Card, answered: list[TaskAnswers], task: TaskAnswers, me
     drawn.tools(
         lambda: table,
         switch=False,
-        caption="One row a task and method, against the dense model on the same questions. p below 0.05 is more "
-        "than chance.",
+        caption="One row per task and method, against the dense model on the same questions. p below 0.05 is "
+        "unlikely by chance.",
         how="Right → wrong: the dense model chooses the right option and the method does not; wrong → right is the "
-        "reverse. p is the probability of changes at least as uneven if both ways were as likely (McNemar’s exact "
-        "test, two-sided). Each row is a test of its own: of twenty rows one falls below 0.05 by chance. A task "
-        "without a normalised figure shows its raw one.",
+        "reverse. p is the probability of changes at least as uneven if both directions were equally likely "
+        "(McNemar’s exact test, two-sided). Each row is a separate test: about one row in twenty falls below "
+        "0.05 by chance. A task without a normalised figure shows the raw one.",
     )
 
 
@@ -263,7 +263,7 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
         st.info(f"{label(method)} has no such question on {escape(task.name)}.", icon=":material/check:")
         return None
     shown = numbers[:MOST_ROWS]
-    drawn.title(f"{format_count(len(numbers), 'question')}, sorted by how far the answer moved")
+    drawn.title(f"{format_count(len(numbers), 'question')}, largest shift first")
     table = question_table(task, method, rule, shown)
     text, number, unit = st.column_config.TextColumn, st.column_config.NumberColumn, UNITS[rule]
     tables.show(
@@ -278,14 +278,13 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
             "no.": number(width=52),
         },
     )
-    part = f" {MOST_ROWS} of {len(numbers):,} shown: the others moved less." if len(numbers) > MOST_ROWS else ""
+    part = f" {MOST_ROWS} of {len(numbers):,} shown; the others shift less." if len(numbers) > MOST_ROWS else ""
     drawn.tools(
         lambda: question_table(task, method, rule, numbers),
         switch=False,
-        caption=f"Moved: how far the right option moved against the best wrong one, {unit}. Select a row to open "
-        f"it.{part}",
-        how="An answer changes where exactly one of the two models has it right. Below zero the right option has "
-        "lost against the best wrong one; a small number is a near tie.",
+        caption=f"Moved: shift of the right option against the best wrong one, {unit}. Select a row to open it.{part}",
+        how="An answer changes if exactly one of the two models is right. Below zero, the right option loses against "
+        "the best wrong one; a small value is a near tie.",
     )
     return address.whole_number(QUESTION, int(shown[0]) + 1, 1, len(base.hit)) - 1
 
@@ -326,7 +325,7 @@ def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rul
         # a code block shows the mark-up of a question as text
         st.code(words, language=None, wrap_lines=True)
     else:
-        st.caption("This question has no words before its options: the likelier one is the answer.")
+        st.caption("This question has no text before its options; the more likely option is the answer.")
     options = figures.options_table(task, number, rule)
     widths: dict[str, Any] = {"option": 56, "right": 48, "text": "large", "chosen by": "medium"}
     tables.show(

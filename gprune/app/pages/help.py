@@ -15,15 +15,15 @@ LONGEST = 200
 READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
 """of each place: what to look at and, in a paragraph of its own, what it does not say"""
 KEYS = (
-    ("P", "opens the slides, from any page"),
+    ("P", "opens the slides from any page"),
     ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),
-    ("Tab, Shift+Tab", "goes through buttons, fields, tabs and lines, and leaves a table"),
-    ("Enter, Space", "presses what has the focus"),
+    ("Tab, Shift+Tab", "move through buttons, fields, tabs and lines, and out of a table"),
+    ("Enter, Space", "press the focused element"),
     ("Arrow keys", "move a slider, or the line of a chart, by one step; go from tab to tab and through a table"),
-    ("Page Up, Page Down", "move the line of a chart by ten steps; on slides, go to the one before and after"),
-    ("Home, End", "move the line of a chart to its end; on slides, go to the first and last"),
-    ("B, N", "go to the previous or next neuron or module, on the tab Inspector"),
-    ("Alt+0 … Alt+4", "set the lines by a preset, on the page Tune; Alt+0 is the run’s own"),
+    ("Page Up, Page Down", "move the line of a chart by ten steps; on slides, go to the previous and next slide"),
+    ("Home, End", "move the line of a chart to either end; on slides, go to the first and last slide"),
+    ("B, N", "go to the previous or next neuron or module, on the Inspector tab"),
+    ("Alt+0 … Alt+4", "apply a preset on the Tune page; Alt+0 restores the run’s thresholds"),
 )
 """every key of the app, and what it does"""
 FEATURES = {
@@ -50,38 +50,38 @@ FEATURES = {
 COMMANDS = (
     ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; two bundled demos"),
     ("gprune sweep, run --slurm", "sweeps, on one machine, several GPUs or a Slurm cluster"),
-    ("gprune reproduce", "the tables of the paper, with the published figures beside them"),
+    ("gprune reproduce", "the tables of the paper, next to the published figures"),
     ("gprune card, map, report, arrays", "a text, a map, a report or the arrays of a run as files"),
     ("gprune export, gguf, speed", "folders, GGUF with free widths, speed of any model"),
     ("gprune pack, unpack, cache, jobs", "move runs, free the cache, follow jobs"),
-    ("gprune models, texts, tasks, plugins", "the 29 families, texts, tasks and plug-ins that are known here"),
-    ("import gprune", "the Python API; examples/quickstart.ipynb is a notebook of it"),
+    ("gprune models, texts, tasks, plugins", "the 29 model families, and the available texts, tasks and plug-ins"),
+    ("import gprune", "the Python API; see the notebook examples/quickstart.ipynb"),
 )
 """what is reached outside of the pages"""
 
 
 def show_reading() -> None:
     """Draw what to look at on each page."""
-    frame.page_title("How to read", "What is each page for, and what does it not say?")
+    frame.page_title("How to read", "What is each page for, and what does it not show?")
     for page in PAGES:
         st.markdown(f"**{page.name}** · {page.question}")
         for place in page.places:
             if place in READ:
                 look, silent = (" ".join(words.split()) for words in READ[place].split("\n\n"))
                 address.link(place, page.places[place], page.icon)
-                st.markdown(f"{look} :grey[It does not say {silent}]")
+                st.markdown(f"{look} :grey[It does not show {silent}]")
 
 
 def show_glossary() -> None:
     """Draw the words of the glossary that a search finds."""
     frame.page_title("Glossary", "What do the words of the pages mean?")
-    hint = "a word, as in ARI; or several: seed, ARI"
+    hint = "one word (ARI) or several (seed, ARI)"
     typed = address.text_field("Search", SEARCH, LONGEST, placeholder=hint)
     hits = documents.search_terms(typed)
     for word in hits:
         st.markdown(f"**{word}**  \n{TERMS[word]}")
     if not hits:
-        st.caption("No word of the glossary matches.")
+        st.caption("No glossary entry matches.")
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
     tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")
 

@@ -100,13 +100,13 @@ def _show_controls(run: Run, unit: Selection) -> bool:
             neighbour = _neighbour(run, unit, step)
             buttons.act(
                 label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
-                shortcut=key, disabled=neighbour is None, help="The one before, or after, in its layer",
+                shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
         ask = address.toggle(
             "Ask the model",
             _LIVE,
-            help="A worker loads the model of the run: it colours every token, counts all activations and "
-            "names the tokens that the neuron promotes. Nothing leaves this machine.",
+            help="The model runs locally to colour every token, count all activations and list the tokens that the "
+            "neuron promotes. Nothing leaves this machine.",
         )
     return asking.can_ask(run, ask)
 
@@ -145,11 +145,10 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
     selection.table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
     note = ""
     if len(table) > _MOST_MEMBERS:
-        note = (
-            f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first, as more draw slowly; "
-            "the CSV holds all."
-        )
-    st.caption("Select a row to inspect it; u is how far local ranks shift between halves; less is better." + note)
+        note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first; the CSV has all."
+    st.caption(
+        "Select a row to inspect it. u is the shift of local ranks between halves of a text; smaller is better." + note
+    )
 
 
 def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.DataFrame | None) -> None:
@@ -204,7 +203,7 @@ def _show_neuron_numbers(
         if labels is not None:
             size = int((labels == labels[neuron]).sum())
             st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
-                      help="Its module within the layer, and how many neurons that has.")  # fmt: skip
+                      help="Its module within the layer, with the number of neurons.")  # fmt: skip
 
 
 def _show_methods(run: Run, layer: int, neuron: int) -> None:
@@ -248,7 +247,7 @@ def _ask(
         answers = {name: reading.answers[0] for name, reading in arrived.items()}
         draw({name: answer for name, answer in answers.items() if answer is not None}, refining)
         if refining:
-            asking.draw_worker_state(run, "The worker is asked.")
+            asking.draw_worker_state(run, "Waiting for the worker.")
 
     asking.draw_until_complete(lambda: asking.is_reading(identities.values()), draw_answers)
 
@@ -269,7 +268,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
         counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, TextActivations)}
         progress = ", ".join(f"{letter} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
         if refining or len(counts) < len(requests):
-            st.caption(f"Sequences read: {progress}" if counts else "No sequence is read yet.")
+            st.caption(f"Sequences read: {progress}" if counts else "No sequences read yet.")
             return
         values = {letter: item.values for letter, item in counts.items()}
         card.show(figures.activations(run, values, f"Sequences read: {progress}"))
@@ -279,7 +278,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     if not live:
-        st.caption("Here will be the tokens that it promotes and suppresses: switch on “Ask the model” above.")
+        st.caption("Switch on “Ask the model” above to see the tokens that it promotes and suppresses.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
     _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
@@ -300,11 +299,12 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
     card.tools(
         lambda: pd.DataFrame([*answer.promoted, *reversed(answer.suppressed)], columns=["token", "logit"]),
         switch=False,
-        caption="Logits that an activation of 1 adds on the direct path: the unembedding head times the scale of the "
-        "final norm times the neuron's column of down_proj. An approximation: later layers are left out, and so "
-        "is what the final norm divides by, which depends on the data. A negative activation swaps the sides.",
-        how="Tokens on the left become likelier as next token when the neuron is active, those on the right less "
-        "likely. Tokens of one kind name what the neuron is for; a mixed list means that later layers decide.",
+        caption="Logits that an activation of 1 adds on the direct path: unembedding × scale of the final norm × the "
+        "neuron's column of down_proj. This approximation ignores later layers and the data-dependent "
+        "divisor of the final norm. A negative activation swaps the sides.",
+        how="When the neuron is active, tokens on the left become more likely as the next token and those on the "
+        "right less likely. Tokens of one kind suggest what the neuron does; a mixed list suggests that later "
+        "layers decide.",
     )
 
 
@@ -316,7 +316,7 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             buttons.act("Ablate now", f"{card.key}_now", "content_cut", address.put, _ABLATED, neuron)
             st.caption(
-                f"A worker sets this one neuron to 0 and measures the change of loss on {', '.join(roles)}.",
+                f"The worker sets this neuron to 0 and measures the change of loss on {', '.join(roles)}.",
                 width="stretch",
             )
     if not asking.can_ask(run, is_asked):
@@ -348,19 +348,18 @@ def _draw_ablation(
     card.tools(
         lambda: table,
         switch=False,
-        caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
-        "windows: the sequences that the run has drawn for calibration. ± is the 95% interval over them. "
-        "Nothing else is changed or refitted.",
-        how="Above 0 the model predicts worse without the neuron, below 0 better. A change "
-        "whose 95% interval holds 0 is not different from 0 on these windows.",
+        caption="Change of the dense model's loss when this neuron's input to down_proj is 0, on the run's "
+        "calibration sequences. ± is the paired 95% interval over them; nothing else changes.",
+        how="Above 0, the model predicts worse without the neuron; below 0, better. A change whose 95% interval "
+        "contains 0 is within noise.",
     )
     if refining:
-        asking.draw_worker_state(run, "The worker is asked.")
+        asking.draw_worker_state(run, "Waiting for the worker.")
 
 
 def _show_loss_change(text: str, answer: Answer) -> None:
     change = answer.difference
-    windows = f"{answer.done:,} of {answer.windows:,} windows" if answer.windows else "no window is known yet"
+    windows = f"{answer.done:,} of {answer.windows:,} windows" if answer.windows else "no window measured yet"
     value = "–"
     if change is not None:
         margin = f"{change.nats_margin:.5f}" if np.isfinite(change.nats_margin) else "unknown"
@@ -389,10 +388,10 @@ def _loss_table(answers: Mapping[str, Answer]) -> pd.DataFrame:
 def _loss_title(table: pd.DataFrame) -> str:
     measurable = table[table["measurable"].astype(bool)]
     if not len(measurable):
-        return "Without it the loss changes measurably on no text"
+        return "Without it, the loss does not change measurably on any text"
     largest = measurable.loc[measurable["change of loss (nats/token)"].abs().idxmax()]
     change, margin = format_signed(largest["change of loss (nats/token)"], ".5f"), largest["± (95% interval)"]
-    return f"Without it the loss changes most on {escape(largest['text'])}: {change} ± {margin:.5f} nats/token"
+    return f"Without it, the loss changes most on {escape(largest['text'])}: {change} ± {margin:.5f} nats/token"
 
 
 # --- top-activating examples
@@ -409,7 +408,7 @@ def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> N
     if readable:
         _show_passages(run, card, unit, readable, live)
     if unreadable := ", ".join(letter for letter in recorded if letter not in readable):
-        text = f"The tokens of {unreadable} are not here: places without words say little."
+        text = f"The tokens of {unreadable} are not available, so its examples have no text."
         st.info(text, icon=":material/inventory_2:")
     if missing := ", ".join(letter for letter in letters if letter not in recorded):
         _offer_examples(run, missing, card.key)
@@ -428,7 +427,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
-    card.title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is active nowhere")
+    card.title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is never active")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
@@ -442,13 +441,13 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
                 alt = f"top-activating examples on {letter}"
                 draw_passages(passages, TEXT_LOOKS[letter][0], alt, f"{card.key}_{letter}")
         st.caption(
-            "Every token by its activation before down_proj in the dense model, which reads the sequence "
-            "from its beginning: the deeper the colour, the stronger; underlined is negative, bold the "
-            "strongest of its sequence, whose activation stands on the left."
+            "Tokens are coloured by their activation before down_proj in the dense model; deeper is stronger, "
+            "underlined is negative. Bold marks the strongest token of its sequence, with its activation on the "
+            "left."
             if live
-            else "The strongest token of each of these sequences, its activation before down_proj on its left: "
-            "the deeper the colour, the stronger; underlined is negative. “Ask the model” has the worker compute "
-            "those of all tokens, and their histogram on each text."
+            else "The strongest token of each sequence, with its activation before down_proj on the left; deeper is "
+            "stronger, underlined is negative. “Ask the model” adds the activations of all tokens and their "
+            "histogram on each text."
         )
 
     if not live:
@@ -472,7 +471,7 @@ def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
     try:
         return vocabulary.tokenizer(model)
     except ModelError as error:
-        raise ModelError(f"the words cannot be read without the model's tokenizer: {error}") from error
+        raise ModelError(f"the text cannot be decoded without the model's tokenizer: {error}") from error
 
 
 def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
@@ -514,26 +513,28 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     """Say why positions are missing, and offer the job that computes them."""
     if not run.study.calibration.positions:
         st.info(
-            "This study keeps no positions (calibration.positions is 0): start one that does on the page "
-            "Runs & export.",
+            "This study records no positions (calibration.positions is 0). Start one that does on the Runs & export "
+            "page.",
             icon=":material/info:",
         )
         return
     if run_status.is_live(run):
-        st.info(f"The top-activating examples on {texts} are not there yet.", icon=":material/hourglass_top:")
+        st.info(f"The top-activating examples on {texts} are not computed yet.", icon=":material/hourglass_top:")
         return
     if run.packed and (reason := run_status.missing_inputs(run)):
-        pack = "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
+        pack = "The pack of this run contains no top-activating examples. Ask for one made with --with-contexts."
         st.info(f"{pack} {escape_error(reason)}", icon=":material/inventory_2:")
         return
     st.info(
-        f"The top-activating examples on {texts} were not kept when this run was made. One pass of the model "
-        "over each text makes them, when the run is started again; nothing else changes.",
+        f"This run did not record the top-activating examples on {texts}. Start it again to compute them with one "
+        "pass over each text; nothing else changes.",
         icon=":material/info:",
     )
     until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.was_pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        clicked = buttons.was_pressed(
+            "Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary"
+        )
         st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

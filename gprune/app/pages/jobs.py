@@ -74,7 +74,7 @@ def _first_tab(active: bool) -> str:
 
 def _draw_jobs(situation: work.Situation) -> None:
     if not situation.jobs:
-        st.info("No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:")
+        st.info("No jobs yet. Start a run to see its job here.", icon=":material/info:")
         return
     job = _choose_job(situation.jobs)
     _draw_controls(situation.root, job)
@@ -147,7 +147,7 @@ def _draw_job(root: str, job_id: str) -> None:
             st.caption("Time of each stage")
             _draw_times(_timeline(root, job), job.active)
         with right:
-            st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
+            st.caption(f"Last {LOG_LINES} log lines, newest first")
             lines = queue.log_tail(Path(root), job.id, LOG_LINES)[::-1]
             st.code("\n".join(lines) or "nothing written yet", language=None, height=300, wrap_lines=True)
         st.caption("Command")
@@ -156,7 +156,7 @@ def _draw_job(root: str, job_id: str) -> None:
 
 def _draw_times(table: pd.DataFrame, active: bool) -> None:
     if table.empty:
-        st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
+        st.info("No stage has started yet." if active else "The job ended before its first stage.")
         return
     wide = st.column_config.Column(width="medium")
     # no taller than its rows: an empty grid looks like stages that are missing
@@ -231,7 +231,7 @@ def _draw_learning(run: Run) -> None:
     if run.has(stages.learning):
         with card_of(panels.learning, run) as opened:
             if not len(run.load(stages.learning).steps):
-                st.caption("Sparsity learning was switched off in this run (no epochs).")
+                st.caption("Sparsity learning is off in this run (0 epochs).")
             else:
                 opened.show(panels.learning(run))
     if stages.recovers(run.study) and run.study.recovery.steps:
@@ -246,7 +246,7 @@ def _draw_runs(situation: work.Situation) -> None:
         (st.error if is_error else st.success)(message, icon=":material/error:" if is_error else None)
     if not situation.runs and not situation.unreadable:
         if not situation.problem:
-            st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
+            st.info("No runs yet. Start one on the Start tab.", icon=":material/info:")
         return
     usage: dict[str, RunUsage] = {}
     with buttons.show_errors():
@@ -362,7 +362,7 @@ def _draw_name(run: Run) -> None:
     with st.form(f"runs_form_{run.name}", border=False):
         name = st.text_input(
             "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
-            placeholder=run.study.name or "no name", help="What lists call it; changes no result.",
+            placeholder=run.study.name or "no name", help="Its name in lists. It does not change results.",
         )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
             _save(run, name=" ".join(name.split()))
@@ -383,13 +383,13 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             current = frame.current_run()
             if current is None or current.name != name:
                 buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
-            about = "Fills the form of the tab Start with this run’s settings, to change some and start."
+            about = "Copies this run’s settings into the form on the Start tab."
             if buttons.was_pressed(
                 "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
             ):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if buttons.was_pressed(words, f"runs_hide_{name}", help="Its results and its pages stay as they are."):
+            if buttons.was_pressed(words, f"runs_hide_{name}", help="Its results and pages do not change."):
                 _save(run, hidden=not run.about.hidden)
         if buttons.was_pressed("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
@@ -405,10 +405,10 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
         return
     if usage is not None:
         rest = usage.total - usage.own
-        shared = f" {amount(rest)} that other runs need as well stay." if rest else ""
-        st.markdown(f"This frees **{amount(usage.own)}**.{shared} It cannot be undone.")
+        shared = f" {amount(rest)} that other runs also need are kept." if rest else ""
+        st.markdown(f"This frees **{amount(usage.own)}**.{shared} This cannot be undone.")
     else:
-        st.markdown("What no other run needs goes with it. It cannot be undone.")
+        st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):
         if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
             st.rerun()
@@ -423,6 +423,6 @@ def _delete(root: str, name: str, title: str) -> None:
     except GpruneError as error:
         st.session_state[_MESSAGE] = (True, escape_error(error))
         return
-    st.session_state[_MESSAGE] = (False, f"“{escape(title)}” was deleted: {amount(freed)} are free.")
+    st.session_state[_MESSAGE] = (False, f"“{escape(title)}” was deleted, which freed {amount(freed)}.")
     address.put(CHOSEN, "")
     run_choice.forget(name, work.read_situation(root).runs)

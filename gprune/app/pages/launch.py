@@ -64,8 +64,8 @@ LABELS = {
     "name": "Name (optional)",
     "primary": "Text A (primary)",
     "auxiliary": "Text B (auxiliary)",
-    "substitute": "Third text, for the agreement",
-    "calibration.samples": "Sequences of each text",
+    "substitute": "Third text (agreement)",
+    "calibration.samples": "Sequences per text",
     "retention": "Retention",
     "methods": "Methods",
     "evaluation.texts": "Evaluation texts",
@@ -99,10 +99,10 @@ _OPTION_WORDS: dict[str, dict[str, str]] = {
     },
 }
 _REPAIR_CAPTIONS = {
-    "own": "FLAP moves the mean output of removed neurons into a bias; the other methods leave kept weights as they "
-    "are. Any other repair is given to every method alike.",
-    "none": "No method changes the weights that it keeps: FLAP also goes without its bias.",
-    AUTO.word: f"{AUTO.about} Every text is drawn longer by the held-out sequences.",
+    "own": "FLAP moves the mean output of removed neurons into a bias; the other methods do not change kept weights. "
+    "Any other repair applies to every method.",
+    "none": "No method changes its kept weights; FLAP also loses its bias.",
+    AUTO.word: f"{AUTO.about} Each text needs additional held-out sequences.",
 }
 _MOST_SEEDS = 20
 _LONGEST_COMPLAINT = 160
@@ -141,7 +141,7 @@ def take_study() -> bool:
     study, source = sent
     fill(study)
     st.session_state[_ORIGIN] = run_name(study)
-    st.success(escape(f"{source} in the form below: change what you want, then Start."), icon=":material/check_circle:")
+    st.success(escape(f"{source} in the form below. Edit them, then start the run."), icon=":material/check_circle:")
     return True
 
 
@@ -191,8 +191,8 @@ def _ask_model() -> dict[str, Any]:
     shape = _shape_of(model)
     if shape is not None:
         st.caption(
-            f"Pruned: neurons and key/value groups in {shape.layers} layers, each with {shape.neurons:,} neurons "
-            f"and {shape.kv_heads} groups. Embeddings and the output layer stay."
+            f"Pruned: neurons and key/value groups in {shape.layers} layers, each with {shape.neurons:,} neurons and "
+            f"{shape.kv_heads} groups. Embeddings and the output layer are not pruned."
         )
     return {"model": model, "name": name}
 
@@ -268,7 +268,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
             key="launch_controls",
             help="Adds the ablations that show where a gain comes from: "
             + ", ".join(METHODS[name].label for name in CONTROLS)
-            + ". Those that learn cost as much as GPrune each.",
+            + ". Each one that learns costs as much as GPrune.",
         )
     with right:
         options = {"format_func": label, "select_all": False}
@@ -349,7 +349,9 @@ def draw_uploader(root: str, key: str) -> str:
     uploaded = st.file_uploader(
         f"Own questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
     )
-    st.caption("One question a line; the answer is the index of the right choice from 0, or the choice itself:")
+    st.caption(
+        "One question per line. The answer is the index of the right choice, counted from 0, or the choice itself:"
+    )
     st.code(EXAMPLE, language="json", wrap_lines=True)
     if uploaded is None:
         return ""
@@ -359,7 +361,7 @@ def draw_uploader(root: str, key: str) -> str:
         count = _count_questions(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
         save_upload(path, raw)
         questions = f"{count:,} question{'s' if count > 1 else ''}"
-        st.caption(f"{questions}, kept as {escape(path.relative_to(root))} in the cache.")
+        st.caption(f"{questions}, saved as {escape(path.relative_to(root))} in the cache.")
         return str(path)
     return ""
 
@@ -408,7 +410,7 @@ def check_questions(name: str, raw: bytes) -> int:
         CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
     """
     if len(raw) > MOST_MEGABYTES * 2**20:
-        raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
+        raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB, more than {MOST_MEGABYTES} MB: shorten it")
     with upload_as_file(raw, SUFFIX, name) as file:
         return len(read_documents(TaskSource(name, "own", file)))
 
@@ -428,13 +430,16 @@ def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any],
                 "seed": _ask(st.number_input, "seed", value=0, step=1),
             }
             seeds_help = (
-                "Whole numbers, as 1 2. Every seed is a job that shares with the others what no seed changes; "
-                "Compare shows them as one line with their spread."
+                "Whole numbers, for example 1 2. Each seed is a separate job that reuses seed-independent results. "
+                "Compare shows them as one row with their spread."
             )
             further = _ask(st.text_input, "further", placeholder="1 2", help=seeds_help, max_chars=200).strip()
             top |= _ask_machine()
         if not trusts_code():
-            st.caption(f"This server runs no code that comes with a model; `{COMMAND} {TRUST_OPTION}` would.")
+            st.caption(
+                f"This server does not run code that comes with a model. Start it with `{COMMAND} {TRUST_OPTION}` to "
+                "allow it."
+            )
         start, key = _ask_profile(start, key)
         for section, title in SECTIONS.items():
             st.markdown(f"**{title}**")
@@ -547,8 +552,8 @@ def _propose_alignment(values: dict[str, Any]) -> None:
     if block > 1:
         neurons, groups = budget.equal_counts(shape, retention, block)
         st.caption(
-            f"Proposed: alignment {block}, by which every layer keeps {neurons:,} of {shape.neurons:,} "
-            f"neurons and {groups} of {shape.kv_heads} key/value groups: widths that fast kernels take whole."
+            f"Proposed: alignment {block}. Every layer then keeps {neurons:,} of {shape.neurons:,} neurons and "
+            f"{groups} of {shape.kv_heads} key/value groups, widths that suit fast kernels."
         )
 
 
@@ -568,11 +573,11 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             st.warning(escape_error(error), icon=":material/warning:")
     if from_hub:
         st.caption(
-            f"From the hub: {escape(', '.join(from_hub))}. A run whose data can neither be fetched nor is on this "
-            "machine does not start, and says why."
+            f"From the hub: {escape(', '.join(from_hub))}. If the data is not on this machine and cannot be "
+            "downloaded, the run does not start."
         )
     if unchecked:
-        st.caption(f"Looked up in lm-eval by the run: {escape(', '.join(unchecked))}.")
+        st.caption(f"The run looks these up in lm-eval: {escape(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -598,10 +603,10 @@ def list_seeds(study: Study, typed: str) -> list[Study]:
     """Return the study, and once more for every further seed. Raises SettingsError if no list of seeds was typed."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")
+        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
     seeds = dict.fromkeys((study.seed, *map(int, parts)))
     if len(seeds) > _MOST_SEEDS:
-        raise SettingsError(f"further seeds make {len(seeds)} in all, more than {_MOST_SEEDS}: choose fewer")
+        raise SettingsError(f"further seeds give {len(seeds)} seeds in total, more than {_MOST_SEEDS}: choose fewer")
     return [replace(study, seed=seed) for seed in seeds]
 
 
@@ -674,7 +679,7 @@ def _refuse(study: Study, complaint: Any = None) -> bool:
 def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
     """Draw memory and time of the run, its details and commands, and the button that starts it."""
     if not studies:
-        st.caption(":red[:material/error: **Not ready to start.**] The form names each wrong field at its place.")
+        st.caption(":red[:material/error: **Not ready to start.**] The form marks each field that needs a change.")
         return
     arguments: tuple[str, ...] | None = ()
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -703,7 +708,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     """
     forecast = estimate_study(studies[0], records)
     if forecast is None:
-        st.caption("Memory and time are not known before the model is on this machine.", width="stretch")
+        st.caption("Memory and time are unknown until the model is on this machine.", width="stretch")
         return ()
     verdict = judge(forecast)
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
@@ -760,8 +765,8 @@ def draw_evaluation(root: str) -> None:
         return
     with panel, buttons.show_errors():
         st.caption(
-            f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])}: nothing is calibrated or learned "
-            "again. The measurements are a run of their own with the same masks."
+            f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])} without calibrating or learning "
+            "again. The measurements become a separate run."
         )
         measured, key = run.study, f"measure_{run.name}"
         fields = _ask_evaluation(root, key, f"{key}_evaluate", measured.evaluation)
@@ -769,7 +774,7 @@ def draw_evaluation(root: str) -> None:
         _describe_tasks(fields["tasks"], fields["task_folder"])
         study = run.study.with_settings({f"evaluation.{name}": value for name, value in fields.items()})
         if study == measured:
-            st.caption("The run has been measured with exactly these settings.")
+            st.caption("This run is already measured with these settings.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refuse(study)

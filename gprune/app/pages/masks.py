@@ -55,8 +55,8 @@ def _choose_baseline(run: Run) -> tuple[str, int]:
         bins = address.slider("Drift bins", "pd_bins", figures.BINS, 3, figures.MOST_BINS, 1, width=240)
     if base != own_method(run.study.metric):
         st.caption(
-            f"GPrune scored with {escape(label(run.study.metric))} in this run: against {METHOD_LABELS[base]} the "
-            "metric differs too, not only the restructured ranking."
+            f"GPrune uses {escape(label(run.study.metric))} in this run, so the comparison with {METHOD_LABELS[base]} "
+            "also reflects another metric, not only the restructured ranking."
         )
     return base, bins
 
@@ -72,7 +72,7 @@ def _show_retention(run: Run, card: cards.Card, base: str, bins: int) -> None:
 
 
 @frame.declare_page(
-    "Mask atlas", "Where does a method keep more than another one, and which units does the choice of text decide?"
+    "Mask atlas", "Where does a method keep more than another, and which units depend on the calibration text?"
 )
 def show_atlas(run: Run) -> None:
     """Draw the page."""
@@ -109,7 +109,7 @@ def _choose_masks(run: Run) -> dict[str, str]:
 def _compare_methods(run: Run, card: cards.Card, options: dict[str, str]) -> None:
     method, base = figures.choose_masks(run, options.get("method", ""), options.get("base", ""))
     if method == base:
-        st.info("Needs the masks of two methods, and this run has one.", icon=":material/hourglass_empty:")
+        st.info("Needs the masks of two methods; this run has one.", icon=":material/hourglass_empty:")
         return
     if warning := budget_warning(run, method, base):
         st.warning(warning, icon=":material/warning:")
@@ -121,8 +121,8 @@ def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
         panel = figures.atlas_texts(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
         st.info(
-            f"{escape_error(error)}. A run with the texts exchanged shows it; methods that score once, as FLAP, are "
-            "decided here.",
+            f"{escape_error(error)}. Start a run with the texts exchanged, or choose a method that scores once, such "
+            "as FLAP.",
             icon=":material/info:",
         )
         return

@@ -23,10 +23,10 @@ from gprune.system.errors import MethodError
 
 _REGION = "nm_region_drawn"
 _NO_REGION = (
-    "Choose the lasso or the box in the toolbar of the map and draw around points: their neurons are listed "
-    "here. Until then those of the selected module are."
+    "Draw around points with the lasso or box of the map's toolbar to list their neurons here. Without a region, the "
+    "neurons of the selected module are listed."
 )
-_EMPTY_REGION = "No neuron lies inside what was drawn: draw around some points."
+_EMPTY_REGION = "No neuron is inside the region. Draw around some points."
 _FORMATS = dict.fromkeys(("drift d", "rank on A", "rank on B"), "%.3f")
 _FORMATS |= dict.fromkeys(("score on A", "score on B"), "%.4g")
 
@@ -53,8 +53,8 @@ def _show_map(run: Run, card: cards.Card) -> None:
     layers = run.load(stages.shape).layers
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
-        basis = address.segmented_control("Alike by", figures.BASES, "nm_basis", BEHAVIOUR)
-        layout = address.segmented_control("Laid out by", figures.LAYOUTS, "nm_layout", figures.UMAP)
+        basis = address.segmented_control("Similarity", figures.BASES, "nm_basis", BEHAVIOUR)
+        layout = address.segmented_control("Layout", figures.LAYOUTS, "nm_layout", figures.UMAP)
         default = figures.default_coloring(run)
         colour = address.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
         method = _choose_method(run, colour)
@@ -77,7 +77,7 @@ def _choose_method(run: Run, colour: str) -> str:
     labels = {name: label(name) for name in figures.mask_choices(run, colour)}
     if colour not in figures.MASK_COLORINGS or not labels:
         return ""
-    heading = "Masks of" if colour == figures.TEXT_MASKS else "GPrune or"
+    heading = "Masks of" if colour == figures.TEXT_MASKS else "GPrune and"
     return address.selectbox(heading, labels, "nm_method", figures.default_masks(run, colour), width=200)
 
 
@@ -87,12 +87,11 @@ def _draw_map(run: Run, card: cards.Card, options: dict[str, Any]) -> None:
     try:
         panel = figures.neuron_map(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
-        st.info(f"{escape_error(error)}. Choose another method, as FLAP.", icon=":material/info:")
+        st.info(f"{escape_error(error)}. Choose another method, such as FLAP.", icon=":material/info:")
         return
     if neurons > figures.MOST_POINTS:
         st.caption(
-            f"{figures.MOST_POINTS:,} of {neurons:,} neurons shown, evenly spaced by number, because more "
-            "points take longer to send than to look at; tables and CSV hold all."
+            f"{figures.MOST_POINTS:,} of {neurons:,} neurons shown, evenly spaced by number; tables and CSV have all."
         )
     card.show(
         panel,
@@ -110,12 +109,12 @@ def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
         figures.load_plane(run, layer, basis, figures.PCA)
     reason = "UMAP takes about half a minute" if layout == figures.UMAP else "The weights are read from the model"
     st.info(
-        f"{reason}: a job lays out layer {layer} by {basis}, once, and keeps it in the cache.",
+        f"{reason}. A job computes the map of layer {layer} by {basis} once and caches it.",
         icon=":material/scatter_plot:",
     )
     title = f"Neuron map of layer {layer} by {basis}"
     arguments = ("map", run.name, "--layer", str(layer), "--of", basis, "--cache", run.root)
-    work.draw_job_form(run, arguments, title, words="Lay it out", key="nm_start")
+    work.draw_job_form(run, arguments, title, words="Compute map", key="nm_start")
 
 
 def neuron_of(point: dict[str, Any]) -> int | None:
@@ -153,15 +152,15 @@ def _show_region(run: Run, card: cards.Card) -> None:
     card.title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {reason}")
     table, limit = figures.neuron_table(run, layer, neurons), derived_cache.MOST_TABLE_ROWS
     if len(table) > limit:
-        st.caption(f"{limit:,} of {len(table):,} rows shown, because a table is sent whole; the CSV has all.")
+        st.caption(f"{limit:,} of {len(table):,} rows shown; the CSV has all.")
     height = min(360, tables.height(len(table)))
     selection.table(table.head(limit), "nm_region_rows", height=height, forms=_FORMATS, alt="selected neurons")
     card.tools(
         lambda: table,
         switch=False,
-        caption="Select a row, and its neuron is selected on every page. Ranks run from 0 to 1.",
-        how="The selected neurons: inside of the lasso, or of the selected group. A rank of 1 is the most "
-        "important of its layer on that text; drift is how far the rank shifts between A and B.",
+        caption="Select a row to select its neuron on every page. Ranks run from 0 to 1.",
+        how="The listed neurons are inside the lasso or in the selected module. A rank of 1 is the most important of "
+        "the layer on that text; drift is the shift of the rank between A and B.",
     )
     if selected.neuron is not None:
         address.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")

@@ -116,7 +116,7 @@ def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
         with st.container(horizontal=True):
             if rule.score_scale == "raw":
                 address.toggle("Log scale of the score", "rasa_log", True)
-            as_figure = address.toggle("As a figure", "rasa_figure", help="For a paper: its camera writes SVG.")
+            as_figure = address.toggle("As a figure", "rasa_figure", help="For a paper: the camera button saves SVG.")
         if as_figure:
             lines_card.show(Panel(panel.figure, panel.caption, code=panel.code))
         else:
@@ -172,7 +172,7 @@ def _show_fields(run: Run) -> None:
     with st.container(horizontal=True):
         address.segmented_control(
             "Mean score", _SCALES, SCALE, own.score_scale,
-            help="raw as in the paper, or standardized within the layer",
+            help="raw as in the paper, or standardised within the layer",
         )  # fmt: skip
         address.segmented_control("Adapt by", _selections(run), SELECTION, own.selection)
 
@@ -184,7 +184,7 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
         counts = derived_cache.preview(run, choice.settings).counts
         with st.container(horizontal=True):
             st.metric("Modules adapted", f"{counts.adapted} / {counts.modules}")
-            st.metric("Neurons in them", percent(counts.neurons / counts.all_neurons, 1), help=f"{counts.neurons:,}")
+            st.metric("Neurons adapted", percent(counts.neurons / counts.all_neurons, 1), help=f"{counts.neurons:,}")
         outcome_card.title(panel.title)
         outcome_card.offers(panel)
         st.plotly_chart(panel.figure, key="rasa_changes_chart", config={"displayModeBar": False}, alt=panel.title)

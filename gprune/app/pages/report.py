@@ -27,7 +27,7 @@ class _Made:
     report: Report
 
 
-@frame.declare_page("Report", "Which figures shall go into one file that people can open anywhere?")
+@frame.declare_page("Report", "Which figures go into one file that opens anywhere?")
 def show(run: Run) -> None:
     """Draw the page."""
     with card("rp_choice", "Self-contained HTML report", run) as opened:
@@ -44,8 +44,8 @@ def _choice(run: Run, opened: Card) -> None:
             called,
             CHOSEN,
             first,
-            help="In the order in which they are chosen. Each is taken as its page shows it now, with what "
-            "is set there and the finding above it.",
+            help="In the order in which they are chosen. Each figure has its finding and the current settings of its "
+            "page.",
         )
     )
     opened.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
@@ -56,8 +56,8 @@ def _choice(run: Run, opened: Card) -> None:
             both = list(dict.fromkeys([*cards, *of_page]))
             buttons.act(f"+ {page}", f"rp_page_{page}", "", address.put, CHOSEN, both, type="tertiary")
     st.caption(
-        "The file holds findings, figures, tables, the settings of the run, versions and commit. It is light "
-        "or dark as its reader's system is, reads on a phone, and fetches nothing."
+        "The file contains findings, figures, tables, the run's settings, versions and commit. It follows the "
+        "reader's light or dark mode, works on a phone and loads nothing from the network."
     )
     _make(run, cards)
     _as_words(run, cards)
@@ -67,7 +67,7 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
     """The button that makes the report, and the one that hands it over."""
     with st.container(horizontal=True, vertical_alignment="center"):
         if buttons.was_pressed(
-            "Make the report",
+            "Create report",
             key="rp_make",
             type="primary",
             icon=":material/description:",
@@ -91,7 +91,7 @@ def _as_words(run: Run, cards: tuple[str, ...]) -> None:
     """The same from a terminal and from Python, of the figures as they are by themselves."""
     if not cards:
         return
-    with st.expander("The same as a command, and in Python", icon=":material/terminal:"):
+    with st.expander("As a command and in Python", icon=":material/terminal:"):
         file = f"{run.name}.html"
         st.code(
             f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}",

@@ -29,7 +29,7 @@ def show(run: Run) -> None:
         measured = load_speed(run)
         phase = next(iter(analysis.PHASES))
         if measured is not None:
-            phase = address.selectbox("What is timed", analysis.PHASES, "sx_phase", phase, width=420)
+            phase = address.selectbox("Timed phase", analysis.PHASES, "sx_phase", phase, width=420)
         left, right = st.columns([3, 2])
         with left:
             if measured is None:
@@ -70,7 +70,9 @@ def _show_measured(measured: Throughput, phase: str) -> None:
     memory = escape(", ".join(dict.fromkeys(table["memory"])))
     st.caption(f"{escape(measured.setting)}. {escape(measured.machine)}. Memory: {memory}.")
     if max(table["parameters"]) < SMALL:
-        st.caption("This model is small: the fixed cost of each step dominates. A large model can have another ratio.")
+        st.caption(
+            "This model is small, so the fixed cost of each step dominates. A large model can have another ratio."
+        )
 
 
 def _show_published() -> None:
@@ -86,9 +88,9 @@ def _show_published() -> None:
     st.caption("Another model on other hardware. Do not rank it among the measured ratios.")
     with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
         st.markdown(
-            "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
-            "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on a device that the paper does "
-            "not name there. The ratios follow from the published tokens per second."
+            "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, prompt "
+            "2048, 512 new tokens, 10 repetitions after one warm-up. The paper does not name the device there. The "
+            "ratios follow from the published tokens per second."
         )
 
 
@@ -101,8 +103,8 @@ def _offer_measurement(run: Run) -> None:
     preset = address.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
-        "Finished stages are taken from the cache. The dense model and one other are in memory at a time. "
-        "Stop other work on this machine during the measurement."
+        "Finished stages are reused. The dense model and one other are in memory at a time. Stop other work on this "
+        "machine during the measurement."
     )
     st.code(command(study), language="bash", wrap_lines=True)
     work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)

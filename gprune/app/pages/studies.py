@@ -40,8 +40,8 @@ _NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, 
 """pixels: the tables of all tasks fit into a window of 1280"""
 _COLUMN_NAMES = {"mean_accuracy": "accuracy", "arc_easy": "ARC-e", "arc_challenge": "ARC-c"}
 _RULE_HELP = (
-    "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one where the "
-    "task has it (appendix, robustness to the evaluation protocol)."
+    "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one if the task has "
+    "it (appendix, robustness to the evaluation protocol)."
 )
 
 
@@ -108,7 +108,9 @@ def continue_command(name: str, series: Reproduction) -> str:
 
 
 def _explain_missing(series: Reproduction | None, name: str, table: Reproduced | None, run: Run | None) -> None:
-    missing = "This table has not been made here yet." if table is None else "No row of this table has its numbers yet."
+    missing = (
+        "This table is not computed in this cache yet." if table is None else "No row of this table is measured yet."
+    )
     st.info(missing, icon=":material/table_view:")
     if series is None:
         again = reproduce_command(name, run.study.model if run else "demo")
@@ -117,7 +119,7 @@ def _explain_missing(series: Reproduction | None, name: str, table: Reproduced |
     else:
         again = continue_command(name, series)
     st.code(again, language="bash", wrap_lines=True)
-    st.caption("Finished studies are taken from the cache. Add `--dry-run` to see which studies would run.")
+    st.caption("Finished studies are reused. Add `--dry-run` to see which studies would run.")
     if table is not None:
         _show_reasons(table.rows["max"])
         _show_published(table)
@@ -138,7 +140,7 @@ def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, 
         if len({row.seed for row in rows if row.values}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
         if run is not None and series.model != run.study.model:
-            st.badge("another model than the run’s", color="violet")
+            st.badge("different model than the run’s", color="violet")
     if not complete:
         _show_reasons(rows)
         st.code(continue_command(table.name, series), language="bash", wrap_lines=True)
@@ -146,7 +148,7 @@ def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, 
 
 def _show_rows(drawn: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> None:
     seeded = any(analysis.SEED in row.labels for row in rows)
-    each = seeded and address.toggle("One row a seed", "cp_study_each")
+    each = seeded and address.toggle("One row per seed", "cp_study_each")
     settings = analysis.settings(rows, each)
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
@@ -166,9 +168,9 @@ def _show_rows(drawn: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> No
     drawn.tools(
         lambda: analysis.settings_table(settings, baseline or filled[0]),
         switch=False,
-        how="Each row is a setting of the table, of several seeds their mean with its deviation. In "
-        "brackets the change against the baseline. Only rows of equal retention and design choice "
-        "compete; choose a row to open its run.",
+        how="Each row is a setting; with several seeds it shows their mean and deviation. Brackets show the change "
+        "against the baseline. Only rows with equal retention and design choice compete. Select a row to open "
+        "its run.",
     )
 
 
@@ -223,20 +225,20 @@ def _row_columns(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]
     columns[REASON] = text(width="large")
     if "method" in names:
         columns["method"] = text(width=min(20 + 7 * int(shown["method"].str.len().max()), 280))
-    return columns | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
+    return columns | {"n": st.column_config.NumberColumn(help="seeds with results")}
 
 
 def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], columns: list[str]) -> None:
     ranked = [column for column in columns if analysis.is_ranked(column)]
     unfair = analysis.unfair_blocks(settings)
     if ranked and unfair:
-        st.warning("No best is called: " + escape("; ".join(unfair.values())) + ".", icon=":material/balance:")
+        st.warning("No best row: " + escape("; ".join(unfair.values())) + ".", icon=":material/balance:")
     several = any(len(setting.filled) > 1 for setting in settings)
     spread = "deviation over the n seeds" if several else f"{INTERVAL} over windows"
-    words = [f"Mean ± {spread if ranked else 'standard deviation over layers, where there are any'}"]
+    words = [f"Mean ± {spread if ranked else 'standard deviation over layers, if there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
-        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
+        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls included")
     st.caption("; ".join([*words, *map(escape, table.notes)]) + ".")
     for name, measures in analysis.ahead(settings).items():
         names = escape(", ".join(heading(column) for column in measures))
@@ -295,13 +297,15 @@ def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
     gain = gains.gain_by_retention(analysis.frame(rows))
     columns = {column: heading(column) for column in gain["metric"]}
     if not columns:
-        st.info("No retention has both a base metric and GPrune on it yet.", icon=":material/hourglass_empty:")
+        st.info(
+            "No retention has results for both a base metric and GPrune on it yet.", icon=":material/hourglass_empty:"
+        )
         return
     column = address.selectbox("Measure", columns, "cp_gain_measure", next(iter(columns)), width=280)
     chosen = gain[gain["metric"] == column].drop(columns="metric")
-    drawn.title(f"GPrune beside its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
+    drawn.title(f"GPrune against its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
     forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
-    caption = "Before is the base metric alone, after is GPrune on it at the same retention."
+    caption = "Before: the base metric alone. After: GPrune on it, at the same retention."
     drawn.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
     gap = gaps(analysis.frame(rows)).drop(columns="seed", errors="ignore")
     if len(gap):
@@ -318,13 +322,13 @@ def _show_fair() -> None:
     with card("cp_recorded", "A fair comparison on other models") as drawn:
         if document is None:
             st.info(
-                "The document is not among the files of this installation. `python -m gprune reproduce study "
-                "--report study.md` measures the bundled model and writes one.",
+                "This installation does not include the document. `python -m gprune reproduce study --report "
+                "study.md` measures the bundled model and writes one.",
                 icon=":material/menu_book:",
             )
             return
         drawn.title(document.title)
-        st.badge("recorded, not of this run", icon=":material/history_edu:", color="grey")
+        st.badge("recorded, not this run", icon=":material/history_edu:", color="grey")
         measured = [line for line in document.opening.splitlines() if line.startswith(MEASURED)]
         st.caption(" ".join(measured).removesuffix(":"))
         parts = dict(document.parts)

@@ -99,7 +99,7 @@ def _show_answer(
         elif reading is not None:
             draw(reading)
         if refining:
-            st.caption(asking.describe_wait(run, "The worker is asked.", warm="The worker reads."))
+            st.caption(asking.describe_wait(run, "Waiting for the worker.", warm="The worker is reading."))
 
     asking.draw_until_complete(lambda: asking.is_reading([identity]), draw_answer, _INTERVAL)
 
@@ -114,14 +114,14 @@ def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
 
 
 def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> None:
-    source = address.segmented_control("What is read", _SOURCES, "lens_what", "window", label_visibility="collapsed")
+    source = address.segmented_control("Source", _SOURCES, "lens_what", "window", label_visibility="collapsed")
     passage = _type_passage() if source == "typed" else _choose_window(run, models)
     if passage is None:
         return
     if not live:
         st.caption(
-            "Here will be the passage, coloured by what each pruned model predicts worse, and the "
-            "largest loss increases: switch on “Ask the model” above."
+            "Switch on “Ask the model” above to see the passage coloured by loss increase, and the largest loss "
+            "increases."
         )
         return
     _show_answer(run, passage, models, "reading", functools.partial(_draw_reading, card, models))
@@ -134,7 +134,7 @@ def _type_passage() -> Passage | None:
         st.caption("The text is empty: type or paste some words.")
         return None
     if len(text) > MOST_CHARACTERS:
-        st.caption(f"Of {len(text):,} characters the first {MOST_CHARACTERS:,} are looked at.")
+        st.caption(f"Only the first {MOST_CHARACTERS:,} of {len(text):,} characters are read.")
     return Passage(typed=text)
 
 
@@ -148,7 +148,7 @@ def _choose_window(run: Run, models: _Models) -> Passage:
         default, reason = _worst_window(run, models, text)
         number = address.number_field("Window", "lens_window", default, 0, last, 1, width=160)
         if count:
-            st.caption(f"of {count}, numbered from 0: the windows of the run. {reason}")
+            st.caption(f"of the run's {count} windows, numbered from 0. {reason}")
     return Passage(text, min(number, last))
 
 
@@ -168,8 +168,8 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
         pruned = _stored_losses(run, question.method, text)
         if 0 < len(pruned) == len(dense):
             number, nats = token_loss.worst_window(dense, pruned)
-            change = f"{format_signed(nats, '.2f')} nats/token, by the losses that the run has stored"
-            return number, f"Window {number} comes first: {escape(label)} loses most there, {change}."
+            change = f"{format_signed(nats, '.2f')} nats/token, from the run's stored losses"
+            return number, f"Window {number} is the default: {escape(label)} loses most there, {change}."
     return 0, ""
 
 
@@ -188,7 +188,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
         changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
         card.title(escape(token_loss.loss_title(changes)))
     if len(pieces) < dense.total:
-        reason = "Context length reached" if len(pieces) == dense.places else "The page shows no more"
+        reason = "Context length reached" if len(pieces) == dense.places else "Display limit reached"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
     limit = token_loss.scale([values - dense.losses for values in losses.values()])
     words = [token_loss.mark_spaces(piece) for piece in pieces]
@@ -197,7 +197,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
             if label in losses:
                 components.draw_losses(words, dense.losses, losses[label], limit, label, key=f"lens_tokens_{index}")
             else:
-                st.caption(f"{escape(label)} is being asked.")
+                st.caption(f"Waiting for {escape(label)}.")
     _show_worst_tokens(card, pieces, dense.losses, losses)
 
 
@@ -214,11 +214,11 @@ def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, loss
     card.tools(
         lambda: token_loss.worst(pieces, dense, losses, int(np.isfinite(dense).sum())),
         switch=False,
-        caption="Orange: the pruned model predicts the token worse; purple: better. Hold the pointer over a "
-        "token for its probabilities. The CSV has every token that gets worse.",
-        how="A loss is the negative log-probability of a token after those before it, measured as the run "
-        "measures perplexity: the same model, number type, silent units and biases. Dots are spaces, ↵ ends "
-        "a line; a character that is split over several tokens stands with the first of them.",
+        caption="Orange: the pruned model predicts the token worse; purple: better. Hover over a token for its "
+        "probabilities. The CSV has every token that gets worse.",
+        how="A loss is the negative log-probability of a token given the tokens before it. It is measured like the "
+        "run's perplexity, with the same model, number type, removed units and biases. Dots are spaces and ↵ is "
+        "a line end. A character split over several tokens appears with the first of them.",
     )
 
 
@@ -227,7 +227,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         temperature = address.number_field(
             "Temperature", "lens_temperature", 0.8, 0.0, 2.0, 0.1, width=160,
-            help="What logits are divided by before a token is drawn; 0 takes the likeliest."
+            help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
         buttons.act("Continue", "lens_write", "edit", address.put, _LIVE, True)
@@ -252,11 +252,11 @@ def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> No
             if isinstance(answer, Continuation):
                 st.code(token_loss.readable(answer.text) or "(nothing)", language=None, wrap_lines=True)
                 st.caption(f"{len(answer.ids)} tokens" + ("" if answer.complete else " …"))
-    sampling = "Always the likeliest token: the same question gives the same answer."
+    sampling = "Always the most likely token, so the same prompt gives the same continuation."
     if prompt.temperature:
         sampling = (
-            f"Sampled at temperature {prompt.temperature:g} with seed {prompt.seed}, all models with the same "
-            "random numbers: they part where their predictions do. Another seed gives other words, and one "
-            "continuation says little of a model."
+            f"Sampled at temperature {prompt.temperature:g} with seed {prompt.seed}. All models use the same random "
+            "numbers, so they diverge where their predictions differ. Another seed gives other words, and one "
+            "continuation says little about a model."
         )
     st.caption(f"{sampling} At most {prompt.most} tokens.")

@@ -131,11 +131,11 @@ class WorkerProcess:
         """Return one sentence about a process that has ended by itself."""
         code = self._process.returncode
         if code in (-signal.SIGKILL, -signal.SIGTERM):
-            return "the worker’s process was killed, probably out of memory: ask again"
+            return "the worker process was killed, probably out of memory: try again"
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        last = f", saying: {lines[-1].strip()}" if lines else ""
-        return f"the worker’s process ended by itself (exit code {code}{last}): ask again"
+        last = f", last line: {lines[-1].strip()}" if lines else ""
+        return f"the worker process ended unexpectedly (exit code {code}{last}): try again"
 
 
 def describe_memory(model: ModelSpec) -> str:
@@ -155,10 +155,10 @@ def describe_memory(model: ModelSpec) -> str:
         return f"it needs {_format_bytes(size)} of the GPU’s memory"
     if size > free:
         raise ModelError(
-            f"the model needs {_format_bytes(size)}, more than the {_format_bytes(free)} of memory that "
-            "are free: close what else uses it, or run the study with dtype bfloat16"
+            f"the model needs {_format_bytes(size)}, more than the {_format_bytes(free)} of free memory: close other "
+            "programs, or run the study with dtype bfloat16"
         )
-    return f"it needs {_format_bytes(size)} of the {_format_bytes(free)} of memory that are free"
+    return f"it needs {_format_bytes(size)} of the {_format_bytes(free)} of free memory"
 
 
 def _format_bytes(size: int) -> str:
@@ -315,7 +315,7 @@ class Client:
                     return _fitting(*self._report, worker.pid)
                 return WorkerState("waiting" if reason else "warm", reason, worker.pid)
             if waiting and worker is not None:
-                return WorkerState("waiting", "live evaluation of another run has its turn")
+                return WorkerState("waiting", "live evaluation of another run is in progress")
             if waiting and reason:
                 return WorkerState("waiting", reason)
             if waiting:
@@ -415,7 +415,7 @@ class Client:
         return [entry for entry in self._open() if request.identity in (each.identity for each in entry.requests)]
 
     def _reason_to_wait(self, model: ModelSpec) -> str:
-        return self._jobs.get(model, (0.0, "the queue of jobs is being read"))[1]
+        return self._jobs.get(model, (0.0, "the job queue is being read"))[1]
 
     def _wake(self) -> None:
         if self._thread is None and self._open():
@@ -443,7 +443,7 @@ class Client:
                     self._news.clear()
             except Exception as error:
                 # pages get a sentence whatever it was, and the next question another try
-                self._fail(self._open(), f"live evaluation failed ({type(error).__name__}: {error}): ask again")
+                self._fail(self._open(), f"live evaluation failed ({type(error).__name__}: {error}): try again")
 
     def _read_jobs(self) -> None:
         """Look for jobs that are in the way of the models, without the lock: that reads files."""
@@ -483,13 +483,13 @@ class Client:
     def _load(self, model: ModelSpec) -> None:
         """Start a worker with a model; one with another model makes way first."""
         if self._worker is not None:
-            self._end("live evaluation of another run has taken its place")
+            self._end("live evaluation of another run replaced it")
         try:
             self._worker = self._start(model)
             self._worker.call("load", {"model": model}, None, lambda *_: True)
             self._loaded = True
         except OSError as error:
-            problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
+            problem = f"no process can be started ({error.strerror or error}): free some memory and try again"
             self._fail(self._open(model), problem)
         except GpruneError as error:
             self._fail(self._open(model), str(error))

@@ -154,9 +154,7 @@ def missing_model(name: str) -> ModelError:
     from gprune.models.identity import resolve
 
     folder = resolve(name)
-    return ModelError(
-        f"the model folder {folder!r} is not there any more, or lacks files: put it back, or choose another run"
-    )
+    return ModelError(f"the model folder {folder!r} is missing or incomplete: restore it, or choose another run")
 
 
 def digest(*content: Any) -> str:
@@ -235,8 +233,8 @@ def left_out(graph: Graph, method: str) -> str:
     if not names:
         return ""
     return (
-        f"Live figures of other masks leave {names} out, here and in what they are compared with: it is "
-        "fitted to the run's own masks. “Repair the kept weights” fits it to these."
+        f"Live figures of other masks, and their reference, leave out {names}: it is fitted to the run's own masks. "
+        "“Repair the kept weights” fits it to these."
     )
 
 
@@ -310,7 +308,7 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
 
 def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
-        raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+        raise SettingsError(f"the model has no neuron {neuron} in layer {layer}: choose another one")
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
     ffn[layer, neuron] = False
     heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)

@@ -26,7 +26,7 @@ from gprune.study.methods import METHODS
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
 LABEL, SCALES = "Repair the kept weights", "Learn scales too"
-_WORDS = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
+_WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is waiting for its turn."}
 
 
 def owner(place: str) -> str:
@@ -113,7 +113,7 @@ def draw_perplexity(title: str, answer: Answer | None, omitted: str = "") -> boo
 def _describe_difference(text: str, answer: Answer | None, against: str) -> str:
     difference = answer.difference if answer is not None else None
     if answer is None or difference is None:
-        return f"{escape(text)}: no window is known yet"
+        return f"{escape(text)}: no window measured yet"
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
         f"{format_signed(difference.change, '.2%')} {interval_in_percent(difference, 2)} of perplexity, "
@@ -145,8 +145,8 @@ def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
     is_on = address.toggle(
         LABEL,
         key,
-        help="The worker fits the kept columns of o_proj and down_proj to these very masks, and to those "
-        "that they are held against. At the size of the demo that takes seconds, on a large model minutes.",
+        help="The worker fits the kept columns of o_proj and down_proj to these masks and to the reference masks. "
+        "This takes seconds on the demo and minutes on a large model.",
     )
     if not is_on:
         if words := preview.left_out(run.graph, method):
@@ -157,8 +157,8 @@ def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
         SCALES,
         f"{key}_scales",
         run.study.repair.scaled,
-        help=f"The worker also learns one factor for each kept unit and one bias for each channel, in {steps} steps "
-        "on calibration texts. On the demo that takes a minute.",
+        help=f"The worker also learns one factor per kept unit and one bias per channel, in {steps} steps on "
+        "calibration texts. This takes a minute on the demo.",
     )
     repair = repair_of(run.study, scaled)
     st.caption(escape(describe_repair(run, method, repair)))
@@ -174,10 +174,10 @@ def describe_repair(run: Run, method: str, chosen: RepairSettings) -> str:
     words = repair_label(study)
     if chosen.base == run.study.repair.base:
         without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""
-        return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side.{without}"
+        return f"Repaired as in this run: {words}, fitted to both sets of masks.{without}"
     labels = " and ".join(repair.label for repair in stages.repairs(run.graph, method))
-    instead = f" in place of {labels}, which the figures before it have" if labels else ""
-    return f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
+    instead = f" instead of {labels}, which the figures above include" if labels else ""
+    return f"Repaired by {words}, fitted to both sets of masks{instead}. This run itself fits no weights."
 
 
 def ask_repaired(
@@ -215,7 +215,7 @@ def draw_repaired(text: str, requests: RepairedRequests, answers: Mapping[str, A
 def describe_gain(after: Answer, gain: Answer | None, base_gain: Answer | None, against: str) -> str:
     """Return the value of the repair, as Markdown: paired changes of perplexity with their 95% intervals."""
     if gain is None or gain.difference is None or not after.done:
-        return "What the repair is worth is being measured."
+        return "Measuring the effect of the repair."
     words = f"**The repair: {_describe_change(gain)}**"
     if base_gain is not None and base_gain.difference is not None:
         words += f"; for {against}: {_describe_change(base_gain)}"

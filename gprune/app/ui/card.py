@@ -65,7 +65,7 @@ class Card:
             return
         icon = ":material/content_copy:"
         with self._copies, st.popover("", icon=icon, type="tertiary", key=f"{self.key}_copy", help="Copy as Python"):
-            st.caption("What this card shows, as Python")
+            st.caption("This card as Python code")
             st.code(python, language="python", wrap_lines=True)
 
     def reads(self, table: Callable[[], pd.DataFrame]) -> None:
@@ -264,7 +264,7 @@ def _missing(run: Run | None, reason: MissingResultError) -> None:
     elif run is not None and (why := run_status.pack_reason(run, reason.title)):
         words, icon = escape_error(why), ":material/inventory_2:"
     elif run is not None and "gprune" not in run.study.methods:
-        words = escape_error(f"{needed}: this run compares {', '.join(run.study.methods)} and leaves GPrune out.")
+        words = escape_error(f"{needed}. This run compares {', '.join(run.study.methods)}, without GPrune.")
     st.info(words, icon=icon)
 
 
@@ -337,7 +337,7 @@ def _draw_printed(key: str, content: Content) -> None:
             },
             alt=f"the figure as it is printed: {strip_markdown(content.title)}",
         )
-    st.caption("The camera at the upper right corner of the figure writes it as SVG, as it is seen here.")
+    st.caption("The camera button at the top right of the figure saves it as SVG.")
 
 
 def _draw_sources(key: str, content: Content) -> None:

@@ -236,8 +236,8 @@ def seed_sentence(record: records.Agreement) -> str:
     share = "Most" if seed < agreement_found[0] / 2 else "Part"
     alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
-        f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
-        f"the modules agree at only {seed:.2f}{alone}."
+        f"{share} of the agreement comes from the shared k-means seed: with another seed on the same texts, the "
+        f"modules agree at only {seed:.2f}{alone}."
     )
 
 
@@ -254,5 +254,5 @@ def budget_warning(run: Run, method: str, base: str) -> str:
         return ""
     return (
         f"The budgets differ: {escape(label(method))} keeps {percent(first, 2)} of the decoder's weights, "
-        f"{escape(label(base))} {percent(second, 2)}. The differences are partly that."
+        f"{escape(label(base))} {percent(second, 2)}. This explains part of the differences."
     )

@@ -93,7 +93,7 @@ def _require_door() -> None:
     """Show nothing to a visitor of a server that has no door: any page of any site could be one."""
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
-        words = f"Start the app with `make app` or `{COMMAND}`: end this server first."
+        words = f"Stop this server and start the app with `make app` or `{COMMAND}`."
         st.error(words, icon=":material/lock:")
         st.stop()
 
@@ -177,7 +177,7 @@ def _unreadable(situation: work.Situation) -> None:
         for broken in situation.unreadable:
             st.caption(f"**{escape(broken.name)}**: {escape_error(broken.reason)}.")
         st.caption(
-            f"Run the study again, or delete it on the {describe_place('launch')}, in the list of runs. Other runs are "
+            f"Run the study again, or delete it in the list of runs on the {describe_place('launch')}. Other runs are "
             "not affected."
         )
 
@@ -185,7 +185,7 @@ def _unreadable(situation: work.Situation) -> None:
 def _badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
     if run.is_demo:
-        about = "The small bundled model: for looking around, not for conclusions."
+        about = "Small bundled model for exploring the app, not for conclusions."
         st.badge("demo", color="violet", help=about)
     if run.packed:
         st.badge("pack", icon=":material/inventory_2:", color="grey", help=run_status.PACK_HELP)
@@ -193,7 +193,7 @@ def _badges(run: Run) -> None:
     if state != runs.INTERRUPTED:
         st.badge(escape(state or "unknown"), color=colors.get(state, "blue"))
     elif run_status.is_live(run):
-        st.badge("to be continued", color="blue", help="A queued job continues it.")
+        st.badge("resume queued", color="blue", help="A queued job will resume it.")
     else:
         st.badge("interrupted", color="orange", help=_why_interrupted(run))
 
@@ -201,8 +201,8 @@ def _badges(run: Run) -> None:
 def _why_interrupted(run: Run) -> str:
     host = runs.other_host(run.record)
     if not host:
-        return "No process is working on it. Continue it to finish it."
-    return f"It ran on {escape(host)}, where its process has ended. Continue it to finish it here."
+        return "No process is working on it. Resume it to finish it."
+    return f"It ran on {escape(host)}, where its process has ended. Resume it to finish it here."
 
 
 def _settings(run: Run) -> None:
@@ -212,9 +212,9 @@ def _settings(run: Run) -> None:
         f"A: {escape(study.text_name(study.primary))}  \nB: {escape(study.text_name(study.auxiliary))}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
-        st.caption("The whole study, to be copied")
+        st.caption("The study as JSON")
         st.code(study.to_json(), language="json", height=320, wrap_lines=True)
-        st.caption("The same as a command")
+        st.caption("As a command")
         st.code(command(study), language="bash", wrap_lines=True)
 
 
@@ -273,14 +273,14 @@ def require_run() -> Run | None:
         return None
     if run.outdated and not run_status.is_live(run):
         words = (
-            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
-            "this program and are not shown. Run it again: what still holds is kept."
+            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of this program "
+            "and are not shown. Run it again; results that are still valid are reused."
         )
         _offered(run, words, ":material/history:", "Run it again", "frame_again")
     elif not run.complete and not run_status.is_live(run):
         _incomplete(run)
     elif run.state == "done" and run.stopped_early:
-        words = f"This run was only asked for “{escape(str(run.record.get('until')))}”."
+        words = f"This run was limited to “{escape(str(run.record.get('until')))}”."
         _offered(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
 
@@ -295,7 +295,7 @@ def _incomplete(run: Run) -> None:
     outlook = run_status.run_outlook(run)
     where = f" after {outlook.done} of {outlook.steps} steps" if outlook.steps else " before its first step"
     words = f"This run stopped{where}.{reason} Finished stages are kept."
-    row = _offered(run, words, ":material/pause_circle:", "Continue this run", "frame_continue")
+    row = _offered(run, words, ":material/pause_circle:", "Resume this run", "frame_continue")
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"

@@ -89,7 +89,7 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
 def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
     """Return what a job does, in the words of a sentence and last of all in a few, and its finished share."""
     if job.state == "queued":
-        position = f"waits in the queue, place {job.position or 1}"
+        position = f"is queued at position {job.position or 1}"
         return [position, position], 0.0
     try:
         study, progress = queue.study_of(Path(situation.root), job.id), queue.progress(Path(situation.root), job.id)

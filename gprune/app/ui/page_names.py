@@ -120,10 +120,10 @@ def tab(place: str) -> dict[str, str]:
 
 
 def describe_place(place: str) -> str:
-    """Return a place as a sentence names it: `page Drift, tab Module agreement`."""
+    """Return a place as a sentence names it: `Drift page, Module agreement tab`."""
     page_of_place = PAGE_OF[place]
-    return f"page {page_of_place.name}" + (
-        f", tab {page_of_place.places[place]}" if len(page_of_place.places) > 1 else ""
+    return f"{page_of_place.name} page" + (
+        f", {page_of_place.places[place]} tab" if len(page_of_place.places) > 1 else ""
     )
 
 

@@ -143,7 +143,7 @@ def explain_missing(runs: list[Run]) -> None:
     if name == wanted_name:
         st.warning(f"The run “{escape(deleted_label)}” was deleted.", icon=":material/delete:")
     else:
-        st.warning(f"The address asks for the run {escape(wanted_name)}, which is not in this cache.")
+        st.warning(f"The run {escape(wanted_name)} of the address is not in this cache.")
     if runs:
         nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
         words = f"Open “{escape(labels(runs)[nearest])}”"
@@ -173,7 +173,7 @@ def _selector(runs: list[Run], chosen: str | None) -> None:
         st.toggle(
             f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
             key=_STUDIES,
-            help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
+            help="Runs of `python -m gprune reproduce` for the tables of the Compare page.",
         )
 
 

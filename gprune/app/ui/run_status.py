@@ -15,21 +15,20 @@ from gprune.system.units import seconds_since
 
 SPEEDS = {
     "none": "not measured",
-    "auto": "auto: gpu where there is one, else cpu",
+    "auto": "auto: gpu if there is one, else cpu",
     "cpu": "cpu: batch 1, prompt 128, 64 new tokens",
     "gpu": "gpu: the paper's setting, batch 8, prompt 2048, 512 new tokens",
 }
 """presets of the speed measurement, in words"""
 PACK_HELP = (
-    "This run was computed elsewhere and read from a pack: its results are here, its model and its texts are "
-    "not. Cards that need them say so."
+    "This run comes from a pack. Its results are here, but its model and texts are not. Cards that need them say so."
 )
 _JOB_STEPS = {
     "download": "fetching the model from the hub",
     "model": "loading the model",
     "estimate": "estimating memory and time",
     "gguf": "writing the GGUF file",
-    "map": "laying out the neurons of a layer",
+    "map": "computing a neuron map",
     "sweep": "running the studies of a sweep",
     "reproduce": "running the studies of tables",
 }
@@ -110,23 +109,23 @@ def pack_reason(run: Run, title: str) -> str:
     option = {TEXTS: "--with-contexts", STEP: "--with-steps"}.get(reason)
     if option is None:
         return ""
-    texts = ", because its texts can be had back from it" if reason == TEXTS else ""
-    return f"Needs “{title}”, which the pack of this run did not bring{texts}: ask for one that was made with {option}."
+    texts = ", because texts can be recovered from it" if reason == TEXTS else ""
+    return f"Needs “{title}”, which the pack of this run does not contain{texts}: ask for a pack made with {option}."
 
 
 def pack_sentence(error: GpruneError) -> str:
     """Return an error about a packed run's missing model or text as a sentence with its remedy."""
     return (
-        f"Needs what the pack of this run did not bring ({sentence(error, 140)}): put it there, or do this where "
-        "the run was made."
+        f"Needs data that the pack of this run does not contain ({sentence(error, 140)}): add the data, or do this "
+        "where the run was made."
     )
 
 
 def no_model(run: Run) -> str:
     """Return where the pruned model of a packed run is."""
     if "checkpoint" in run.left_out:
-        return "The pruned model is where this run was made: a pack brings no model. Load or export it there."
-    return "This run had not written its model when it was packed: finish it where it was made."
+        return "A pack contains no model. Load or export the pruned model where this run was made."
+    return "This run was packed before it wrote its model. Finish it where it was made."
 
 
 def missing_inputs(run: Run) -> str:

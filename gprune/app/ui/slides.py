@@ -69,7 +69,7 @@ SLIDES = (
     Slide("rasa", "Which scores cannot be trusted?", story.adapted_finding, "modules"),
     Slide("decisions", "Where did the budget go?", story.budget_finding, "retention"),
     Slide("compare", "Was it worth it?", story.unseen_finding, "perplexity"),
-    Slide("rasa", "What if less were kept?", story.retention_finding),
+    Slide("rasa", "What if less is kept?", story.retention_finding),
 )
 _NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
 
@@ -93,7 +93,7 @@ class SlideFigures:
 
 def draw_button(key: str, **look: Any) -> None:
     """Draw a button that opens the first slide."""
-    about = "One sentence and one figure for each question, for an audience. Escape ends them."
+    about = "One sentence and one figure per question, for an audience. Escape ends the slides."
     buttons.act("Slides", key, "slideshow", address.put, SLIDE, "1", help=about, **look)
 
 

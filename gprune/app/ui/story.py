@@ -112,7 +112,7 @@ def seeds(run: Run) -> tuple[int, ...]:
 def _unmeasured(run: Run, opponents: Opponents | None) -> str:
     """Say why there is no perplexity."""
     if run.stopped_early:
-        return "This run was not asked to prune and measure."
+        return "This run does not prune or measure."
     if opponents is None:
         return "This study measures no perplexity."
     coming = "" if has_ended(run) else " This sentence appears when it is measured."

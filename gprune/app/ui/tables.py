@@ -86,7 +86,7 @@ def stamps(entries: Iterable[Stamp | None]) -> None:
     for line in lines[:_MOST_STAMPS]:
         st.caption(f":material/straighten: {escape(line)}.")
     if len(lines) > _MOST_STAMPS:
-        st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV names that of every figure.")
+        st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV lists them all.")
 
 
 def footnotes(marks: Marks) -> None:

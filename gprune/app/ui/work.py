@@ -202,7 +202,7 @@ def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: s
 
 def _describe_state(run: Run, job: Job) -> str:
     if job.state == "queued":
-        return f"Waits in the queue, place {job.position or 1}."
+        return f"Queued at position {job.position or 1}."
     try:
         progress = queue.progress(Path(run.root), job.id)
     except GpruneError as error:
@@ -227,13 +227,13 @@ def offer_tasks(run: Run, key: str) -> None:
         )
         return
     if not run.missing_tasks:
-        st.info("This run has been measured on no task.", icon=":material/quiz:")
+        st.info("This run is not measured on any task.", icon=":material/quiz:")
     from gprune.evaluation.tasks import STANDARD_TASKS, known
 
     built_in = [name for name in known() if name not in STANDARD_TASKS]
     st.caption(
-        f"The built-in questions ({escape(', '.join(built_in))}) need no data. The seven tasks of the paper "
-        "and your own questions are chosen on the page Runs & export, under Measure an existing run."
+        f"The built-in questions ({escape(', '.join(built_in))}) need no data. Choose the seven tasks of the paper or "
+        "your own questions on the Runs & export page, under Measure an existing run."
     )
     study = run.study.with_settings({"evaluation.tasks": built_in})
     start_button("Measure on the built-in questions", key, run.root, study)

@@ -117,7 +117,7 @@ def test_unknown_answers_are_neither_good_nor_bad():
     unclear = verdicts(a_card(against(), drift=Law(NONE, 0.0)))[0]
     assert unclear.good is None and unclear.answer.startswith("Unknown: ")
     same = verdicts(a_card(against(drift=0.015, drift_beyond=0.0)))[0]
-    assert same.good is False and same.answer.endswith("(median), as far as B does (0.015).")
+    assert same.good is False and same.answer.endswith("(median), as much as B does (0.015).")
     alone = verdicts(a_card())
     assert alone[0].answer.endswith("0.020 (median). The run has no other text to compare it with.")
     assert [verdict.good for verdict in alone] == [None, None, None]
@@ -127,25 +127,29 @@ def test_unknown_answers_are_neither_good_nor_bad():
 @pytest.mark.parametrize(
     ("changed", "sampling", "start"),
     [
-        (0.2, 0.05, "Yes. B in its place changes 20.0% of the neuron decisions, another sample 5.0% (Jaccard 0.60"),
-        (0.08, 0.05, "In part. B in its place changes 8.0%"),
-        (0.06, 0.05, "Hardly more than another sample would. B in its place changes 6.0%"),
-        (0.2, NONE, "Unknown: the effect of sampling is not measured. B in its place changes 20.0% of the neuron"),
+        (
+            0.2,
+            0.05,
+            "Yes. Using B instead changes 20.0% of the neuron decisions; another sample changes 5.0% (Jaccard 0.60",
+        ),
+        (0.08, 0.05, "In part. Using B instead changes 8.0%"),
+        (0.06, 0.05, "Hardly more than another sample would. Using B instead changes 6.0%"),
+        (0.2, NONE, "Unknown: the effect of sampling is not measured. Using B instead changes 20.0% of the neuron"),
     ],
 )
 def test_whether_another_text_gives_another_model(changed, sampling, start):
     answer = answers(a_card(against(changed=changed, changed_sampling=sampling)))[1]
-    assert answer.startswith(start) and "(Jaccard 0.60, by chance 0.30). Key/value groups: 12.5%." in answer
+    assert answer.startswith(start) and "(Jaccard 0.60, 0.30 by chance). Key/value groups: 12.5%." in answer
     # other methods decide otherwise, so that the share says by which rule it is
-    assert " Scored by FLAP, one ratio in every layer, " in answer and "Over" not in answer
-    assert "Over 3 texts" in answers(a_card(against(changed=changed), against(letter="C")))[1]
+    assert " Setting: FLAP scores, " in answer and "Across" not in answer
+    assert "Across 3 texts" in answers(a_card(against(changed=changed), against(letter="C")))[1]
 
 
 def test_a_text_with_verbatim_overlap_is_not_distinct():
     overlap = verdicts(a_card(against(runs_shared=0.4), against(letter="C", token_distance=0.2)))[2]
     assert overlap.good is False
     assert overlap.answer == (
-        "No: 40.00% verbatim overlap with B (runs of 13 tokens). Token frequencies are 0.20 from C’s "
-        "(two halves of it: 0.30)."
+        "No: 40.00% verbatim overlap with B (runs of 13 tokens). Its token frequencies differ from C’s by 0.20 "
+        "(between two halves: 0.30)."
     )
     assert answers(a_card(against(runs_shared=5e-3)))[2].startswith("Yes: 0.50% verbatim")

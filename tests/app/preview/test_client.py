@@ -283,7 +283,7 @@ def test_a_worker_that_dies_is_a_sentence_and_the_next_question_starts_another(p
 
 
 def test_a_model_that_cannot_be_loaded_is_a_sentence_and_not_loaded_over_and_over(pool, shop, monkeypatch):
-    shop.broken = "the model folder 'x' is not there any more"
+    shop.broken = "the model folder 'x' is missing"
     source = source_of("first")
     for method, count in (("gprune", 1), ("gprune", 1), ("flap", 2)):
         result = complete(pool, pool.ask(source, Question("t", method), owner="me"))

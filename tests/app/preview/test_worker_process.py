@@ -86,7 +86,7 @@ def test_a_model_that_is_deleted_after_it_was_loaded_is_a_sentence(pool, source,
     shutil.rmtree(tmp_path / "model")
     answer = finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 1)), owner="me"))
     assert answer.progress == "failed"
-    assert answer.problem.startswith(f"the model folder {str(tmp_path / 'model')!r} is not there any more")
+    assert answer.problem.startswith(f"the model folder {str(tmp_path / 'model')!r} is missing or incomplete")
     assert pool.state(source).phase == "ended" and pool.state(source).reason == answer.problem
 
 
@@ -118,6 +118,6 @@ def test_one_that_cannot_start_says_its_last_words(monkeypatch, source):
     with pytest.raises(RequestError) as failure:
         child.call("load", {}, None, lambda *_: True)
     assert str(failure.value) == (
-        "the worker’s process ended by itself (exit code 1, saying: no torch here): ask again"
+        "the worker process ended unexpectedly (exit code 1, last line: no torch here): try again"
     )
     child.end()

@@ -42,8 +42,8 @@ FITS = 2
 """fitted weights that stay in memory: those of the newest masks and of their base"""
 SCALING = "learning scales"
 _TOO_SMALL = (
-    "the memory is too small for live evaluation of this model: close what else uses it, or run the study "
-    "with dtype bfloat16 or shorter windows"
+    "there is too little memory for live evaluation of this model: close other programs, or run the study with dtype "
+    "bfloat16 or shorter windows"
 )
 
 
@@ -100,7 +100,7 @@ class MaskedModel:
             return sampled.ravel()
         limit = settings.tokens
         if texts.fingerprint(text.name, "evaluation", tokens=limit, cache=self.store.texts) != text.digest:
-            raise CorpusError(f"the text {text.name!r} has changed since the run: put it back, or run the study again")
+            raise CorpusError(f"the text {text.name!r} has changed since the run: restore it, or run the study again")
         bundled = texts.bundled.bundled_stream(text.digest, self._tokenizer, limit)
         if bundled is not None:
             return bundled
@@ -214,7 +214,7 @@ def describe_error(error: Exception) -> str:
     """Return one sentence about an unexpected error, which may be that memory ran out."""
     if out_of_memory(_cause(error)):
         return _TOO_SMALL
-    return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): ask again"
+    return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): try again"
 
 
 def _cause(error: Exception) -> Exception:

@@ -42,7 +42,7 @@ def answer_neuron(
     """
     layer, neuron, shape = question.layer, question.neuron, model.decoder.shape
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
-        raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+        raise SettingsError(f"the model has no neuron {neuron} in layer {layer}: choose another one")
     if tokens is None:
         return promoted_tokens(model, question)
     ids = model.drawn_tokens(tokens)

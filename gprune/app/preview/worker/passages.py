@@ -37,9 +37,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
     used = ids[: most_read(model)]
     if len(used) < 2:
         raise SettingsError(
-            "the text is empty: type some words"
-            if not len(used)
-            else "the text is one token, and nothing before it foretells it: type more words"
+            "the text is empty: type some words" if not len(used) else "the text has only one token: type more words"
         )
     row = torch.as_tensor(used[None].astype(np.int64), device=model.decoder.device)
     losses = token_losses(model.decoder.model, row)[0].double().cpu().numpy()
@@ -123,7 +121,7 @@ def _decode(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
 def require_tokenizer(model: MaskedModel) -> Any:
     """Return the model's tokenizer; raise CorpusError if its folder has none."""
     if model.decoder.tokenizer is None:
-        raise CorpusError("the model's folder has no tokenizer: save the tokenizer's files beside the model")
+        raise CorpusError("the model's folder has no tokenizer: save the tokenizer's files in the model folder")
     return model.decoder.tokenizer
 
 
@@ -136,7 +134,7 @@ def token_text(token: int, tokenizer: Any) -> str:
 def _window(model: MaskedModel, text: Text, number: int) -> Array:
     windows = model.windows(text)
     if not 0 <= number < len(windows):
-        raise SettingsError(f"the text has the windows 0 to {len(windows) - 1} and not {number}: choose one of them")
+        raise SettingsError(f"the text has no window {number}: choose 0 to {len(windows) - 1}")
     ids: Array = windows[number]
     return ids
 

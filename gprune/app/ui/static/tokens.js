@@ -43,7 +43,7 @@ function colored(text, worse, limit) {
 function describe(text, dense, pruned, label) {
   const word = `“${text.replace(/\n$/, "")}”`
   const worse = pruned - dense
-  if (Number.isNaN(worse)) return `${word}: the first token, which nothing foretells`
+  if (Number.isNaN(worse)) return `${word}: the first token, which has no context`
   const probability = `probability: dense ${percent(dense)}, ${label} ${percent(pruned)}`
   return `${word}\n${probability}\n${Math.abs(worse).toFixed(2)} nats ${worse > 0 ? "worse" : "better"}`
 }
