@@ -295,7 +295,7 @@ buttons.forget_clicks(state.get("page", "one"))
 if state.pop("overtaken", False):
     # as what a chart sends interrupts the script: before the button is reached
     st.rerun()
-if state.get("shown", True) and buttons.pressed("Start", "start"):
+if state.get("shown", True) and buttons.was_pressed("Start", "start"):
     state.acted += 1
 """
 
