@@ -45,11 +45,9 @@ def filled(row: Row, run: str = "") -> Answer:
     if row.reads == "drift":
         numbers = Value("rank correlation", "", 0.8), Value("median drift", "", 0.1)
         return Answer(row, run, numbers, drift=moved())
-    if row.reads in ("speed", "alignment"):
+    if row.reads == "speed":
         clocked = (Value("whole tokens/s", "", 100.0, 1.0), Value("whole ratio", "", 1.2, 0.01))
-        texts = row.study.evaluation.texts if row.reads == "alignment" else ()
-        measured = tuple(Value("perplexity", text, level(row), 1.0, 48, 128) for text in texts)
-        return Answer(row, run, (*measured, *clocked), retention=row.study.retention, parameters=1000)
+        return Answer(row, run, clocked, retention=row.study.retention, parameters=1000)
     names = ("mean drift", "retained, GPrune", "retained, FLAP", "difference", "Jaccard", "Jaccard by chance")
     return Answer(row, run, tuple(Value(name, "", 0.1 * (int(row.item) + 1)) for name in names))
 

@@ -16,10 +16,8 @@ from gprune.study.methods import METHODS, METRICS
 from gprune.system import limits, safe_parsing
 
 GROUP = "reproduce"
-Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
-"""alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
-TIMED: tuple[Reads, ...] = ("speed", "alignment")
-"""rows whose study measures speed, and must have the machine to itself"""
+Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed"]
+"""masks stand in no table, but are learned before a clock runs"""
 FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
 """rows that are read from no model that runs, but from what is decided before"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
