@@ -68,8 +68,6 @@ class Assembled:
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
     rows: Rows = field(default_factory=dict)
-    histogram: pd.DataFrame | None = None
-    """of the rank drift, beside figure 1a"""
     fixed: Assembled | None = None
     """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
 
@@ -98,8 +96,7 @@ def assemble(
         for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
     if table.name != MAIN or not tasks:
-        record = answers[0].drift if table.name == "figure-1a" else None
-        return first if record is None else replace(first, histogram=figures.histogram(record))
+        return first
     first, second = (
         replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
         for form, rule in zip((first, second), accuracy.RULES, strict=True)

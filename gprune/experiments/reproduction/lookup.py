@@ -16,10 +16,10 @@ from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures, throughput
 from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study, together
 from gprune.pipeline import runs
-from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, drift, masks, order, perplexity, speed
+from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
 from gprune.pipeline.stages.inputs import plugins_read, read_inputs
 from gprune.pipeline.summary import sizes
-from gprune.records import Accuracy, Array, RankDrift, Throughput
+from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS, RECOMMENDED
@@ -75,8 +75,6 @@ class Answer:
     be there"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
-    drift: RankDrift | None = None
-    """what a row of rank drift was read from"""
     clock: Throughput | None = None
     """what a row with a clock was read from"""
     retention: float = NAN
@@ -181,7 +179,6 @@ class Finished:
             values=tuple(values),
             accuracies=tuple(self._accuracies(row, results, first)),
             missing_tasks=tuple((self._missing_tasks(row.study) | refused).items()),
-            drift=results.get(drift) if row.reads == "drift" else None,
             clock=results.record(first) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,

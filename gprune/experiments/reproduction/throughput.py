@@ -28,11 +28,10 @@ def speed_rows(series: Series) -> list[Row]:
     for metric, names in _PARTS.items():
         methods = tuple(dict.fromkeys(("dense", *names, "gprune")))
         study = series.study(metric=metric, methods=methods, changes={"evaluation.speed": series.scale.speed})
-        before = series.study(metric=metric)
         for name in (*names, "gprune"):
             where = {"retention": 1.0 if name == "dense" else study.retention}
             row = series.row(name, first=where, metric=metric)
-            rows.append(replace(row, study=study, reads="speed", before=before))
+            rows.append(replace(row, study=study, reads="speed"))
     return sorted(rows, key=lambda row: _ORDER.index(row.method_id))
 
 
