@@ -184,7 +184,7 @@ def _unreadable(situation: work.Situation) -> None:
 
 def _badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
-    if run.is_demo:
+    if run.study.model == "demo":
         about = "The small bundled model: for looking around, not for conclusions."
         st.badge("demo", color="violet", help=about)
     if run.packed:
