@@ -146,17 +146,6 @@ def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dic
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The stages of a run, by key."""
-
-    keys: frozenset[str]
-    missing: frozenset[str]
-    """those without a result"""
-
-
-def extent(results: Results, until: str) -> Extent:
-    """Return the stages of a run as far as `until`."""
-    stages = results.plan(until)
-    missing = frozenset(stage.key for stage in stages if not results.holds(stage))
-    return Extent(frozenset(stage.key for stage in stages), missing)
+def missing_keys(results: Results, until: str) -> frozenset[str]:
+    """Return the keys of the stages without a result of a run as far as `until`."""
+    return frozenset(stage.key for stage in results.plan(until) if not results.holds(stage))
