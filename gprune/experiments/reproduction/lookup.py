@@ -131,13 +131,13 @@ class Finished:
 
     def __init__(self, store: Store) -> None:
         """Read the records of all runs, as they stand now."""
-        self.store, self._runs = store, tuple(_readable(store))
+        self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
         self._makers: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
-        for run in self._runs:
+        for run in _readable(store):
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
@@ -201,12 +201,9 @@ class Finished:
         return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused]
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
-        """Return the measurement of all methods of a row's study side by side, alone or with more of them."""
-        required, inputs = together(row.study.methods), results.graph.inputs
-        larger = (run.study.methods for run in self._runs if set(required) <= set(run.study.methods))
-        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, required))]
-        stages = [speed(Graph(study, inputs, failures=results.graph.failures)) for study in studies]
-        return next(filter(results.holds, stages), stages[-1])
+        """Return the measurement of all methods of a row's study side by side."""
+        study = replace(row.study, methods=together(row.study.methods))
+        return speed(Graph(study, results.graph.inputs, failures=results.graph.failures))
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row but accuracies; none where its method was not measured."""
