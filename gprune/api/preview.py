@@ -1,6 +1,6 @@
 """Preview of RASA under other thresholds, and of the masks that follow; nothing is learned and no model is run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,6 @@ from gprune.api import frames
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study.settings import ReliabilitySettings
-from gprune.system import html_tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +26,9 @@ class Preview:
 
     settings: ReliabilitySettings
     """settings of the rule"""
-    modules: pd.DataFrame
+    modules: pd.DataFrame = field(repr=False)
     """`Run.modules` under this rule"""
-    masks: pd.DataFrame
+    masks: pd.DataFrame = field(repr=False)
     """masks of GPrune under this rule; its learned thresholds are shifted, not learned again"""
     drift_threshold: float
     """drift from which a module counts as sensitive to the text"""
@@ -42,17 +41,6 @@ class Preview:
     def adapted(self) -> int:
         """Number of adapted modules."""
         return int(self.modules["adapted"].sum())
-
-    def _repr_html_(self) -> str:
-        rule = self.settings
-        rows = {
-            "Selection": f"{rule.selection}, {rule.score_scale} scores",
-            "Quantile of drift": f"{rule.drift_quantile:g} (at least {self.drift_threshold:.4g})",
-            "Quantile of score": f"{rule.score_quantile:g} (at most {self.score_threshold:.4g})",
-            "Modules adapted": f"{self.adapted:,} of {len(self.modules):,}",
-            "Retention": f"{self.retention:.4f}",
-        }
-        return html_tables.table("RASA under other thresholds", rows)
 
 
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:

@@ -15,7 +15,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
 from gprune.study.settings import require_choice
-from gprune.system import html_tables, safe_parsing
+from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
@@ -50,9 +50,6 @@ class Run:
         study = self.study
         texts = f"{study.primary} | {study.auxiliary}"
         return f"<Run {self.name}: {self.state}, {study.model}, {study.metric}, {texts}>"
-
-    def _repr_html_(self) -> str:
-        return html_tables.table(f"Run {self.name}: {self.state}", self.study.summary())
 
     @property
     def name(self) -> str:

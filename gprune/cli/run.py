@@ -95,11 +95,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
-    """Print the stages of the run of each study in order: name, key, there or missing, seconds it took last time."""
+    """Print the stages of the run of each study in order: name, key, there or missing."""
     from gprune import pipeline
     from gprune.cli.study import print_forecast, require_readable
     from gprune.pipeline.estimate import estimate_missing
-    from gprune.pipeline.eta import last_time
     from gprune.pipeline.stages.inputs import require_tasks
 
     store = Store(options.cache)
@@ -108,12 +107,10 @@ def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
     for study in studies:
         results = pipeline.opened(study, store)
         stages = results.plan(options.until)
-        seconds = last_time(stages, results)
         widest = max(len(stage.name) for stage in stages)
         for stage in stages:
-            state, expected = "there" if results.holds(stage) else "missing", seconds[stage.name]
-            words = "" if expected is None else f"{expected:10.1f} s"
-            say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
+            state = "there" if results.holds(stage) else "missing"
+            say(f"{stage.name:<{widest}}  {stage.key}  {state}")
         missing = len({stage.key for stage in stages if not results.holds(stage)})
         if missing:
             print_forecast(estimate_missing(stages, results))

@@ -18,7 +18,7 @@ from gprune.experiments import sweep as sweeps
 from gprune.experiments.sweep import StudyStatus, Sweep, Variation
 from gprune.jobs import JobReporter
 from gprune.pipeline import opened
-from gprune.pipeline.eta import extent
+from gprune.pipeline.eta import missing_keys
 from gprune.store import Store
 from gprune.system import safe_parsing
 
@@ -58,10 +58,10 @@ def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Var
     # ends jobs whose process is gone, as the app does
     jobs.reconcile(store.root)
     _print_states(options, sweep, sweeps.study_statuses(variations, store, sweep.until))
-    extents = [extent(opened(variation.study, store), sweep.until) for variation in variations]
-    distinct = frozenset[str]().union(*(extent_of_study.keys for extent_of_study in extents))
-    missing = frozenset[str]().union(*(extent_of_study.missing for extent_of_study in extents))
-    total = sum(len(extent_of_study.keys) for extent_of_study in extents)
+    results = [opened(variation.study, store) for variation in variations]
+    plans = [{stage.key for stage in result.plan(sweep.until)} for result in results]
+    distinct, total = set[str]().union(*plans), sum(map(len, plans))
+    missing = frozenset[str]().union(*(missing_keys(result, sweep.until) for result in results))
     say(f"{total:,} stages, {len(distinct):,} of them distinct, {len(missing):,} missing", file=sys.stderr)
     return 0
 

@@ -8,7 +8,6 @@ The third text C prunes nothing and does not count. A text that the model has wr
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -114,15 +113,6 @@ class HoldoutStatus:
         """The relation, the reason for it, and the measured overlap."""
         measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
         return f"{self.name or self.text}: {self._words[1]}{measured}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        values: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
-        values |= {"declared": dict(self.kin)}
-        if self.overlap is not None:
-            shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
-            values |= {"overlap": shares, "tokens of a run": self.overlap.run}
-        return values
 
 
 def standings(

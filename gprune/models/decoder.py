@@ -27,6 +27,7 @@ from gprune.system.errors import ModelError
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
 _BLOCK_ROWS = 512
+_INITIALS = {"query": "q", "key": "k", "value": "v", "out": "o"}
 
 
 class Decoder:
@@ -251,20 +252,22 @@ class Decoder:
 
     @torch.no_grad()
     def neuron_parameters(self, layer: int) -> torch.Tensor:
-        """(neurons, 3 * hidden) float32 `directions` of a layer's neurons (section 3.1)."""
+        """(neurons, 3 * hidden) float32 weights of a layer's neurons, [gate row, up row, down column] (section 3.1).
+
+        Rows have unit length; a neuron whose weights are all zero stays zero.
+        """
         gate, up, down = self.gate_proj(layer), self.up_proj(layer), self.down_proj(layer)
         with present(module_of(gate)), present(module_of(up)), present(down):
-            return directions(gate.weight, up.weight, down.weight)
+            weights = gate.weight.float(), up.weight.float(), down.weight.float().T
+            return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
-
-def directions(gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """The weights of every neuron, [gate row, up row, down column], as a direction.
-
-    `gate` and `up` are (neurons, hidden), `down` is (hidden, neurons). Gives (neurons, 3 * hidden) float32
-    rows of unit length; a neuron whose weights are all zero stays zero.
-    """
-    weights = gate.float(), up.float(), down.float().T
-    return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
+    def matrix(self, layer: int, name: str) -> Array:
+        """(out, in) float32 read-only copy of a matrix of a layer: gate, up, down, query, key, value or out."""
+        part = getattr(self, f"{_INITIALS.get(name, name)}_proj")(layer)
+        with present(module_of(part)):
+            values: Array = part.weight.detach().float().cpu().numpy().copy()
+        values.flags.writeable = False
+        return values
 
 
 def require_language_model(model: object) -> None:

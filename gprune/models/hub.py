@@ -4,7 +4,6 @@ A complete model in the hub's cache is used without any request. Before a downlo
 name and a disk that is too small are reported in one sentence.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 from gprune.system import limits
 from gprune.system.errors import GpruneError, ModelError
-from gprune.system.progress import Progress
 
 DOWNLOADED = [
     "*.json",
@@ -25,15 +23,13 @@ DOWNLOADED = [
 ]
 """patterns of the files that are fetched"""
 LOCAL = "a local model folder needs no network"
-_MEGABYTE = 1_000_000
 
 
-def snapshot(name: str, download: bool, find_gap: Callable[[Path], str], on_progress: Progress | None = None) -> Path:
+def snapshot(name: str, download: bool, find_gap: Callable[[Path], str]) -> Path:
     """Return the folder of a model, owner/name, in the hub's cache; fetch what is missing if `download`.
 
-    `find_gap` returns what a folder lacks of a whole model, or "". `on_progress` receives megabytes; without it
-    the hub's own bars are drawn. Raises ModelError if the model is missing or incomplete and may not or cannot be
-    fetched.
+    `find_gap` returns what a folder lacks of a whole model, or "". The hub's client draws its bars. Raises ModelError
+    if the model is missing or incomplete and may not or cannot be fetched.
     """
     folder = _cached_folder(name)
     gap = find_gap(folder) if folder is not None else ""
@@ -45,8 +41,7 @@ def snapshot(name: str, download: bool, find_gap: Callable[[Path], str], on_prog
         from huggingface_hub import snapshot_download
 
         require_room(name)
-        bars = None if on_progress is None else _bar_class(name, on_progress)
-        return Path(snapshot_download(name, allow_patterns=DOWNLOADED, tqdm_class=bars))
+        return Path(snapshot_download(name, allow_patterns=DOWNLOADED))
 
 
 def require_room(name: str) -> None:
@@ -122,34 +117,3 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
                 "model is private"
             )
         raise ModelError(words) from error
-
-
-def _bar_class(name: str, on_progress: Progress) -> type:
-    """A class of bars for the hub's client that draws nothing and reports the bytes on disk."""
-    from tqdm.std import tqdm
-
-    lock = threading.Lock()
-
-    class Bar(tqdm):
-        """Several files add to one bar from threads of their own."""
-
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            # the client has a second bar for what came over the network
-            self._counts_bytes = options.get("unit") == "B" and "Reconstructing" in str(options.get("desc", ""))
-            options.pop("name", None)
-            super().__init__(*arguments, **options | {"disable": False, "delay": 1e9})
-
-        def display(self, *_: Any, **__: Any) -> bool:
-            """Draw nothing."""
-            return True
-
-        def update(self, n: float | None = 1) -> bool | None:
-            """Add to the bar and report it."""
-            with lock:
-                is_drawn = super().update(n)
-                if self._counts_bytes and self.total:
-                    done, total = min(int(self.n), int(self.total)) // _MEGABYTE, int(self.total) // _MEGABYTE
-                    on_progress(done, max(1, total), f"downloading {name}, megabytes")
-            return is_drawn
-
-    return Bar

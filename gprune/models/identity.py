@@ -12,7 +12,6 @@ from gprune.models import families, hub, shapes, weight_headers
 from gprune.store import digests
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError, SettingsError, UnreadableError
-from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
 ADAPTER_FILE = "adapter_config.json"
@@ -67,7 +66,7 @@ def is_hub_name(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~", shapes.RANDOM))
 
 
-def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
+def locate(name: str, *, download: bool = False) -> Path:
     """Return the local folder of a model's files; that of ``random:SHAPE`` has no weights.
 
     If `download`, a hub model that is not on this machine is fetched (`hub.snapshot`). Raises ModelError if there
@@ -83,7 +82,7 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
         raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
     if not is_hub_name(name):
         raise ModelError(f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name")
-    return hub.snapshot(name, download, find_gap, on_progress)
+    return hub.snapshot(name, download, find_gap)
 
 
 def find_gap(folder: Path) -> str:

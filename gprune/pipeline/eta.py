@@ -146,24 +146,6 @@ def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dic
     return seconds
 
 
-def last_time(stages: Stages, results: Results) -> dict[str, float | None]:
-    """Return the seconds that every stage took last in this cache, by name; None if it never ran."""
-    times = stage_times(results)
-    stored = {stage.name: results.details(stage).get("seconds") for stage in stages}
-    return {name: times.seconds.get(name) if value is None else float(value) for name, value in stored.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The stages of a run, by key."""
-
-    keys: frozenset[str]
-    missing: frozenset[str]
-    """those without a result"""
-
-
-def extent(results: Results, until: str) -> Extent:
-    """Return the stages of a run as far as `until`."""
-    stages = results.plan(until)
-    missing = frozenset(stage.key for stage in stages if not results.holds(stage))
-    return Extent(frozenset(stage.key for stage in stages), missing)
+def missing_keys(results: Results, until: str) -> frozenset[str]:
+    """Return the keys of the stages without a result of a run as far as `until`."""
+    return frozenset(stage.key for stage in results.plan(until) if not results.holds(stage))

@@ -4,7 +4,6 @@ One process owns a run, and a second start follows it (gprune.pipeline.run_owner
 result compute it once, under its lock.
 """
 
-from functools import partial
 from typing import Any
 
 from gprune.data.texts import is_sampled
@@ -18,7 +17,7 @@ from gprune.pipeline.eta import expected_seconds, stage_times
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
 from gprune.pipeline.stages import Graph, Results, Stage
-from gprune.pipeline.stages.inputs import GRADIENT, read_inputs, require_all, require_tasks
+from gprune.pipeline.stages.inputs import GRADIENT, is_local, read_inputs, require_all, require_tasks
 from gprune.pipeline.summary import summarize
 from gprune.store import Store, states
 from gprune.study import Study, run_name
@@ -40,7 +39,9 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
         study.recovery.require_installed()
     require_tasks(study)
     missing_tasks: dict[str, str] = {}
-    inputs = read_inputs(study, missing_tasks, on_progress=partial(listener, "download"), store=store)
+    if not is_local(study.model):
+        listener("download", 0, 1, "fetching what is not on this machine")
+    inputs = read_inputs(study, missing_tasks, store=store)
     require_all(missing_tasks)
     results = Results(store, Graph(study, inputs))
     plan = results.plan(until)

@@ -32,16 +32,12 @@ _TOLERANCE = 1e-9
 SAMPLES, LENGTH = 12, 5
 SHARDS = [list(range(first, first + 3)) for first in range(0, SAMPLES, 3)]
 SHAPES = {
-    "multi-head attention": ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),
-    "grouped-query attention and odd widths": ModelShape(3, 13, 6, 2, 3, 5),
-    "one key/value group and one layer": ModelShape(1, 7, 3, 1, 2, 4),
-}
-WIDER = {
     "multi-head attention": ModelShape(layers=4, neurons=96, heads=8, kv_heads=8, head_width=2, hidden=16),
     "grouped-query attention and odd widths": ModelShape(3, 61, 6, 3, 3, 7),
     "one layer": ModelShape(1, 53, 4, 4, 2, 6),
 }
 """shapes of which a retention can be met"""
+_ARRAYS = ("mean", "variance", "energy", "column_square", "column_absolute")
 HALF = float(np.finfo(np.float16).max)
 
 
@@ -113,7 +109,7 @@ def check_method(method: Method, *, draws: bool = False) -> None:
     """
     plugin = describe_checked(method)
     if method.needs == "scores":
-        for case, shape in WIDER.items():
+        for case, shape in SHAPES.items():
             for retention in RETENTIONS:
                 _check_on_scores(plugin, method, shape, retention, f"{case}, retention {retention}", draws)
         return
@@ -146,23 +142,22 @@ def _check_scores(metric: Metric, shape: ModelShape, case: str) -> None:
 
 
 def _check_order(metric: Metric, shape: ModelShape, case: str) -> None:
-    generator, text, weights = np.random.default_rng(3), sample_text(shape), sample_weights(shape)
-    neurons, groups = generator.permutation(shape.neurons), generator.permutation(shape.kv_heads)
-    before = _scorer(metric, text, weights).units()
-    channels = spread(groups, shape.group_channels)
-    after = _scorer(metric, text.permuted(neurons, channels), weights.permuted(neurons, groups)).units()
-    _require_close(
-        after.ffn,
-        before.ffn[:, neurons],
-        f"{case}: with its neurons in another order, a layer does not have the same scores in that order: a "
-        "score may not depend on a neuron's place",
-    )
-    _require_close(
-        after.heads,
-        before.heads[:, groups],
-        f"{case}: with its key/value groups in another order, a layer does not have the same scores in that "
-        f"order: {shape.group_channels} channels of o_proj, side by side, make a group (Measured.grouped)",
-    )
+    scorer, generator = _scorer(metric, sample_text(shape), sample_weights(shape)), np.random.default_rng(3)
+    advice = f"{shape.group_channels} channels of o_proj, side by side, make a group (Measured.grouped)"
+    for part, unit, function, count, width in (
+        ("ffn", "neuron", metric.neurons, shape.neurons, 1),
+        ("attention", "key/value group", metric.groups, shape.kv_heads, shape.group_channels),
+    ):
+        order, before = generator.permutation(count), scorer.measured(part, 0, range(len(SHARDS)))
+        channels = (order[:, None] * width + np.arange(width)).ravel()
+        arrays = {name: getattr(before, name)[channels] for name in _ARRAYS}
+        facts = {name: values[channels] for name, values in before.facts.items()}
+        _require_close(
+            np.asarray(function(replace(before, **arrays, facts=facts))),
+            np.asarray(function(before))[order],
+            f"{case}: with its {unit}s in another order, a layer does not have the same scores in that order: a "
+            f"score may not depend on a {unit}'s place; {advice}",
+        )
 
 
 def _require_close(actual: Array, expected: Array, message: str) -> None:
@@ -247,10 +242,6 @@ class Text:
         samples = np.array([len(shard) for shard in shards])
         return ActivationStatistics("a made-up text", "", samples, samples * self.ffn.shape[2], **values)
 
-    def permuted(self, neurons: Array, channels: Array) -> Text:
-        """Return the text with neurons and channels of o_proj in another order."""
-        return Text(self.ffn[..., neurons], self.attention[..., channels])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
@@ -269,20 +260,6 @@ class Weights:
         """Return the norms that every metric gets."""
         down, out = (self.matrices[name].astype(np.float64) for name in ("down", "out"))
         return WeightNorms((down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1))
-
-    def permuted(self, neurons: Array, groups: Array) -> Weights:
-        """Return the weights with neurons and key/value groups in another order."""
-        keys = spread(groups, self.shape.head_width)
-        queries = spread(groups, self.shape.group_channels)
-        rows = {"gate": neurons, "up": neurons, "query": queries, "key": keys, "value": keys}
-        matrices = {name: m[:, rows[name]] if name in rows else m for name, m in self.matrices.items()}
-        columns = {"down": matrices["down"][:, :, neurons], "out": matrices["out"][:, :, queries]}
-        return replace(self, matrices=matrices | columns)
-
-
-def spread(groups: Array, width: int) -> Array:
-    """Return the (groups * width,) channels of some groups, in the order of the groups."""
-    return (np.asarray(groups)[:, None] * width + np.arange(width)).ravel()
 
 
 def sample_text(shape: ModelShape, seed: int = 0) -> Text:

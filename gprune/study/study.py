@@ -37,7 +37,7 @@ from gprune.study.settings import (
     read,
     require,
 )
-from gprune.system import forms, html_tables, limits, safe_parsing
+from gprune.system import forms, limits, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 
@@ -251,24 +251,6 @@ class Study(Form):
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain JSON values."""
         return asdict(self)
-
-    def summary(self) -> dict[str, str]:
-        """Return the settings that tell studies apart, by the words of the pages."""
-        calibration, evaluation = self.calibration, self.evaluation
-        texts = filter(None, (self.primary, self.auxiliary, self.substitute))
-        return {
-            "Model": short(self.model),
-            "Calibration texts": " | ".join(self.text_name(text) for text in texts),
-            "Sequences": f"{calibration.samples:,} of {calibration.length:,} tokens",
-            "Metric": self.metric,
-            "Retention": f"{self.retention:g}",
-            "Methods": ", ".join(self.methods),
-            "Evaluated on": ", ".join(self.text_name(name) for name in (*evaluation.texts, *evaluation.tasks)),
-            "Seed": f"{self.seed}",
-        }
-
-    def _repr_html_(self) -> str:
-        return html_tables.table(f"Study {self.name}".strip(), self.summary())
 
     def to_json(self) -> str:
         """Return the study as readable JSON."""

@@ -4,7 +4,6 @@ import doctest
 import importlib
 import inspect
 import json
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -143,46 +142,6 @@ def test_the_example_of_the_docs_runs_without_a_network(at_home, project):
     assert {"dense", "gprune", "flap"} <= set(created["table"].index)
     assert created["smaller"].num_parameters() < created["run"].model("dense").num_parameters()
     assert created["result"].perplexity > 1 and len(created["tokens"]) > 12
-
-
-class Cells(HTMLParser):
-    """The words of a table by row, and every element that it is made of."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.rows = set(), []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        if tag == "tr":
-            self.rows.append([])
-
-    def handle_data(self, data):
-        if self.rows:
-            self.rows[-1].append(data)
-
-
-def test_notebooks_show_runs_studies_and_previews_as_small_tables(run):
-    preview = run.adapt(drift_quantile=0.5, score_quantile=0.5)
-    visible = [Cells(item._repr_html_()) for item in (run, run.study, preview)]
-    assert all(item.tags == {"table", "caption", "b", "tr", "th", "td"} for item in visible)
-    assert all(len(item.rows) < 10 and all(len(row) == 2 for row in item.rows) for item in visible)
-    said = dict(visible[0].rows)
-    assert said == dict(visible[1].rows)
-    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(said)
-    assert said["Methods"] == ", ".join(run.study.methods)
-    assert f"Run {run.name}: done" in run._repr_html_()
-    assert dict(visible[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
-
-
-def test_html_in_a_study_is_escaped():
-    hostile = "<img src=x onerror=alert(1)>&amp;\"'"
-    text = gprune.Study(model=hostile, primary=f"{hostile}a", auxiliary="b", name="<b>")._repr_html_()
-    assert Cells(text).tags == {"table", "caption", "b", "tr", "th", "td"}
-    assert "<img" not in text and "&lt;img" in text
-    long = gprune.Study(model="m" * 4000, primary="a", auxiliary="b")._repr_html_()
-    assert len(long) < 3000
 
 
 def annotations():

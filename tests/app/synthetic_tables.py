@@ -4,13 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gprune.experiments.reproduction import assembly, tables, writing
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, Value
 from gprune.experiments.reproduction.scale import choose
-from gprune.records import RankDrift
 
 LEVELS = {"dense": 20.0, "gprune:flap": 40.0, "gprune:wanda_sp": 60.0, "gprune:twflap": 38.0}
 LEVELS |= {"flap": 50.0, "wanda_sp": 100.0, "fang": 45.0, "llm_pruner": 90.0}
@@ -44,20 +41,12 @@ def filled(row: Row, run: str = "") -> Answer:
         return Answer(row, run, (Value("ARI", "", 0.5, 0.1), Value("matched overlap", "", 0.7, 0.1)))
     if row.reads == "drift":
         numbers = Value("rank correlation", "", 0.8), Value("median drift", "", 0.1)
-        return Answer(row, run, numbers, drift=moved())
-    if row.reads in ("speed", "alignment"):
+        return Answer(row, run, numbers)
+    if row.reads == "speed":
         clocked = (Value("whole tokens/s", "", 100.0, 1.0), Value("whole ratio", "", 1.2, 0.01))
-        texts = row.study.evaluation.texts if row.reads == "alignment" else ()
-        measured = tuple(Value("perplexity", text, level(row), 1.0, 48, 128) for text in texts)
-        return Answer(row, run, (*measured, *clocked), retention=row.study.retention, parameters=1000)
+        return Answer(row, run, clocked, retention=row.study.retention, parameters=1000)
     names = ("mean drift", "retained, GPrune", "retained, FLAP", "difference", "Jaccard", "Jaccard by chance")
     return Answer(row, run, tuple(Value(name, "", 0.1 * (int(row.item) + 1)) for name in names))
-
-
-def moved() -> RankDrift:
-    """The drift of two layers of 40 neurons, evenly from 0 to 1; a quarter of it by resampling."""
-    drift = np.tile(np.linspace(0, 1, 40), (2, 1))
-    return RankDrift(drift, drift, drift, drift / 4, drift / 4, drift / 2, *[np.full(2, 0.8)] * 4)
 
 
 def write_tables(root: Path, *names: str, fill: Fill = filled, model: str = "demo", scale: Any = None) -> Path:

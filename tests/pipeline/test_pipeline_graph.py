@@ -11,7 +11,7 @@ from gprune import pipeline
 from gprune.__main__ import main
 from gprune.evaluation import speed
 from gprune.pipeline import arrays, running, runs, stages
-from gprune.pipeline.eta import Outlook, StageTimes, expected_seconds, last_time, missing_seconds, stage_times
+from gprune.pipeline.eta import Outlook, StageTimes, expected_seconds, missing_seconds, stage_times
 from gprune.pipeline.stages import KINDS, execution_plan
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
@@ -114,7 +114,7 @@ def test_exported_arrays_are_documented_and_a_dry_run_prints_what_a_run_did(fini
     lines = [line.split() for line in message.out.splitlines()]
     assert [line[0] for line in lines] == planned
     assert {line[0]: line[1] for line in lines} == result["keys"]
-    assert {line[2] for line in lines} == {"there"} and all(line[4] == "s" for line in lines)
+    assert {line[2] for line in lines} == {"there"}
     assert message.err.strip().endswith(f"{len(planned)} stages, 0 missing")
 
 
@@ -143,14 +143,12 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     assert expected_seconds(plan, results, stage_times(results)) == {
         stage.name: KINDS[stage.kind].seconds for stage in plan
     }
-    assert set(last_time(plan, results).values()) == {None}
     done = pipeline.run(study, store, silent, until="adapted")
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
     again = execution_plan(other.graph, "adapted")
     reference = expected_seconds(again, other, stage_times(other))
     assert reference["norms"] == 0.0 and reference["partition"] == done["seconds"]["partition"]
     assert missing_seconds(again, other) == pytest.approx(sum(reference.values()))
-    assert last_time(again, other)["norms"] == done["seconds"]["norms"]
 
 
 def test_the_outlook_counts_to_the_end_and_its_time_left_falls_steadily():

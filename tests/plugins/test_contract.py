@@ -81,9 +81,9 @@ def narrow(measured):
 
 
 METRICS = {
-    "too short": (lambda m: flap_score(m)[1:], r"must have shape \(12,\) \(got \(11,\)\)"),
+    "too short": (lambda m: flap_score(m)[1:], r"must have shape \(96,\) \(got \(95,\)\)"),
     "negative": (lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
-    "not finite": (infinite, "must be finite: 1 of 12 are not, the first at 3 is nan"),
+    "not finite": (infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
     "float16 runs over": (narrow, "as large and as small as float16 has.*must be finite.*is inf"),
     "a memory": (counting, "asked twice.*answers differently"),
     "random": (drawing, "asked twice.*no random numbers"),
@@ -113,7 +113,7 @@ def by_heads(measured):
 
 GROUPS = {
     "interleaved": (strided, r"side by side, make a group \(Measured.grouped\)"),
-    "query heads": (by_heads, r"grouped-query.*groups in layer 0 must have shape \(2,\) \(got \(6,\)\)"),
+    "query heads": (by_heads, r"grouped-query.*groups in layer 0 must have shape \(3,\) \(got \(6,\)\)"),
 }
 
 
@@ -126,7 +126,7 @@ def test_a_mistake_in_the_scores_of_groups_is_found(mistake):
 
 WEIGHED = {
     "nothing": (lambda weights: None, "failed in weigh .AttributeError"),
-    "a matrix": (lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(12,\)"),
+    "a matrix": (lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(96,\)"),
     "float16": (
         lambda w: Facts(neurons={"a": (w.gate.astype(np.float16) ** 2).sum(axis=1, dtype=np.float16)}),
         "float16 has.*must be finite",

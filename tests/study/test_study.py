@@ -157,7 +157,6 @@ def test_a_text_may_be_given_a_name_which_changes_nothing_but_what_it_is_called(
     assert (with_names.primary, with_names.auxiliary) == (plain.primary, plain.auxiliary)
     assert with_names.digest == plain.digest and from_dict(with_names.to_dict()) == with_names
     assert with_names.text_name(with_names.primary) == "wikitext" and plain.text_name(plain.primary) == "valid.txt"
-    assert with_names.summary()["Calibration texts"] == "wikitext | ptb"
     # a name goes with its text, and a text may be evaluated under the name that it has
     other = with_names.with_settings(
         {"primary": "/data/c.txt", "evaluation.texts": ["held out=/data/d.txt", "/data/d.txt"]}

@@ -184,7 +184,7 @@ def _unreadable(situation: work.Situation) -> None:
 
 def _badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
-    if run.is_demo:
+    if run.study.model == "demo":
         about = "Small bundled model for exploring the app, not for conclusions."
         st.badge("demo", color="violet", help=about)
     if run.packed:

@@ -24,7 +24,7 @@ PACK_HELP = (
     "This run comes from a pack. Its results are here, but its model and texts are not. Cards that need them say so."
 )
 _JOB_STEPS = {
-    "download": "fetching the model from the hub",
+    "download": "fetching model and texts from the hub",
     "model": "loading the model",
     "estimate": "estimating memory and time",
     "gguf": "writing the GGUF file",

@@ -147,7 +147,8 @@ def drift_finding(run: Run) -> str:
 
 def agreement_finding(run: Run) -> str:
     """Say whether the modules survive another text."""
-    if not run.study.substitute and not run.has_agreement:
+    comparisons = stages.agreements(run.graph).values()
+    if not run.study.substitute and not any(map(run.has_result, comparisons)):
         return "This run has no third text, so its modules are not compared with those of another text."
     return verdict.agreement_finding(run.agreement())
 

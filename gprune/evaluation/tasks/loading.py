@@ -79,8 +79,7 @@ def _in_folder(task: str, name: str) -> TaskSource:
             f"the task {task!r} has no data in {str(folder)!r}: put {file.name} there, or leave "
             "evaluation.task_folder empty to use the hub"
         )
-    examples = folder / f"{task}/train.jsonl"
-    return TaskSource(task, "registered", file, examples if examples.is_file() else None)
+    return TaskSource(task, "registered", file)
 
 
 def _require_single(task: str) -> None:
@@ -223,8 +222,8 @@ def load(source: TaskSource, few_shot: int | None) -> Loaded:
     Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError if the data cannot be had or
     does not fit the task, SettingsError if it is a collection without a figure of its own.
     """
-    files = tuple((file, file.stat().st_mtime_ns) for file in (source.file, source.examples) if file)
-    loaded = _load(source, few_shot, files)
+    changed = source.file.stat().st_mtime_ns if source.file else 0
+    loaded = _load(source, few_shot, changed)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
@@ -294,8 +293,8 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...]) -> Loaded:
-    """Files and their times make changed rows another task."""
+def _load(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
+    """Load a task; the time of its file makes changed rows another task."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
@@ -315,10 +314,10 @@ def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, in
         task.set_config("num_fewshot", fixed if few_shot is None or fixed == 0 else few_shot)
         count = task.get_config("num_fewshot") or 0
         task.set_config("num_fewshot", count)
-        if rows and source.examples is None and count >= len(rows):
+        if rows and count >= len(rows):
             raise CorpusError(
                 f"the task {source.task!r} has {len(rows)} rows, too few for {count} examples beside each question: "
-                f"add rows, give {source.task}/train.jsonl, or set evaluation.few_shot to less"
+                "add rows, or set evaluation.few_shot to less"
             )
     return loaded
 
@@ -349,20 +348,15 @@ def _require_figure(name: str, loaded: Loaded) -> None:
 
 
 def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
-    """Return lm-eval's definition of a task over local rows; examples come from the rows of the split train."""
+    """Return lm-eval's definition of a task over local rows; examples are other questions of the same rows."""
     shots = task_definition(source.task).get("fewshot_config") or {}
-    splits = {"test": rows}
-    if source.examples is not None:
-        splits["train"] = read_documents(TaskSource(source.task, "registered", source.examples))
-    examples = "train" if "train" in splits else "test"
     overrides: dict[str, Any] = {
         "task": source.task,
-        "custom_dataset": _in_memory(splits),
-        "training_split": "train" if "train" in splits else None,
+        "custom_dataset": _in_memory({"test": rows}),
+        "training_split": None,
         "validation_split": None,
         "test_split": "test",
-        # the questions themselves, but for the one that is asked, where there is no split for examples
-        "fewshot_split": None if "samples" in shots else examples,
+        "fewshot_split": None if "samples" in shots else "test",
     }
     if "split" in shots:
         overrides["fewshot_config"] = {"sampler": shots.get("sampler", "default")}

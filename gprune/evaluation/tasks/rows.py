@@ -33,8 +33,6 @@ class TaskSource:
     kind: Literal["demo", "own", "registered"]
     file: Path | None = None
     """local rows; None for the demo and for a dataset of the hub"""
-    examples: Path | None = None
-    """local rows that few-shot examples are drawn from; None draws them from the other rows of `file`"""
 
     @property
     def on_hub(self) -> bool:

@@ -20,9 +20,9 @@ from gprune.analysis import tables as derived
 from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
 from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
-from gprune.experiments.reproduction import figures, paper_values, throughput
+from gprune.experiments.reproduction import figures, paper_values
 from gprune.experiments.reproduction.cells import cell, count, digits, heading, number, with_error
-from gprune.experiments.reproduction.grid import TIMED, Row, Series, label, shared_study
+from gprune.experiments.reproduction.grid import Row, Series, label, shared_study
 from gprune.experiments.reproduction.lookup import NAN, Answer, Finished, Value
 from gprune.experiments.reproduction.paper_values import (
     GAP,
@@ -68,8 +68,6 @@ class Assembled:
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
     rows: Rows = field(default_factory=dict)
-    histogram: pd.DataFrame | None = None
-    """of the rank drift, beside figure 1a"""
     fixed: Assembled | None = None
     """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
 
@@ -98,8 +96,7 @@ def assemble(
         for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
     if table.name != MAIN or not tasks:
-        record = answers[0].drift if table.name == "figure-1a" else None
-        return first if record is None else replace(first, histogram=figures.histogram(record))
+        return first
     first, second = (
         replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
         for form, rule in zip((first, second), accuracy.RULES, strict=True)
@@ -225,9 +222,7 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
         values = derived_values(table.name, _frames(rows))
         return spell_out(without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
-    columns = [
-        (name, rule) for name in measured if not name.startswith(ACCURACY) and throughput.has_column(table.name, name)
-    ]
+    columns = [(name, rule) for name in measured if not name.startswith(ACCURACY)]
     columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
     columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
     cells = []
@@ -244,9 +239,9 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
 def _label_cells(answer: Answer) -> dict[str, str]:
     row = answer.row
     cells = {name: cell(value, name) for name, value in row.labels.items()}
-    if row.reads in ("perplexity", *TIMED):
+    if row.reads in ("perplexity", "speed"):
         cells["kept"] = "" if np.isnan(answer.retention) else f"{answer.retention:.1%}"
-    if row.reads in TIMED:
+    if row.reads == "speed":
         cells["parameters"] = count(answer.parameters)
     return cells
 

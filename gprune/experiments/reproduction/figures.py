@@ -4,7 +4,6 @@ Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, 
 """
 
 import numpy as np
-import pandas as pd
 
 from gprune.analysis import agreement, decisions, drift
 from gprune.experiments.reproduction.grid import Row, Series
@@ -107,10 +106,8 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
         return (comparisons[str(row.item)],)
     if row.reads == "drift":
         return (stages.drift(graph),)
-    own_masks = stages.masks(graph, "gprune")
-    if row.reads == "masks":
-        return (own_masks,)
-    return stages.drift(graph), stages.partition(graph), own_masks, stages.masks(graph, "flap")
+    own_masks, base = stages.masks(graph, "gprune"), stages.masks(graph, "flap")
+    return stages.drift(graph), stages.partition(graph), own_masks, base
 
 
 def figure_measures(row: Row, results: Results) -> list[Measure]:
@@ -121,8 +118,6 @@ def figure_measures(row: Row, results: Results) -> list[Measure]:
     records = [results.record(stage) for stage in sources(row, results.graph)]
     if row.reads == "drift":
         return _drift(records[0], str(row.item))
-    if row.reads == "masks":
-        return [("kept", float(records[0].retention), np.nan)]
     if row.reads == "agreement":
         (agreed,) = records
         return [
@@ -157,8 +152,3 @@ SHOWN = {
     "figure-3b": ("mean drift", "Jaccard", "Jaccard by chance"),
 }
 """measures that a table of bins shows; the others belong to its sister"""
-
-
-def histogram(record: RankDrift) -> pd.DataFrame:
-    """The curves of Figure 1a: share of neurons in bins of rank drift."""
-    return drift.distribution_table(drift.distributions(record, HISTOGRAM_BINS))

@@ -16,13 +16,10 @@ from gprune.study.methods import METHODS, METRICS
 from gprune.system import limits, safe_parsing
 
 GROUP = "reproduce"
-Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
-"""alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
-TIMED: tuple[Reads, ...] = ("speed", "alignment")
-"""rows whose study measures speed, and must have the machine to itself"""
-FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
+Reads = Literal["perplexity", "drift", "agreement", "bins", "speed"]
+FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins")
 """rows that are read from no model that runs, but from what is decided before"""
-_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
+_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks"}
 TASKS = ("tasks", "limit", "task_folder")
 """fields that say which zero-shot tasks a study measures, and how"""
 
@@ -43,8 +40,6 @@ class Row:
     """which part of them: the name of a comparison or a curve, the number of a bin"""
     extra: bool = False
     """whether the row stands beside the paper's own rows, as a control"""
-    before: Study | None = None
-    """of a row with a clock: the study without one whose masks it uses"""
 
     @property
     def method_id(self) -> str:
@@ -196,11 +191,6 @@ def entries(rows: Iterable[Row]) -> list[TableStudy]:
     for row in rows:
         groups.setdefault(shared_study(row.study), []).append(row)
     return sorted((_entry(group) for group in groups.values()), key=lambda entry: entry.timed)
-
-
-def prerequisite_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows that rows with a clock need first, so that the learning does not wait for its turn."""
-    return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 
 
 def _entry(rows: list[Row]) -> TableStudy:

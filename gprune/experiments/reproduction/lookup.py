@@ -14,12 +14,12 @@ import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures, throughput
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, shared_study, together
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study, together
 from gprune.pipeline import runs
-from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, drift, masks, order, perplexity, speed
+from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
 from gprune.pipeline.stages.inputs import plugins_read, read_inputs
 from gprune.pipeline.summary import sizes
-from gprune.records import Accuracy, Array, RankDrift, Throughput
+from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS, RECOMMENDED
@@ -75,8 +75,6 @@ class Answer:
     be there"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
-    drift: RankDrift | None = None
-    """what a row of rank drift was read from"""
     clock: Throughput | None = None
     """what a row with a clock was read from"""
     retention: float = NAN
@@ -133,13 +131,13 @@ class Finished:
 
     def __init__(self, store: Store) -> None:
         """Read the records of all runs, as they stand now."""
-        self.store, self._runs = store, tuple(_readable(store))
+        self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
         self._makers: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
-        for run in self._runs:
+        for run in _readable(store):
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
@@ -181,8 +179,7 @@ class Finished:
             values=tuple(values),
             accuracies=tuple(self._accuracies(row, results, first)),
             missing_tasks=tuple((self._missing_tasks(row.study) | refused).items()),
-            drift=results.get(drift) if row.reads == "drift" else None,
-            clock=results.record(first) if row.reads in TIMED else None,
+            clock=results.record(first) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
@@ -198,30 +195,24 @@ class Finished:
         """Return the results that a row is read from; the first is the main one."""
         if row.reads in FIGURES:
             return list(figures.sources(row, results.graph))
-        stages: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
-        if row.reads != "speed":
-            stages += [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
-        tasks = _tasks(row, results) if row.reads == "perplexity" else {}
-        return stages + [stage for task, stage in tasks.items() if task not in refused]
+        if row.reads == "speed":
+            return [self._speed(row, results)]
+        texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
+        return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused]
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
-        """Return the measurement of all methods of a row's study side by side, alone or with more of them."""
-        required, inputs = together(row.study.methods), results.graph.inputs
-        larger = (run.study.methods for run in self._runs if set(required) <= set(run.study.methods))
-        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, required))]
-        stages = [speed(Graph(study, inputs, failures=results.graph.failures)) for study in studies]
-        return next(filter(results.holds, stages), stages[-1])
+        """Return the measurement of all methods of a row's study side by side."""
+        study = replace(row.study, methods=together(row.study.methods))
+        return speed(Graph(study, results.graph.inputs, failures=results.graph.failures))
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row but accuracies; none where its method was not measured."""
         if row.reads in FIGURES:
             return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
-        texts = row.study.evaluation.texts if row.reads != "speed" else ()
-        values = [_perplexity(results, row.method, text) for text in texts]
-        if row.reads not in TIMED:
-            return values
-        timed = throughput.speed_measures(results.record(stages[0]), row.method)
-        return [*values, *(Value(name, "", value, error) for name, value, error in timed)] if timed else []
+        if row.reads == "speed":
+            timed = throughput.speed_measures(results.record(stages[0]), row.method)
+            return [Value(name, "", value, error) for name, value, error in timed]
+        return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Return those of the study's tasks; where it has none, those of a run with the same perplexity."""
@@ -240,7 +231,7 @@ class Finished:
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
         """Return why a row can have no numbers, where a run says so; else None."""
         needed, method = list(stages), METHODS[row.method]
-        if row.reads in TIMED and method.decision != "none":
+        if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
         reason = self._first_reason(needed, results)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)

@@ -194,7 +194,6 @@ _SEEDS_NOTE = "the spread is divided by the number of seeds (population), as in 
 _DERIVED = "computed from the rows of the main table; only results that are there enter it"
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
-_WIDTHS = "perplexity and speed of widths in multiples of 8 to 64 (not in the paper)"
 _FAIR = "every method beside its controls, over seeds (not in the paper)"
 _REPAIR = "masks times repairs, and what a choice among them gives (not in the paper)"
 
@@ -220,7 +219,6 @@ TABLES: dict[str, PaperTable] = {
         _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
         _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
         _published("speed", throughput.speed_rows, throughput.SPEED_NOTE),
-        PaperTable("alignment", _WIDTHS, throughput.alignment, throughput.ALIGNMENT_NOTE),
         PaperTable("metric-gap", _GAP, compared_methods, _DERIVED, is_derived=True),
         PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),

@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune import jobs
-from gprune.experiments.reproduction import grid as grouping
 from gprune.experiments.reproduction.assembly import Assembled, assemble
-from gprune.experiments.reproduction.grid import Series, TableStudy
+from gprune.experiments.reproduction.grid import Series, TableStudy, entries
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
@@ -19,16 +18,13 @@ from gprune.study import Study
 
 def needed_studies(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
     """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
-    rows = [row for table in tables for row in table.rows(series)]
-    return grouping.entries([*rows, *grouping.prerequisite_rows(rows)])
+    return entries(row for table in tables for row in table.rows(series))
 
 
 def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[TableStudy]:
     """The studies that still have to run, with the methods that no run has yet."""
     every = (row for table in tables for row in table.rows(series))
-    rows = [row for row in every if finished.answer(row) is None]
-    first = (row for row in grouping.prerequisite_rows(rows) if finished.answer(row) is None)
-    return grouping.entries([*rows, *first])
+    return entries(row for row in every if finished.answer(row) is None)
 
 
 def check_inputs(series: Series) -> None:

@@ -1,6 +1,6 @@
 """Writes reproduced tables: CSV for machines, Markdown and LaTeX for people, and an index of them all.
 
-    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, figure-1a-histogram.csv
+    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv
              main-fixed.md, main-fixed.tex, main-fixed-published.csv    (the other accuracy rule)
              index.json
 
@@ -93,7 +93,7 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
     """Write the files of one table and return its entry of the index."""
     name = table.table.name
-    frames = {name: table.long} | ({} if table.histogram is None else {f"{name}-histogram": table.histogram})
+    frames = {name: table.long}
     texts: dict[str, str] = {}
     for form, stem in ((table, name), (table.fixed, f"{name}-fixed")):
         if form is None:

@@ -170,7 +170,7 @@ class Verdict:
     refusal: str
     """why the run cannot fit; empty if it can"""
     warnings: tuple[str, ...]
-    """batches that will be halved, memory that other programs use, notes about the model"""
+    """memory that other programs use, notes about the model"""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -197,12 +197,12 @@ def judge(forecast: Forecast) -> Verdict:
     # stages that offload cannot help come first: they decide whether the run is possible at all
     ordered = sorted(forecast.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
     refusal = next((words for stage in ordered if (words := _refusal(forecast, stage))), "")
-    warnings = [forecast.model.note, *(_halving(forecast, stage) for stage in forecast.stages)]
+    warnings = [forecast.model.note]
     needed = max((forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
     if not refusal and needed > forecast.capacity.free:
         warnings.append(
             f"only {_gib(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
-            f"{_gib(needed)}: close what else uses it"
+            f"{_gib(needed)}: close what else uses it, or set smaller batches"
         )
     return Verdict(_summary(forecast), refusal, tuple(dict.fromkeys(filter(None, warnings))))
 
@@ -266,22 +266,6 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
         return "stop before it with --until perplexity"
     larger = "use a GPU with more memory" if forecast.capacity.gpu else "use a machine with more memory"
     return f"choose a smaller model, or {larger}"
-
-
-def _halving(forecast: Forecast, stage: StageNeed) -> str:
-    """The batch that a stage continues with; empty if the one that is set fits, or none does."""
-    need, capacity = stage.need, forecast.capacity
-    available, size = capacity.card if capacity.gpu else capacity.host, stage.need.batch
-    while size and forecast.on_device(need, size) > available:
-        size //= 2
-    if not need.setting or not available or size in (0, need.batch):
-        return ""
-    needed = _gib(forecast.on_device(need, need.batch))
-    words = f"{stage.title}: {need.setting} {need.batch} takes about {needed} of {_gib(available)}"
-    if capacity.gpu:
-        return f"{words}, so about {size} at a time will be left of it"
-    # the system ends a process rather than refusing it memory
-    return f"{words}, so the system may end the run: set {need.setting} to {size}"
 
 
 def _gib(size: float) -> str:

@@ -140,11 +140,6 @@ class Run:
         return dict((self.record.get("packed") or {}).get("left_out") or {})
 
     @property
-    def is_demo(self) -> bool:
-        """Return True if it is a run of the bundled model."""
-        return self.study.model == "demo"
-
-    @property
     def results(self) -> Results:
         """Return its results; one exists if its key does, whichever run computed it."""
         return Results(_store(self.root), self.graph)
@@ -219,11 +214,6 @@ class Run:
         if not rows:
             raise MissingResultError(AGREEMENT_TITLE)
         return records.Agreement.of(rows)
-
-    @property
-    def has_agreement(self) -> bool:
-        """Return True if a comparison of modules exists."""
-        return any(self.has_result(stage) for stage in stages.agreements(self.graph).values())
 
 
 def root() -> str:

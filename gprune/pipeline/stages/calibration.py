@@ -253,10 +253,9 @@ def components(graph: Graph, layer: int) -> Stage[records.Components]:
     """The neurons of a layer, counted from 0, in the principal components of their parameters."""
 
     def make(work: RunContext) -> records.Components:
-        from gprune.models.weights import neuron_parameters
         from gprune.pruning.calibration.principal import principal_coordinates
 
-        rows = neuron_parameters(work.study.model, layer, work.inputs.precision, lambda: work.decoder)
+        rows = work.decoder.neuron_parameters(layer).cpu().numpy()
         work.progress(0, 1, f"principal components of {len(rows):,} neurons")
         neuron_embedding.require_different(rows, f"the parameters of layer {layer}")
         return records.Components(layer, *principal_coordinates(rows, neuron_embedding.MOST_COMPONENTS))

@@ -21,7 +21,6 @@ from gprune.study import RepairSettings, Study, methods
 from gprune.study.settings import require, with_word
 from gprune.system import machine
 from gprune.system.errors import CorpusError, SettingsError
-from gprune.system.progress import Progress
 
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
@@ -158,19 +157,17 @@ def read_inputs(
     missing_tasks: dict[str, str] | None = None,
     *,
     download: bool = True,
-    on_progress: Progress | None = None,
     store: Store | None = None,
 ) -> Inputs:
     """Return the digests of what a study reads.
 
     `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
-    `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `store`
-    keeps digests of large files and rows of hub texts, the default one where left out. Raises ModelError if the
-    model folder holds no model, CorpusError if a text cannot be read, SettingsError if two calibration texts
-    hold the same content, there is no such task, or a plug-in that the study names is not installed.
+    `download`. `store` keeps digests of large files and rows of hub texts, the default one where left out. Raises
+    ModelError if the model folder holds no model, CorpusError if a text cannot be read, SettingsError if two
+    calibration texts hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    located = identity.locate(study.model, download=download, on_progress=on_progress)
+    located = identity.locate(study.model, download=download)
     folder = require_prunable(study, located)
     if study.offload:
         identity.require_offloadable(folder)

@@ -47,10 +47,8 @@ def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
     """Declare the facts that a metric computes of the weights."""
 
     def make(work: RunContext) -> WeightFacts:
-        from gprune.models.weights import layer_weights
-
         decoder, shape = work.decoder, work.decoder.shape
-        layers = [LayerWeights(shape, layer, layer_weights(decoder, layer)) for layer in range(shape.layers)]
+        layers = [LayerWeights(shape, layer, partial(decoder.matrix, layer)) for layer in range(shape.layers)]
         return calls.weigh_layers(plugin, load_code(plugin), layers, work.progress)
 
     return graph.stage(

@@ -11,7 +11,6 @@ from reproduction.fake_runs import (
     accuracy_of,
     assemble_table,
     finish,
-    perplexity_of,
     run_tables,
     throughput_of,
 )
@@ -193,24 +192,6 @@ def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(s
     assert "speed: float32 on cpu, batch 1; a processor, 2 threads" in table.notes
     assert "97.04" in set(table.published["tokens_per_second"])
     assert "6.74B" in set(table.published["parameters"])
-
-
-def test_alignments_have_perplexities_beside_the_ratios(store):
-    run_tables(store, "alignment")
-    table = assemble_table(store, "alignment")
-    assert table.filled == 6
-    assert list(table.display["alignment"]) == ["", "1", "8", "16", "32", "64"]
-    assert list(table.display["whole ratio"]) == ["1.000 ± 0.010"] + ["1.100 ± 0.010"] * 5
-    assert not [name for name in table.display if "tokens/s" in name]
-    text = "science-docs"
-    for answer, text_shown in zip(table.answers, table.display[f"{text} PPL"], strict=True):
-        assert text_shown == f"{perplexity_of(answer.row.study, answer.row.method, text):.2f}"
-    assert table.published.empty
-    assert not any("as controls" in note for note in table.notes)
-    assert any(note.startswith("not in the paper") for note in table.notes)
-    long = table.long.drop_duplicates("row")
-    assert list(long["sparsity.alignment"]) == [1, 1, 8, 16, 32, 64]
-    assert not long["in paper"].any()
 
 
 def test_a_method_that_cannot_run_leaves_the_others_their_speed(store):

@@ -81,7 +81,7 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
 
 @pytest.mark.long
 def test_what_measures_speed_comes_last_and_runs_alone(cache):
-    entries = [*some_entries("alignment")[-2:], *some_entries()]
+    entries = [*some_entries("speed")[-2:], *some_entries()]
     timed = {entry.study.name for entry in entries if entry.timed}
     assert [entry.timed for entry in entries] == [True, True, False, False, False]
     started: list[str] = []

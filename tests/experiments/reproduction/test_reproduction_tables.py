@@ -67,10 +67,9 @@ def test_controls_stand_beside_the_papers_rows_and_can_be_left_out():
 
 def test_every_published_table_is_reproduced_or_said_to_be_left():
     assert set(published.TABLES) - set(tables.TABLES) == {"cost"}
-    actual = {"metric-gap", "gain-by-retention", "alignment", "study", "repair"}
+    actual = {"metric-gap", "gain-by-retention", "study", "repair"}
     assert set(tables.TABLES) - set(published.TABLES) == actual
-    assert "not in the paper" in tables.TABLES["alignment"].title
-    assert all(row.extra for row in rows("alignment"))
+    assert "not in the paper" in tables.TABLES["study"].title
 
 
 def test_the_full_method_is_one_study_in_eight_tables():
@@ -210,22 +209,14 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
 
 def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
     result = work.needed_studies([tables.TABLES["speed"]], a_series())
-    first, timed = [t for t in result if not t.timed], [t for t in result if t.timed]
     main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
     assert {masks_of(entry.study) for entry in result} == main and len(main) == 3
-    assert [(entry.until, entry.study.methods) for entry in first] == [("masks", ("gprune",))] * 3
-    assert {entry.study.metric: entry.study.methods for entry in timed} == {
+    assert all(entry.timed for entry in result)
+    assert {entry.study.metric: entry.study.methods for entry in result} == {
         "flap": ("dense", "gprune", "llm_pruner", "flap"),
         "wanda_sp": ("dense", "gprune", "wanda_sp"),
         "twflap": ("dense", "gprune", "fang"),
     }
-    assert {entry.study.evaluation.speed for entry in timed} == {"cpu"}
+    assert {entry.study.evaluation.speed for entry in result} == {"cpu"}
     paper = work.needed_studies([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
-    assert {entry.study.evaluation.speed for entry in paper} == {"none", "auto"}
-
-
-def test_the_first_alignment_is_the_study_of_the_speed_table():
-    visible = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
-    assert visible == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
-    speed = {shared_study(row.study) for row in rows("speed")}
-    assert [shared_study(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
+    assert {entry.study.evaluation.speed for entry in paper} == {"auto"}

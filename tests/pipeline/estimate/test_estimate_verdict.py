@@ -108,8 +108,3 @@ def test_four_gpus_of_80_gb_prune_and_measure_it_and_two_do_not():
             assert (need.on_device(need.batch) < CARD) == fits, stage
     need = memory_need(STATISTICS, Case(LARGE, OVER_SEVERAL, 2, True, 4))
     assert need.weights == pytest.approx(2 * LARGE.parameters / 4) and need.on_device(need.batch) < 0.75 * CARD
-
-
-def test_a_batch_that_does_not_fit_is_halved_with_a_warning():
-    warnings = judge(forecast_of(card=24.0)).warnings
-    assert any("sparsity.batch 32 takes about" in words and "16 at a time" in words for words in warnings)

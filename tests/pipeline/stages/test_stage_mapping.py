@@ -1,21 +1,15 @@
 """The neurons of a layer as points, over a run of a small model: recomputed from its files and statistics."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_study
-import torch
-from safetensors import safe_open
 from safetensors.numpy import load_file
-from safetensors.torch import save_file
 from tiny_study import silent
 
 from gprune import pipeline
 from gprune.__main__ import main
-from gprune.models.loading import load
-from gprune.models.weights import neuron_parameters
 from gprune.pipeline import computing, stages
 from gprune.pipeline.stages import BEHAVIOUR, PARAMETERS, Graph, Results
 from gprune.pruning import neuron_embedding
@@ -106,33 +100,6 @@ def test_a_key_tells_layer_basis_texts_and_seed_and_no_setting_of_pruning(result
     keys = {key(), key(layer=1), key(basis=PARAMETERS), key(texts=both[:1]), key(seed=1)}
     assert len(keys) == 5 and key(basis=PARAMETERS, texts=()) == key(basis=PARAMETERS)
     assert key(retention=0.7) == key() and key(**{"modularization.steps": 9}) == key()
-
-
-def test_layers_of_sharded_half_precision_files_are_read_as_the_model_has_them(run, tmp_path):
-    folder, source = tmp_path / "sharded", Path(run[0].model)
-    folder.mkdir()
-    for file in source.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    with safe_open(str(source / "model.safetensors"), framework="pt") as opened:
-        tensors = {name: opened.get_tensor(name).to(torch.bfloat16) for name in opened.keys()}  # noqa: SIM118
-    parts = {"one.safetensors": {}, "two.safetensors": {}}
-    for name, tensor in tensors.items():
-        parts["two.safetensors" if "down_proj" in name else "one.safetensors"][name] = tensor
-    for file, stored in parts.items():
-        save_file(stored, folder / file, metadata={"format": "pt"})
-    index = {name: file for file, stored in parts.items() for name in stored}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
-
-    def unwanted():
-        raise AssertionError("the whole model was loaded")
-
-    for precision in ("bfloat16", "float32"):
-        decoder = load(str(folder), "cpu", precision)
-        expected = decoder.neuron_parameters(1).numpy()
-        assert np.array_equal(neuron_parameters(str(folder), 1, precision, unwanted), expected)
-    with pytest.raises(ModelError, match=r"hold no model\.layers\.2\.mlp\.gate_proj\.weight"):
-        neuron_parameters(str(folder), 2, "float32", unwanted)
 
 
 def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
