@@ -4,8 +4,9 @@ A block is one model at one retention, with every method's losses by text and se
 results of the tables `study` and `repair`; nothing is run.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,13 +35,14 @@ from gprune.pipeline.provenance import code
 from gprune.pipeline.stages import Results
 from gprune.store import Store
 from gprune.study import short
-from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.methods import METHODS, RECOMMENDED, of_masks
 from gprune.study.profiles import development_models
 from gprune.system.errors import StoreError
 
 MEASURED = "Models: "
 """beginning of the paragraph that says what was measured"""
 GPRUNE = "gprune"
+NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,6 +268,10 @@ _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias
 _RECIPE = AUTO.of(RECOMMENDED)
 _BASELINES = tuple(map(OWN.of, BASELINES))
 _CHOOSING_BASELINES = tuple(AUTO.of(name) for name in CHOSEN if METHODS[name].baseline)
+_OWN_MASKS = "own masks unrepaired"
+_LEAST = (0.85, 0.95)
+"""largest share of the perplexity of the best baseline without repair, and of its own masks without repair, that was
+asked of the recommended recipe before it was measured"""
 REPAIR_CLAIMS = tuple(
     Claim(words, "", first, others if isinstance(others, tuple) else (others,), where)
     for words, first, others, where in (
@@ -316,9 +322,53 @@ def _chapter(store: Store, series: Series, command: str) -> str:
             *([_DEVELOPMENT] if name in development_models() else []),
             *_measured([series], parts, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
+            *_recipe(parts),
             *(line for block in parts for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
         ]
     )
+
+
+def _recipe(parts: Sequence[Block]) -> list[str]:
+    ratios = ("against the best baseline as published", "against its own masks unrepaired")
+    return [
+        "### The recommended recipe on unseen text",
+        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. At most "
+        f"{' and '.join(map(str, _LEAST))} were asked of the first two. The best baseline is chosen in hindsight.",
+        Table.of(
+            ("model", *ratios, "against the best baseline with the same choice"),
+            (
+                [block.name, _best(block, _BASELINES), _ratio(_own_masks(block)), _best(block, _CHOOSING_BASELINES)]
+                for block in parts
+            ),
+        ).markdown(),
+    ]
+
+
+def _own_masks(block: Block) -> Difference | None:
+    """Return how much worse the recipe is than the masks that it chose under each seed, not repaired."""
+    names = {}
+    for answer in block.methods.get(_RECIPE, []):
+        choice = stages.find_choice(opened(answer.row.study, block.results.store), RECOMMENDED)
+        if choice is not None:
+            names[answer.row.study.seed] = UNREPAIRED.of(of_masks(choice.masks[choice.chosen]).name)
+    cases = []
+    for case in block.unseen:
+        plain = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
+        cases.append(replace(case, losses={**case.losses, _OWN_MASKS: plain}))
+    return _over(cases, _RECIPE, _OWN_MASKS)
+
+
+def _best(block: Block, methods: Sequence[str]) -> str:
+    """Return the recipe's ratio to the best of some methods on unseen text, with its name."""
+    differences = {name: item for name in methods if (item := _over(block.unseen, _RECIPE, name)) is not None}
+    if not differences or any(case.missing.intersection(methods) for case in block.unseen):
+        return NOT_MEASURED
+    best = max(differences, key=lambda name: differences[name].nats)
+    return f"{_ratio(differences[best])} ({block.methods[best][0].row.labels['method']})"
+
+
+def _ratio(difference: Difference | None) -> str:
+    return NOT_MEASURED if difference is None else f"{math.exp(difference.nats):.2f} ± {difference.error:.2f}"
 
 
 _SEEN = ("in-domain", "unseen", "numbers learned")
