@@ -23,19 +23,19 @@ _LEAST = 1e-9
 """nats per token under which divergences are one: a model from which nothing is removed has none"""
 
 
-def choose(pairs: Sequence[tuple[str, str]], measured: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
+def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
     """Choose the candidate of the lowest number; of equal ones the first.
 
-    `pairs` are masks and repair of every candidate by name, `measured` the figures of those that could be made, by
-    index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
+    `pairs` are masks and repair of every candidate by name, `results` the figures of those that could be made
+    by index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
     takes its place. Raises MethodError if none could be made.
     """
-    if not measured:
+    if not results:
         raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
-    base = reference if reference in measured else min(measured)
-    measures = measured[base].measures
+    base = reference if reference in results else min(results)
+    measures = results[base].measures
     means = np.full((len(pairs), len(measures)), np.nan)
-    for index, candidate in measured.items():
+    for index, candidate in results.items():
         means[index] = candidate.nats.mean(axis=1)
     weights = np.array([WEIGHTS.get(name, 1.0) for name in measures])
     weights /= weights.sum()
@@ -51,14 +51,14 @@ def choose(pairs: Sequence[tuple[str, str]], measured: Mapping[int, CandidateFig
         weights=weights,
         figures=figures,
         numbers=numbers,
-        sequences=measured[base].nats.shape[1],
+        sequences=results[base].nats.shape[1],
         reference=base,
         chosen=int(np.nanargmin(numbers)),
     )
 
 
 def _logarithms(means: Array, measures: Sequence[str]) -> Array:
-    """Logarithms of perplexities, which are their mean losses, and of divergences."""
+    """Return mean losses (log perplexities) as they are, and logarithms of divergences."""
     columns = [
         np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
         for name, row in zip(measures, means.T, strict=True)

@@ -41,7 +41,7 @@ class GroupedRanks:
         return result
 
     def in_group_order(self, scores: Array) -> Array:
-        """The same ranks, but in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
+        """Return the same ranks in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
         result, numbers = np.empty(len(self.by_group)), _whole_numbers(scores)
         for block in self._blocks:
             result[block.places] = _doubled_ranks(block.gather(numbers))[block.real] / 2
@@ -60,7 +60,7 @@ class GroupedRanks:
 
 
 def _blocks(grouped: GroupedRanks) -> list[_Block]:
-    """The groups in matrices whose rows are of about equal size, and which fit a core's own cache."""
+    """Return the groups in matrices of rows of similar size that fit a core's cache."""
     order = np.argsort(-grouped.size, kind="stable")
     size, blocks, first = grouped.size[order], [], 0
     while first < len(size):
@@ -87,49 +87,49 @@ class _Block:
         bits = (self.real.size - 1).bit_length()
         self._mask = (1 << bits) - 1
         self._numbered = numbered
-        # what fills up differs above these bits too, so that it is never taken for a tie
+        # padding values differ above these bits too, so that they are never taken for a tie
         self._low = np.where(self.real, numbered, (_BEHIND + (column << bits)) | numbered)
 
     def gather(self, numbers: Array) -> Array:
-        """(groups, width) of the numbers of all units; the order of what fills up is behind them."""
+        """Return (groups, width) values from those of all units, with padding that sorts last."""
         return np.where(self.real, numbers.take(self._units), self._low)
 
     def displacement(self, first: Array, second: Array) -> Array:
         """(groups,) see `GroupedRanks.displacement`; of the numbers that `_whole_numbers` gives."""
         ordered = self._sorted(first.take(self._units))
-        # the second scores in the order of the first: what is sorted then carries the first rank along
-        again = self._sorted(second.take(self._units.take(ordered & self._mask)))
-        moved = again & self._mask
-        moved -= self._numbered
-        sums: Array = 2 * np.abs(moved, out=moved).sum(axis=1)
-        unsure = np.union1d(self._close(ordered), self._close(again))
+        # takes the second scores in the order of the first, so that sorting carries the first rank along
+        second_ordered = self._sorted(second.take(self._units.take(ordered & self._mask)))
+        second_positions = second_ordered & self._mask
+        second_positions -= self._numbered
+        sums: Array = 2 * np.abs(second_positions, out=second_positions).sum(axis=1)
+        unsure = np.union1d(self._close(ordered), self._close(second_ordered))
         if len(unsure):
             ranks = (_doubled_ranks(self.gather(scores)[unsure]) for scores in (first, second))
             sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
         return sums
 
     def _sorted(self, numbers: Array) -> Array:
-        """Rows in ascending order, each number with its place in the block instead of its lowest bits."""
+        """Return the rows in ascending order; the lowest bits of each number hold its position in the block."""
         numbers &= ~self._mask
         numbers |= self._low
         numbers.sort(axis=1)
         return numbers
 
     def _close(self, ordered: Array) -> Array:
-        """Rows in which two scores are equal but for the bits left out: tied, or in doubtful order."""
+        """Return the rows in which two scores are equal up to the dropped bits, so that ties or order are unclear."""
         flat = ordered.ravel()
         difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
         if not len(difference) or difference.min() > self._mask:
             return _NONE
         # the last of a row and the first of the next may be equal
-        rows, places = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
-        return rows[places < ordered.shape[1] - 1]
+        rows, columns = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
+        return rows[columns < ordered.shape[1] - 1]
 
 
 def _whole_numbers(scores: Array) -> Array:
     """(units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
     values = np.zeros(len(scores) + 1)
-    # the sum takes the sign from a zero
+    # adding 0 turns -0.0 into 0.0
     np.add(scores, 0.0, out=values[:-1])
     numbers = values.view(np.int64)
     if len(scores) and numbers.min() < 0:
@@ -204,6 +204,6 @@ def standardize(scores: Array) -> Array:
     scores = np.asarray(scores, dtype=np.float64)
     centred = scores - scores.mean(axis=1, keepdims=True)
     deviation = np.sqrt((centred**2).sum(axis=1, keepdims=True) / max(scores.shape[1] - 1, 1))
-    # a constant layer leaves rounding errors behind, which must not be blown up to a ranking
+    # a constant layer has only rounding errors, which must not become a ranking
     constant = (scores == scores[:, :1]).all(axis=1, keepdims=True) | (deviation == 0)
     return np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))

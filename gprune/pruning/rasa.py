@@ -19,13 +19,13 @@ _MOST_SPLITS = 126
 
 
 def balanced_splits(shards: int) -> list[Split]:
-    """Every way to part an even number of shards into two halves of equal size, shard 0 always in the first.
+    """Return splits of an even number of shards into two equal halves, with shard 0 in the first.
 
     The order of the halves is ignored: 8 shards give 35.
     """
     firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
-    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
-    halves = [firsts[index] for index in chosen]
+    selected = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
+    halves = [firsts[index] for index in selected]
     return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
 
 
@@ -102,7 +102,7 @@ def adapt(
 
 
 def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
-    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it."""
+    """Return (modules,) bool, True for modules that would be scored from B if adapted; ignores thresholds."""
     if settings.source == "random":
         return np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
     return statistics.u_auxiliary < statistics.u_primary
@@ -115,6 +115,6 @@ def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.r
         return sensitive
     if selection == "drift_and_score":
         return unreliable
-    chosen = np.zeros_like(unreliable)
-    chosen[generator.choice(len(chosen), size=int(unreliable.sum()), replace=False)] = True
-    return chosen
+    selected = np.zeros_like(unreliable)
+    selected[generator.choice(len(selected), size=int(unreliable.sum()), replace=False)] = True
+    return selected

@@ -36,7 +36,7 @@ def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | N
 
 
 def _share(layer: int, neurons: float) -> int:
-    """Whole neurons of one layer, such that the layers up to it have as many together as they should."""
+    """Return the neurons of one layer, so that the running total over layers stays on target."""
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 

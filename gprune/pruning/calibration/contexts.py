@@ -75,7 +75,7 @@ def project_inputs(
 
 
 def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
-    """Cluster the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
+    """Cluster the FFN inputs of every layer, up to eight layers in parallel.
 
     Every layer has a generator of its own.
     """
@@ -94,7 +94,7 @@ def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_pro
                 centroids = future.result()
                 fitted.append((centroids.astype(np.float32), _distances(centroids)))
         finally:
-            # where a layer or the listener has failed, layers that wait are dropped
+            # if a layer or the listener failed, waiting layers are cancelled
             pool.shutdown(cancel_futures=True)
     on_progress(layers, layers, "context clusters")
     centres, distances = (np.stack(part) for part in zip(*fitted, strict=True))
@@ -123,7 +123,7 @@ class Lookup:
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
-    """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
+    """Return (layers, tokens, hidden) FFN inputs of some sequences, in the model's dtype on the CPU."""
     sequences, length = ids.shape
     shape = decoder.shape
     inputs = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
@@ -149,10 +149,10 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
 
 
 def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
-    """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
+    """Return mean and components of one layer's (tokens, hidden) FFN inputs, and the projected inputs."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
     mean_array: Array = mean.cpu().numpy()
-    # sums in float64 do not overflow: a mean is finite where all that it is made of is
+    # sums in float64 do not overflow, so the mean is finite if all inputs are
     if not np.isfinite(mean_array).all():
         raise NumericsError.of(f"the FFN input of layer {layer}")
     limit = min(dimensions, points.shape[1], len(points) - 1)

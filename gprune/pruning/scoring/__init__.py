@@ -39,7 +39,7 @@ def score(
     settings: CalibrationSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Importance scores of neurons and key/value groups, of a calibration set or of chosen `shards` of it.
+    """Return importance scores of neurons and key/value groups from a calibration set or some `shards` of it.
 
     Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and
     has no value on a part of them: parts are then scored by the plain token variance.

@@ -38,7 +38,7 @@ def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: A
 
 
 def plain(settings: CalibrationSettings) -> CalibrationSettings:
-    """The same settings with the plain token variance as fluctuation."""
+    """Return the same settings with the plain token variance as fluctuation."""
     return replace(settings, flap_variant="paper")
 
 

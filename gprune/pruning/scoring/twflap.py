@@ -31,7 +31,7 @@ def context_weights(profile: Array, statistics: ContextStatistics, distances: Ar
     """
     tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
     exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
-    # the largest exponent of a context that has tokens is 0: nothing overflows and no sum is 0
+    # the largest exponent of a context with tokens is 0, so nothing overflows and no sum is 0
     raw = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
     single = tokens.sum(axis=-1, keepdims=True) * raw / (tokens * raw).sum(axis=-1, keepdims=True)
     return profile @ single

@@ -39,7 +39,7 @@ def layer_scores(
     attention_energy: Array,
     samples: int,
 ) -> tuple[Array, Array]:
-    """(neurons,) and (key/value groups,) scores of one layer, for a pass that prunes layer by layer.
+    """Return (neurons,) and (key/value groups,) scores of one layer, for layer-by-layer pruning.
 
     The energies are sums over the tokens of `samples` sequences of the squared inputs of down_proj (neurons,)
     and of o_proj (heads * head_width,).

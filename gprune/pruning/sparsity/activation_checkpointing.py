@@ -26,7 +26,7 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
 
 
 def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
-    """Activations times the mask copy of their subset.
+    """Multiply activations by the mask copy of their subset.
 
     Args:
         activations: (subsets * sequences, tokens, channels) of any floating type.
@@ -37,7 +37,7 @@ def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
-    """The FFN's hidden layer, activation(gate) * up, times the mask copy of its subset.
+    """Return the FFN's hidden layer, activation(gate) * up, times the mask copy of its subset.
 
     Args:
         gate: (subsets * sequences, tokens, channels) outputs of gate_proj.
@@ -158,7 +158,7 @@ def _scale(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:
-    """Gradient times activations, summed over the sequences and tokens of each subset in float32.
+    """Sum gradient times activations over the sequences and tokens of each subset, in float32.
 
     Args:
         gradient: (subsets * sequences, tokens, channels) of any floating type.

@@ -36,7 +36,7 @@ class Sampler:
         self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
-        """(sequences,) int64 numbers of the next step's sequences, set after set."""
+        """Return (sequences,) int64 numbers of the next step's sequences, set after set."""
         return np.concatenate([self._take(number) for number in range(len(self._sets))])
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -63,10 +63,10 @@ class Sampler:
         self._queues = queues
 
     def _take(self, number: int) -> Array:
-        """The next sequences of one set; its remainder is followed by a fresh order of the whole."""
+        """Return the next sequences of one set; a set that is used up is shuffled again."""
         if len(self._queues[number]) < self._each:
-            fresh = self._generator.permutation(self._sets[number])
-            self._queues[number] = np.concatenate([self._queues[number], fresh])
+            shuffled = self._generator.permutation(self._sets[number])
+            self._queues[number] = np.concatenate([self._queues[number], shuffled])
         sequences, self._queues[number] = np.split(self._queues[number], [self._each])
         return sequences
 
@@ -165,7 +165,7 @@ class Teacher:
         """Arrays and plain values that its later answers follow from; see `take_up`."""
         if self.cache is None:
             return {}, {"caches": False}
-        # only batches of which something is still in the cache
+        # only batches that are still in the cache
         used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
         makers = np.full(len(self.available), -1, dtype=np.int64)
@@ -215,7 +215,7 @@ class Teacher:
                     hidden = self.decoder.hidden_states(ids)
             except (RuntimeError, MemoryError) as error:
                 if out_of_memory(error):
-                    # what does not fit together any more is made anew, in the portions that fit
+                    # states that no longer fit are computed again, in portions that fit
                     self.available &= ~self.missed
                 raise
             mine = self.missed[batch] & (self.batch_of[batch] == index)

@@ -41,7 +41,7 @@ class GateLearner(Learner[GateMasks]):
         self._first = start
 
     def start(self) -> Tensor:
-        """The gates that it was given."""
+        """Return the gates that it was given."""
         return torch.tensor(self._first, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:

@@ -20,7 +20,7 @@ _SIGMOID_STEEPNESS = 8.0
 
 
 def surrogate(distance: Tensor, kind: str) -> Tensor:
-    """Derivative that stands in for that of the step function S (straight-through estimator).
+    """Return the derivative that replaces that of the step function S (straight-through estimator).
 
     Args:
         distance: quantile minus threshold, any shape.
@@ -58,7 +58,7 @@ class UnitMasks:
         raise NotImplementedError
 
     def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        """Split flat (units,) values into (layers, neurons) and (layers, key/value groups)."""
         return split_units(self.shape, units)
 
     def retention(self, learned: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class MaskFamily(UnitMasks):
         """
         slope = -surrogate(self.margins(thresholds), kind)
         if not self.units.free_groups:
-            # groups that no threshold moves tell their thresholds nothing
+            # groups that no threshold moves have no gradient
             self.split(slope)[1].zero_()
         ordered = (unit_gradient * slope)[..., self.by_owner]
         # sums of segments and no scattered additions, whose order a GPU does not keep from run to run

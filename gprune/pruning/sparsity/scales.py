@@ -188,13 +188,13 @@ def learn_scaled_gates(
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
-    chosen, gates, sparsity = settings
+    scale_settings, gates, sparsity = settings
     decoder.require_whole("learning gates")
     require_reachable(decoder.shape, target, sparsity.alignment)
     kind = EqualGates if sparsity.equal else GateMasks
     family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
-    joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
-    ids, sets = _draw_sequences(texts, chosen.samples, seed)
+    joint = replace(scale_settings, steps=scale_settings.joint_steps, learning_rate=scale_settings.joint_rate)
+    ids, sets = _draw_sequences(texts, scale_settings.samples, seed)
     with gate_decoder(decoder, biased=True) as gate:
         scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
@@ -207,6 +207,6 @@ def learn_scaled_gates(
 def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
     """Return the ids of so many sequences of each text, and which of them each text has."""
     generator = np.random.default_rng(seed)
-    chosen = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
-    ends = np.cumsum([len(text.ids) for text in chosen])
-    return common_ids(chosen), np.split(np.arange(ends[-1]), ends[:-1])
+    samples_by_text = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
+    ends = np.cumsum([len(text.ids) for text in samples_by_text])
+    return common_ids(samples_by_text), np.split(np.arange(ends[-1]), ends[:-1])

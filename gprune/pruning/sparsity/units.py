@@ -51,10 +51,10 @@ class RankedUnits:
         return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
 
     def with_groups(self, mask: Array) -> RankedUnits:
-        """The same units with (layers, key/value groups) that are kept or removed under every threshold."""
-        moved = self.quantiles.copy()
-        self.split(moved)[1][:] = np.where(mask, _ALWAYS, _NEVER)
-        return replace(self, quantiles=moved, free_groups=False)
+        """Return the same units with key/value groups that are always kept or always removed."""
+        fixed_quantiles = self.quantiles.copy()
+        self.split(fixed_quantiles)[1][:] = np.where(mask, _ALWAYS, _NEVER)
+        return replace(self, quantiles=fixed_quantiles, free_groups=False)
 
     @property
     def thresholds(self) -> int:
@@ -68,7 +68,7 @@ class RankedUnits:
         return difference
 
     def split(self, units: Array) -> tuple[Array, Array]:
-        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        """Split flat (units,) values into (layers, neurons) and (layers, key/value groups)."""
         neurons = self.shape.layers * self.shape.neurons
         return units[:neurons].reshape(self.shape.layers, -1), units[neurons:].reshape(self.shape.layers, -1)
 
