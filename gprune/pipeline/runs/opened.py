@@ -254,20 +254,20 @@ def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
-    """Return every run of a cache, the latest started first, and those that cannot be read."""
-    good: list[Run] = []
-    bad: list[Unreadable] = []
+    """Return every run of a cache, the latest started first, and the runs that cannot be read."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
     for path in sorted((Path(root) / "runs").glob("*/run.json")):
         try:
             record, graph, reason = cached.read_record(path)
         except OSError:
             continue
         if record is None or graph is None:
-            bad.append(Unreadable(path.parent.name, reason))
+            unreadable.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
-    good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    return good, bad
+            runs.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
+    runs.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
+    return runs, unreadable
 
 
 def run_named(root: str, name: str) -> Run:
