@@ -106,16 +106,18 @@ def require_runnable(name: str, further: tuple[str, ...]) -> None:
     """
     index = task_manager(name).task_index
     if name not in index:
-        near = closest(name, further) or closest(name, index)
-        meant = (
-            f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(further)}."
+        suggestion = closest(name, further) or closest(name, index)
+        hint = (
+            f": did you mean {suggestion}?"
+            if suggestion
+            else f"; lm-eval and this package have none; known: {', '.join(further)}."
         )
-        raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl")
+        raise SettingsError(f"there is no task {name!r}{hint} A file of your own questions ends in .jsonl")
     unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
     if unsafe:
-        which = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
+        unsafe_names = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
         raise SettingsError(
-            f"the task {name!r} executes code that the model writes{which}, which is not done here: "
+            f"the task {name!r} executes code that the model writes{unsafe_names}, which is not done here: "
             "run it with lm-eval's own command on an exported folder, in a sandbox"
         )
 
@@ -295,7 +297,7 @@ def readable_faults(task: str) -> Iterator[None]:
 
 @lru_cache(maxsize=32)
 def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...]) -> Loaded:
-    """Files and their times make changed rows another task."""
+    """Load a task; files and their modification times are part of its cache key."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
@@ -361,7 +363,7 @@ def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
         "training_split": "train" if "train" in splits else None,
         "validation_split": None,
         "test_split": "test",
-        # the questions themselves, but for the one that is asked, where there is no split for examples
+        # without a split for examples, the other questions serve as examples
         "fewshot_split": None if "samples" in shots else examples,
     }
     if "split" in shots:
