@@ -18,17 +18,17 @@ from gprune.study import Study
 
 
 def needed_studies(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
-    """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
+    """Return every study behind some tables once, in table order; timed studies last."""
     rows = [row for table in tables for row in table.rows(series)]
     return grouping.entries([*rows, *grouping.prerequisite_rows(rows)])
 
 
 def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[TableStudy]:
-    """The studies that still have to run, with the methods that no run has yet."""
-    every = (row for table in tables for row in table.rows(series))
-    rows = [row for row in every if finished.answer(row) is None]
-    first = (row for row in grouping.prerequisite_rows(rows) if finished.answer(row) is None)
-    return grouping.entries([*rows, *first])
+    """Return the studies that still have to run, with the methods that no run has yet."""
+    all_rows = (row for table in tables for row in table.rows(series))
+    rows = [row for row in all_rows if finished.answer(row) is None]
+    prerequisites = (row for row in grouping.prerequisite_rows(rows) if finished.answer(row) is None)
+    return grouping.entries([*rows, *prerequisites])
 
 
 def check_inputs(series: Series) -> None:
@@ -53,7 +53,7 @@ class TableWork:
         *,
         command: str = "",
     ) -> None:
-        """Reads what is there of a cache and a folder for tables; nothing is started or written yet.
+        """Read the results of a cache and a folder of tables; nothing is started or written yet.
 
         `command` is the command line, for the index.
         """
@@ -90,13 +90,13 @@ class TableWork:
         return missing(self.tables, self.series, self.finished)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
-        """Assemble tables of what is there now and write them."""
+        """Assemble tables of the current results and write them."""
         assembled = [self.assemble(table) for table in tables]
         write(self.folder, self.series, assembled, self.command)
         return assembled
 
     def assemble(self, table: PaperTable) -> Assembled:
-        """One table of what is there now."""
+        """Return one table of the current results."""
         return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
