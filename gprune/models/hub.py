@@ -71,7 +71,7 @@ def require_room(name: str) -> None:
 
 
 def _cached_folder(name: str) -> Path | None:
-    """The folder of a model in the hub's cache, complete or not."""
+    """Return the folder of a model in the hub's cache, complete or not."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
 
@@ -110,22 +110,22 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
         reason = f"it answers {status}" if status else "no network"
         if constants.HF_HUB_OFFLINE:
             reason = "no network: HF_HUB_OFFLINE is set"
-        words = _missing(name, gap, f"the hub cannot be reached ({reason})")
+        message = _missing(name, gap, f"the hub cannot be reached ({reason})")
         if isinstance(cause, errors.GatedRepoError):
-            words = (
+            message = (
                 f"the model {name!r} is gated: ask for access at {constants.ENDPOINT}/{name}, and when it is "
                 "granted log in with `hf auth login` (or set HF_TOKEN); nothing has been downloaded"
             )
         elif isinstance(cause, errors.RepositoryNotFoundError):
-            words = (
+            message = (
                 f"the hub shows no model {name!r}: check the spelling, or log in with `hf auth login` if the "
                 "model is private"
             )
-        raise ModelError(words) from error
+        raise ModelError(message) from error
 
 
 def _bar_class(name: str, on_progress: Progress) -> type:
-    """A class of bars for the hub's client that draws nothing and reports the bytes on disk."""
+    """Return a progress bar class for the hub's client that draws nothing and reports bytes on disk."""
     from tqdm.std import tqdm
 
     lock = threading.Lock()
@@ -134,7 +134,7 @@ def _bar_class(name: str, on_progress: Progress) -> type:
         """Several files add to one bar from threads of their own."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            # the client has a second bar for what came over the network
+            # the client has a second bar that counts network bytes
             self._counts_bytes = options.get("unit") == "B" and "Reconstructing" in str(options.get("desc", ""))
             options.pop("name", None)
             super().__init__(*arguments, **options | {"disable": False, "delay": 1e9})
@@ -148,8 +148,8 @@ def _bar_class(name: str, on_progress: Progress) -> type:
             with lock:
                 is_drawn = super().update(n)
                 if self._counts_bytes and self.total:
-                    done, total = min(int(self.n), int(self.total)) // _MEGABYTE, int(self.total) // _MEGABYTE
-                    on_progress(done, max(1, total), f"downloading {name}, megabytes")
+                    loaded, total = min(int(self.n), int(self.total)) // _MEGABYTE, int(self.total) // _MEGABYTE
+                    on_progress(loaded, max(1, total), f"downloading {name}, megabytes")
             return is_drawn
 
     return Bar

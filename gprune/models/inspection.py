@@ -147,8 +147,8 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
         loadable.require_whole(folder)
     except ModelError:
         return "not as it is"
-    words = "without code of its own" + (", although it brings some" if has_code else "")
-    return "; ".join(filter(None, (words, loadable.attention_notice(folder))))
+    description = "without code of its own" + (", although it brings some" if has_code else "")
+    return "; ".join(filter(None, (description, loadable.attention_notice(folder))))
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:
@@ -156,5 +156,5 @@ def format_widths(widths: tuple[int, ...], dense: int) -> str:
     if not widths:
         return "not known"
     commonest, count = Counter(widths).most_common(1)[0]
-    words = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
-    return words + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")
+    text = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
+    return text + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")

@@ -25,18 +25,18 @@ _DISK = "disk"
 def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:
     """Map each part of a model: decoder layers to the disk, the rest to a device."""
     with torch.device("meta"):
-        # only the names of its parts matter, and this attention is everywhere
+        # eager attention is used because only the module names matter and every family supports it
         parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
-    # safetensors knows devices by name, and of several GPUs only with a number
+    # safetensors needs device names, with a number if there are several GPUs
     name = f"{device.type}:{device.index or 0}" if devices.is_gpu(device) else str(device)
-    parts: dict[str, str] = {}
+    devices_by_module: dict[str, str] = {}
     path = ""
     for step in layout.layers.split("."):
         for child, _ in parent.named_children():
             if child != step:
-                parts[path + child] = name
+                devices_by_module[path + child] = name
         parent, path = parent.get_submodule(step), f"{path}{step}."
-    return parts | {path + child: _DISK for child, _ in parent.named_children()}
+    return devices_by_module | {path + child: _DISK for child, _ in parent.named_children()}
 
 
 def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: Any) -> bool:
@@ -47,8 +47,8 @@ def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: A
     if ":" in device or not devices.is_gpu(target) or devices.count() < 2:
         return False
     size = sum(tensor.bytes for tensor in identity.stored_tensors(folder).values())
-    stored = getattr(torch, identity.number_type(folder) or "float32")
-    factor = 1.0 if dtype == "auto" else dtype.itemsize / stored.itemsize
+    stored_dtype = getattr(torch, identity.number_type(folder) or "float32")
+    factor = 1.0 if dtype == "auto" else dtype.itemsize / stored_dtype.itemsize
     return factor * size > WEIGHTS_OF_A_GPU * devices.memory(target)[1]
 
 
@@ -80,7 +80,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
     hook: Any = module._hf_hook
     with align_module_device(module):
-        # a call of the module neither reads its weights again nor drops them
+        # while open, a call of the module neither reads nor drops its weights
         hook.offload = False
         try:
             yield
@@ -111,5 +111,5 @@ def release_hooks(model: nn.Module) -> None:
     remove_hook_from_submodules(model)
     del model.hf_device_map
     for part in model.modules():
-        # what accelerate leaves there is the forward function of the class
+        # accelerate leaves the forward function of the class on the instance
         part.__dict__.pop("forward", None)

@@ -25,21 +25,21 @@ class Rows:
 
     @property
     def weight(self) -> torch.Tensor:
-        """(rows, inputs) view of the weight."""
+        """Return the (rows, inputs) view of the weight."""
         return self.linear.weight[self.rows]
 
     @property
     def bias(self) -> torch.Tensor | None:
-        """(rows,) view of the bias, if there is one."""
+        """Return the (rows,) view of the bias, or None."""
         return None if self.linear.bias is None else self.linear.bias[self.rows]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(..., rows) of (..., inputs)."""
+        """Map (..., inputs) to (..., rows)."""
         return nn.functional.linear(inputs, self.weight, self.bias)
 
 
 Projection = nn.Linear | Rows
-"""a linear map, or what stands for it in one with others"""
+"""a linear map, or its rows in a fused one"""
 
 
 def language_config(model: Any) -> Any:

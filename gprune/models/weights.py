@@ -47,10 +47,10 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
         return decoder().neuron_parameters(layer).cpu().numpy()
     layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
     paths = [layout.locate(part)[0] for part in ("gate_proj", "up_proj", "down_proj")]
-    stored = weight_headers.tensors(weight_files(folder))
+    tensors = weight_headers.tensors(weight_files(folder))
     kind = DTYPES.get(precision, torch.float32)
     gate, up, down = (
-        _read_tensor(stored, [f"{layers}.{layer}.{path}.weight" for layers in layout.stored], folder).to(kind).float()
+        _read_tensor(tensors, [f"{layers}.{layer}.{path}.weight" for layers in layout.stored], folder).to(kind).float()
         for path in paths
     )
     if paths[0] == paths[1]:
@@ -58,13 +58,13 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     return directions(gate, up, down).numpy()
 
 
-def _read_tensor(stored: dict[str, Tensor], names: list[str], folder: Path) -> torch.Tensor:
+def _read_tensor(tensors: dict[str, Tensor], names: list[str], folder: Path) -> torch.Tensor:
     """Return a tensor by the first of its names that is stored; ModelError without a finite one."""
-    name = next((name for name in names if name in stored), None)
+    name = next((name for name in names if name in tensors), None)
     if name is None:
         raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")
     try:
-        with safe_open(str(stored[name].file), framework="pt") as opened:
+        with safe_open(str(tensors[name].file), framework="pt") as opened:
             tensor: torch.Tensor = opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"the weights in {str(folder)!r} cannot be read ({error}): copy them again") from error

@@ -57,7 +57,7 @@ def folder(name: str) -> Path:
             f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
-    # under its own depth it is the same model
+    # with its original depth it is the same model
     is_published = SHAPES[shape].get("num_hidden_layers") == layers
     return FOLDER / (shape if is_published else f"{shape}#{depth}")
 
