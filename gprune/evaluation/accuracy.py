@@ -132,7 +132,7 @@ def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[
 
 
 def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
-    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is no such mean."""
+    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is not such a mean."""
     from lm_eval.api.metrics import mean_stderr
 
     values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]

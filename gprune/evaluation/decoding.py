@@ -54,11 +54,11 @@ class EagerDecoding:
             self._written.append(_greedy(result.logits))
 
     def tokens(self) -> Tensor:
-        """(batch, new tokens) int64 tokens written."""
+        """Return (batch, new tokens) int64 tokens written."""
         return torch.cat(self._written, dim=1)
 
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Return the bytes of the keys and values."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._cache.layers)
 
     def static_bytes(self) -> int:
@@ -74,7 +74,7 @@ class StaticKeyValues(Cache):
     """Keys and values in buffers of fixed size, each layer's as wide as that layer.
 
     The library's own static cache counts tokens by itself, differently in each of its versions; here the
-    position is a tensor that the decoding owns, so that a replayed graph writes where it is told.
+    position is a tensor that the decoding owns, so that a replayed graph writes at the current position.
     """
 
     def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
@@ -166,11 +166,11 @@ class StaticDecoding:
             step()
 
     def tokens(self) -> Tensor:
-        """(batch, new tokens) int64 tokens written."""
+        """Return (batch, new tokens) int64 tokens written."""
         return self._written.clone()
 
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Return the bytes of the keys and values."""
         return sum(keys.nbytes + values.nbytes for keys, values in self._cache.buffers)
 
     def static_bytes(self) -> int:

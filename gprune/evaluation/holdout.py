@@ -20,7 +20,7 @@ from gprune.study import Study
 LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
 """the texts that prune, by role, and the one by which a repair or a recipe is chosen"""
 MOST_SHARED = 0.01
-"""share of an evaluated text's runs that may stand in a calibration set by chance or quotation"""
+"""share of an evaluated text's runs that may occur in a calibration set by chance or quotation"""
 _OF_A_COPY = 4
 """a copy overlaps by the share that was drawn of the text; this part of it is too much already"""
 UNSEEN = "unseen"

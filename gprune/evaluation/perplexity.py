@@ -40,7 +40,7 @@ def perplexity(
     """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
     `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
-    memory runs out. `on_progress` is told after every batch. The perplexity is infinite where exp overflows,
+    memory runs out. `on_progress` is called after every batch. The perplexity is infinite where exp overflows,
     never NaN; with a single window, or an infinite perplexity, the standard error is infinite. Raises
     CorpusError if the stream is shorter than one window or of another tokenizer, SettingsError if the
     window is longer than the model can read or not even one fits in memory, NumericsError if a loss is not

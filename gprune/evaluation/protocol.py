@@ -73,7 +73,7 @@ def of_perplexity(
 def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
     """Return the stamp of an accuracy, with the package versions that are stored with it.
 
-    `rule` says which of its two figures counts, max or fixed; empty if both are told. `precision` is the
+    `rule` is the figure that counts, max or fixed; empty if both are reported. `precision` is the
     model's number type.
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""

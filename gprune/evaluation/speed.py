@@ -1,4 +1,4 @@
-"""Speed of pruned models in tokens a second, beside the dense one, with its spread.
+"""Measure the speed of pruned models against the dense one, in tokens a second with its spread.
 
 The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
@@ -47,7 +47,7 @@ class SpeedSettings(Form):
     new_tokens: Annotated[int, at_least(2)] = 512
     """tokens to write; the first comes from the prompt's own pass"""
     repeats: Annotated[int, at_least(1)] = 10
-    """timed repetitions of every model beside the first, after one warm-up of both"""
+    """timed repetitions of every model next to the first, after one warm-up of both"""
     dtype: Literal["float32", "bfloat16", "float16"] = "float16"
     """number type of the weights"""
     device: str = "cuda"

@@ -15,7 +15,7 @@ from gprune.records import Array, CandidateFigures, Choice
 from gprune.system.errors import MethodError
 
 DIVERGENCE = "divergence"
-"""the measure that is no perplexity"""
+"""the measure that is not a perplexity"""
 WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
 """weight of each measure, scaled to a sum of 1; they won on the development models (docs/method.md):
 with more on divergence a choice is drawn to what is fitted to the model's own text"""

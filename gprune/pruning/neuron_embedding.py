@@ -146,7 +146,7 @@ def pad_to_plane(coordinates: Array) -> Array:
 
 
 def positions(scores: Array) -> Array:
-    """(neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
+    """Return (neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
     return ranks(scores) / max(len(scores) - 1, 1)
 
 
@@ -158,7 +158,7 @@ def table(
     scores: Mapping[str, UnitScores],
     masks: Mapping[str, PruningMasks],
 ) -> pd.DataFrame:
-    """One row a neuron of one layer (from 0), with what a run has found of it so far.
+    """Return one row a neuron of one layer (from 0), with the results that a run has so far.
 
     Scores are by the letter of their text, masks by what to call them.
     """

@@ -35,7 +35,7 @@ class GroupedRanks:
         self._blocks = _blocks(self)
 
     def by_unit(self, scores: Array) -> Array:
-        """(units,) average ranks within the group, from 0 to its size - 1, of (units,) scores."""
+        """Return (units,) average ranks within the group, from 0 to its size - 1, of (units,) scores."""
         result = np.empty(len(self.by_group))
         result[self.by_group] = self.in_group_order(scores)
         return result
@@ -48,7 +48,7 @@ class GroupedRanks:
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """(groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
+        """Return (groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
 
         Whole numbers, since shared ranks are halves: nothing is rounded, whatever the size of the groups.
         """
@@ -95,7 +95,7 @@ class _Block:
         return np.where(self.real, numbers.take(self._units), self._low)
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """(groups,) see `GroupedRanks.displacement`; of the numbers that `_whole_numbers` gives."""
+        """Return (groups,) displacements as `GroupedRanks.displacement`, from `_whole_numbers`."""
         ordered = self._sorted(first.take(self._units))
         # takes the second scores in the order of the first, so that sorting carries the first rank along
         second_ordered = self._sorted(second.take(self._units.take(ordered & self._mask)))
@@ -127,7 +127,7 @@ class _Block:
 
 
 def _whole_numbers(scores: Array) -> Array:
-    """(units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
+    """Return (units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
     values = np.zeros(len(scores) + 1)
     # adding 0 turns -0.0 into 0.0
     np.add(scores, 0.0, out=values[:-1])
@@ -138,7 +138,7 @@ def _whole_numbers(scores: Array) -> Array:
 
 
 def _doubled_ranks(numbers: Array) -> Array:
-    """(rows, width) int64 twice the average ranks within each row; equal numbers share their mean."""
+    """Return (rows, width) int64 twice the average ranks within each row; equal numbers share their mean."""
     width = numbers.shape[1]
     order = numbers.argsort(axis=1)
     ordered = np.take_along_axis(numbers, order, axis=1)
@@ -156,7 +156,7 @@ def _doubled_ranks(numbers: Array) -> Array:
 
 
 def ranks(scores: Array) -> Array:
-    """(..., units) float64 average ranks along the last axis: 0 is least important, ties share the mean."""
+    """Return (..., units) float64 average ranks along the last axis: 0 is least important, ties share the mean."""
     scores = np.asarray(scores)
     result = np.empty(scores.shape)
     if scores.size:
@@ -167,12 +167,12 @@ def ranks(scores: Array) -> Array:
 
 
 def module_sizes(labels: Array, count: int | None = None) -> Array:
-    """(modules,) int64 number of units that carry each label."""
+    """Return (modules,) int64 number of units that carry each label."""
     return np.bincount(labels, minlength=count or 0)
 
 
 def rank_quantile_within(scores: Array, labels: Array) -> Array:
-    """Within-module rank quantile (rank + 1/2) / size, in (0, 1): the score scale that MSL thresholds.
+    """Return the rank quantile (rank + 1/2) / size within the module, in (0, 1), which MSL thresholds.
 
     The half makes the fraction of units at or above a threshold t an unbiased 1 - t for modules of any size.
     """
@@ -181,13 +181,13 @@ def rank_quantile_within(scores: Array, labels: Array) -> Array:
 
 
 def module_means(values: Array, labels: Array, count: int | None = None) -> Array:
-    """(modules,) mean of `values` over the units of each module."""
+    """Return (modules,) mean of `values` over the units of each module."""
     sizes = module_sizes(labels, count)
     return np.bincount(labels, weights=values, minlength=len(sizes)) / np.maximum(sizes, 1)
 
 
 def spearman(first: Array, second: Array) -> Array:
-    """(...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
+    """Return (...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
     a, b = ranks(first), ranks(second)
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
@@ -197,7 +197,7 @@ def spearman(first: Array, second: Array) -> Array:
 
 
 def standardize(scores: Array) -> Array:
-    """Standard scores within each layer of (layers, units): mean 0, sample standard deviation 1 (ddof 1).
+    """Return (layers, units) scores standardized within each layer: mean 0, sample deviation 1 (ddof 1).
 
     Zeros in a layer whose scores are all equal.
     """

@@ -37,7 +37,7 @@ def module_statistics(
     halves_auxiliary: Iterable[tuple[Array, Array]],
     settings: ReliabilitySettings,
 ) -> ModuleStatistics:
-    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7), by layer and label.
+    """Return drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
 
     The halves are (layers, neurons) scores on the two halves of a text, one pair for each balanced split;
     ``score_scale`` says whether the mean score is of raw or of standardised scores.
@@ -54,7 +54,7 @@ def module_statistics(
 
 
 def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
-    """(modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
+    """Return (modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
 
     pi is the rank / (size - 1), and 0 in a module of one. Differences of ranks are added up as whole numbers
     and divided once, so that modules which are equally repeatable under two texts are found to be.
@@ -67,7 +67,7 @@ def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> A
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
-    """(modules,) mean of (layers, neurons) scores under one text.
+    """Return (modules,) mean of (layers, neurons) scores under one text.
 
     ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros where all
     scores of the layer are equal), which makes modules of different layers comparable.

@@ -72,7 +72,7 @@ class Silenced:
     """The dense model with the removed units silent, for as long as one wants: what ``cut`` says, uncopied.
 
     While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and what is
-    repaired stands in for the dense weights.
+    repaired replaces the dense weights.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     that the retention misses the target by half a key/value group at most, unless the floors alone exceed it.
     """
     ffn = standardize(scores.ffn)
-    # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code
+    # a head is the mean of standardized channels and not standardized again, as in FLAP's code
     channels = standardize(scores.channels)
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
     # a layer's only group always stays, so it is not ranked: its weight would shift the cut

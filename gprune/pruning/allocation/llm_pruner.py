@@ -28,7 +28,7 @@ def pruned_layers(layers: int) -> range:
 
 
 def lowest_retention(shape: ModelShape) -> float:
-    """The retention with one neuron and one key/value group left in each layer that is pruned."""
+    """Return the retention with one neuron and one key/value group left in each layer that is pruned."""
     pruned = len(pruned_layers(shape.layers))
     dense = shape.decoder_weights * (shape.layers - pruned) / shape.layers
     return (dense + pruned * (shape.group_weights + shape.neuron_weights)) / shape.decoder_weights

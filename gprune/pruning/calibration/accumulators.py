@@ -64,7 +64,7 @@ class Released:
         self.samples += samples
 
     def result(self) -> Array:
-        """(layers, channels) fluctuation; zeros for a single sample."""
+        """Return (layers, channels) fluctuation; zeros for a single sample."""
         return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
 
 

@@ -131,7 +131,7 @@ def _both(first: Observer, second: Observer) -> Observer:
 
 
 def shard_of(tokens: Tokens, shards: int) -> Array:
-    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
+    """Return (samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
 
     Raises SettingsError if there are fewer sequences than shards.
     """

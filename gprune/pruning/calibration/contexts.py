@@ -1,6 +1,6 @@
 """Contexts of tokens: clusters of the FFN inputs of a layer (section 4, base metrics).
 
-Token-weighted FLAP and FANG weight a token by the context it stands in. A context is a size-balanced k-means
+Token-weighted FLAP and FANG weight a token by its context. A context is a size-balanced k-means
 cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
 The clusters are made on one text, from a small part of it, and then serve every text: a token belongs to the
 context with the nearest centroid.
@@ -117,7 +117,7 @@ class Lookup:
         self.offsets = torch.from_numpy(offsets).to(decoder.device, torch.float32)
 
     def labels(self, layer: int, inputs: torch.Tensor) -> torch.Tensor:
-        """(tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
+        """Return (tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
         closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
         return closeness.argmax(dim=1)
 
@@ -161,7 +161,7 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
 
 
 def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator) -> Array:
-    """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
+    """Return (contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
     wide = points.astype(np.float64)
     if settings.clustering == "released":
         return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)[1]
@@ -169,7 +169,7 @@ def _centroids(points: Array, settings: ContextSettings, generator: np.random.Ge
 
 
 def _distances(centroids: Array) -> Array:
-    """(contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
+    """Return (contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
     distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
     scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
     return distances / scale if scale > 0 else distances

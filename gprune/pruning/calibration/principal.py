@@ -17,7 +17,7 @@ come nearer to the exact directions than wide ones that cost as much"""
 
 
 def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
-    """(points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
+    """Return (points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
 
     `rows` is (points, width) float32, at least two of them different; the shares of the whole variance are
     (directions,) float64.

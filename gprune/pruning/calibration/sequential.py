@@ -25,7 +25,7 @@ Decide = Callable[[int, Array, Array, int], tuple[Array, Array]]
 """(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to the masks of neurons and groups."""
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""What a layer is called with beside the hidden states."""
+"""Arguments of a layer besides the hidden states."""
 
 
 @torch.no_grad()
@@ -76,10 +76,10 @@ class Block:
     states: torch.Tensor
     """(sequences, length, hidden) input of the next layer"""
     calls: list[Call]
-    """what each layer is called with beside the hidden states: positions, attention mask, and so on"""
+    """arguments of each layer besides the hidden states: positions, attention mask, and so on"""
 
     def run(self, decoder: Decoder, layer: int) -> torch.Tensor:
-        """(sequences, length, hidden) output of a layer on the layer's device."""
+        """Return (sequences, length, hidden) output of a layer on the layer's device."""
         arguments, keywords = self.calls[layer]
         output = decoder.layers[layer](self.states.to(decoder.layer_device(layer)), *arguments, **keywords)
         return output[0] if isinstance(output, tuple) else output
@@ -111,7 +111,7 @@ class Reached(Exception):  # noqa: N818
 
 
 def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
-    """Return the arguments of every layer beside the hidden states, for this batch size."""
+    """Return the arguments of every layer besides the hidden states, for this batch size."""
     calls: list[Call] = []
 
     def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
 
 
 def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
-    """(sequences, length, hidden) input of the first layer."""
+    """Return (sequences, length, hidden) input of the first layer."""
     reached: list[torch.Tensor] = []
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Strongest:
             self.peaks[layer, rows, channels] = inputs[rows, at.long(), channels].float()
 
     def _strength(self, layer: int) -> torch.Tensor:
-        """(count, channels) of what is kept, descending; below any value where nothing is."""
+        """Return (count, channels) stored magnitudes, descending; -1 in empty slots."""
         empty = self.sequences[layer] == NOBODY
         return self.values[layer].abs().masked_fill_(empty, -1.0)
 

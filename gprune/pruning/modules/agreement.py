@@ -26,7 +26,7 @@ def contingency(first: Array, second: Array) -> Array:
 
 
 def matched_overlap(first: Array, second: Array) -> float:
-    """Share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
+    """Return the share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
 
     Args:
         first: (units,) module labels.

@@ -33,7 +33,7 @@ def profiles_to_refine(settings: ModularizationSettings, metric: str) -> tuple[s
 
 
 def drift_profile(drift: RankDrift, layer: int, name: str) -> Array:
-    """(1 or 2, neurons) profile of one layer: d, or d and the scale-matched signed drift d±."""
+    """Return (1 or 2, neurons) profile of one layer: d, or d and the scale-matched signed drift d±."""
     coordinates = [drift.magnitude[layer]]
     if name == DIRECTION:
         coordinates.append(drift.scaled[layer])

@@ -36,7 +36,7 @@ def functional_groups(affinity: Array, grouping: str) -> Partition:
 
 
 def group_profile(contexts: int) -> Array:
-    """(contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
+    """Return (contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
     return np.concatenate([np.eye(contexts), np.full((1, contexts), 1.0 / contexts)])
 
 
@@ -54,7 +54,7 @@ def _require_width(neurons: int, groups: int, grouping: str) -> None:
 
 
 def _group_layer(affinity: Array, released: bool) -> Array:
-    """(neurons,) int32 group of each neuron of one layer, from (contexts, neurons) affinities."""
+    """Return (neurons,) int32 group of each neuron of one layer, from (contexts, neurons) affinities."""
     contexts, neurons = affinity.shape
     size = neurons // (contexts + 1)
     sums = affinity.sum(axis=1, keepdims=True)

@@ -73,7 +73,7 @@ def cluster(
     scores = np.full(len(candidate_counts), np.nan)
     if max(valid_counts) < 2:
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
-    # as many draws as scikit-learn takes
+    # the number of draws is scikit-learn's
     trials = 2 + int(np.log(max(valid_counts))) if greedy else 1
     starts_by_count = begin(rows, valid_counts, restarts, rng, trials)
     advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)

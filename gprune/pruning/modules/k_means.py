@@ -212,7 +212,7 @@ def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
 
 
 def _sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules,) int64 neurons of each module."""
+    """Return (modules,) int64 neurons of each module."""
     return labels.new_zeros(count).scatter_add_(0, labels, torch.ones_like(labels))
 
 
@@ -221,7 +221,7 @@ def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.T
 
 
 def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
+    """Return (modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
     return _membership(labels, count, rows.dtype).T @ rows
 
 

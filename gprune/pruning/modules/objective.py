@@ -94,7 +94,7 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
 
 
 def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """(modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
+    """Return (modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
     squared = membership.square()
     mass = membership.sum(0).square()
     pairs = mass - squared.sum(0)
@@ -112,7 +112,7 @@ def objective(
     profile: torch.Tensor,
     settings: ModularizationSettings,
 ) -> torch.Tensor:
-    """L_BCM and its terms for one layer.
+    """Return L_BCM and its terms for one layer.
 
     Args:
         rows: (neurons, width) unit rows.

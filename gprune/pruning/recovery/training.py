@@ -78,7 +78,7 @@ _NAME = "recovery"
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """Low-rank factors that learn beside the frozen weights of a model."""
+    """Low-rank factors that are trained next to the frozen weights of a model."""
 
     maps: tuple[str, ...]
     """linear maps that have one, as 3.o_proj"""
@@ -128,7 +128,7 @@ def _moving_back(device: torch.device) -> Any:
 
 
 def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
-    """Insert zero factors beside the linear maps of a model, which is changed; its weights are not.
+    """Insert zero factors next to the linear maps of a model, which is changed; its weights are not.
 
     Needs the package peft.
     """

@@ -34,7 +34,7 @@ _FLAT = 1e-12
 
 @torch.no_grad()
 def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
-    """(layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
+    """Return (layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
 
     Counts as one forward pass. Raises SettingsError if not even one sequence fits in memory.
     """
@@ -127,7 +127,7 @@ def neuron_scores(
     energy: torch.Tensor,
     covariance: torch.Tensor,
 ) -> torch.Tensor:
-    """(neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
+    """Return (neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
 
     `rows` are (neurons, hidden) each, `down` (hidden, neurons), `entering` (hidden,) and `energy` (neurons,)
     the sums of squares of the inputs of both, `covariance` (neurons, neurons) the second moments of the inputs of

@@ -52,13 +52,13 @@ class OutputMap:
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
 
     def dense_bias(self) -> torch.Tensor | None:
-        """(outputs,) bias of the dense map; None without one."""
+        """Return (outputs,) bias of the dense map; None without one."""
         with present(self.dense):
             return None if self.dense.bias is None else self.dense.bias.detach()
 
     @property
     def device(self) -> torch.device:
-        """Device on which the map computes."""
+        """Return the device on which the map computes."""
         return execution_device(self.dense)
 
     @contextmanager
@@ -70,7 +70,7 @@ class OutputMap:
             wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as undone:
             if wide is not None or self.bias is not None:
-                # a call would read the dense weights again
+                # no call of the module, because that would read offloaded dense weights again
                 undone.enter_context(present(dense))
             undone.callback(dense.register_forward_pre_hook(_silence(removed_columns)).remove)
             for name, value in (("weight", wide), ("bias", self.bias)):

@@ -225,7 +225,7 @@ def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
 
 
 def in_type(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
-    """Weights in the model's number type. Raises NumericsError if they are too large for it."""
+    """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
     narrow = weights.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
         raise NumericsError(

@@ -38,7 +38,7 @@ def context_weights(profile: Array, statistics: ContextStatistics, distances: Ar
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
-    """(layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
+    """Return (layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
 
     They follow from `affinity` (layers, contexts, neurons), the mean of |input * gradient of the loss| over a
     context's tokens, and `labels` (layers, neurons); layers may have fewer than `groups` modules. Kind
@@ -92,7 +92,7 @@ def score(
 
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
-    """(neurons,) token-weighted variance: within the contexts, and between their means."""
+    """Return (neurons,) token-weighted variance: within the contexts, and between their means."""
     # (contexts, neurons) in memory: the sums below run over the few contexts, a row of neurons at a time
     weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]

@@ -25,7 +25,7 @@ def score(
 
 
 def wanda_sp_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """(neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
+    """Return (neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)
     return _product(norms.down_column_absolute[layer], energy, samples)

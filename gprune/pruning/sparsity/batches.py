@@ -40,8 +40,8 @@ class Sampler:
         return np.concatenate([self._take(number) for number in range(len(self._sets))])
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
-        # a draw replaces the queues and changes none
+        """Return the state that later draws depend on, besides the seed; see `take_up`."""
+        # the queues need no copy, because a draw replaces them and changes none
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
@@ -128,7 +128,7 @@ class Teacher:
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
 
     def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
-        """(sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
+        """Return (sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
         if self.cache is not None and self.available[numbers].all():
             self._make_again(numbers)
             return self.cache[torch.from_numpy(numbers)].to(ids.device)
@@ -144,7 +144,7 @@ class Teacher:
         return hidden
 
     def states(self, sequences: AdaptiveBatches, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
-        """The same, (sequences, tokens, hidden), with as many sequences at a time as memory allows.
+        """Return (sequences, tokens, hidden) states, as many sequences at a time as memory allows.
 
         Args:
             sequences: how many go through the model at a time.
@@ -162,7 +162,7 @@ class Teacher:
         return states
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that its later answers follow from; see `take_up`."""
+        """Return the state that later results depend on; see `take_up`."""
         if self.cache is None:
             return {}, {"caches": False}
         # only batches that are still in the cache

@@ -53,7 +53,7 @@ class Running:
     teacher: Teacher
     passes: Batches
     rows: list[list[float]] = field(default_factory=list)
-    """what is told of every step so far"""
+    """history of every step so far"""
     notices: list[str] = field(default_factory=list)
     """what is to be kept of what was said so far"""
 

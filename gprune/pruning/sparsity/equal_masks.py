@@ -18,7 +18,7 @@ from gprune.records import PruningMasks, budget
 
 
 def best(values: Tensor, count: int) -> Tensor:
-    """(layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
+    """Return (layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
     order = values.detach().sort(dim=1, descending=True, stable=True).indices[:, :count]
     return torch.zeros_like(values, dtype=torch.bool).scatter_(1, order, True)
 
@@ -53,7 +53,7 @@ class EqualMasks(MaskFamily):
         return torch.cat([(neurons - cut_margin).flatten(), groups.flatten()])
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
+        """Return (units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
         neurons, groups = self.split(MaskFamily.margins(self, learned))
         return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
 
@@ -77,7 +77,7 @@ class EqualGates(GateMasks):
     """Masks that keep the units of the highest gates of each layer, as many in every one."""
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
+        """Return (units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
         counts = budget.equal_counts(self.shape, self.target, self.alignment)
         values_and_counts = zip(self.split(learned), counts, strict=True)
         return torch.cat([best(values, count).flatten() for values, count in values_and_counts])

@@ -52,7 +52,7 @@ class GateMasks(UnitMasks):
     price: Tensor
     """(units,) int64 weights of every unit"""
     groups: tuple[int, int]
-    """the fewest and the most key/value groups beside which neurons can make up the rest"""
+    """the fewest and the most key/value groups for which neurons can fill the rest of the budget"""
 
     @classmethod
     def of(
@@ -71,11 +71,11 @@ class GateMasks(UnitMasks):
 
     @property
     def count(self) -> int:
-        """One gate for each unit."""
+        """Return the number of gates, one for each unit."""
         return len(self.price)
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, a prefix of all units, highest gate first; of equal ones by index.
+        """Return (units,) bool, a prefix of all units, highest gate first; of equal ones by index.
 
         The best unit of each kind in every layer (the best block of neurons) comes before all others. Groups
         are kept as far as the prefix fits the budget, and neurons until it is met within half of one. Nothing
@@ -105,7 +105,7 @@ class GateMasks(UnitMasks):
         return raised
 
     def gradient(self, unit_gradient: Tensor, gates: Tensor) -> Tensor:
-        """(units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
+        """Return (units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
         probability = torch.sigmoid(gates / self.temperature)
         return unit_gradient * probability * (1 - probability) / self.temperature
 

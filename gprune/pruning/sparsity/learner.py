@@ -96,11 +96,11 @@ class Learner(ABC, Generic[M]):
 
     @abstractmethod
     def start(self) -> Tensor:
-        """(count,) float32 values before the first step."""
+        """Return (count,) float32 values before the first step."""
 
     @abstractmethod
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
-        """The gradient of the objective with respect to what learns, (count,).
+        """Return the (count,) gradient of the objective with respect to the learned values.
 
         Args:
             step: finished steps.

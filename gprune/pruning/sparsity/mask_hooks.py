@@ -1,6 +1,6 @@
 """The switch that puts masks on a frozen decoder, and takes them away (section 3.3).
 
-They stand before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
+They run before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
 one copy of the weights.
 """
 
@@ -62,7 +62,7 @@ class MaskGate:
         self.channels, self.biases = [], []
 
     def hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
-        """A forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
+        """Return a forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
 
         def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             if not self.channels:

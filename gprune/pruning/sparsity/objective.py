@@ -153,9 +153,9 @@ class RetentionConstraint:
         self.multiplier = -float(torch.dot(gradient, slope) / torch.dot(slope, slope))
 
     def slope(self, retention: Tensor) -> Tensor:
-        """Derivative of the constraint term with respect to R-hat."""
+        """Return the derivative of the constraint term with respect to R-hat."""
         return self.multiplier + self.penalty * (retention - self.target)
 
     def ascend(self, retention: float) -> None:
-        """One step of dual ascent."""
+        """Take one step of dual ascent."""
         self.multiplier += self.dual_rate * self.penalty * (retention - self.target)

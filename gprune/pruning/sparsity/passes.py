@@ -120,7 +120,7 @@ class Passes:
         return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
-        """(subsets, sequences, tokens, hidden) final states of the dense model."""
+        """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
         states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
@@ -158,7 +158,7 @@ class Passes:
             self._gate.close()
 
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
-        """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
+        """Return (subsets, units) mask gradients of a loss that is known at the final hidden states."""
         gradients = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
         self._decoder.count_backward(student.shape[0] * student.shape[1])
         return self._gate.unit_gradient(gradients)

@@ -87,7 +87,7 @@ class Scales:
 
 
 class ScaledGates(Scales):
-    """Gates that decide the masks of the dense model, beside scales and biases."""
+    """Gates that decide the masks of the dense model, together with scales and biases."""
 
     def __init__(
         self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder

@@ -40,11 +40,11 @@ class Tunable(Protocol):
 
     @property
     def gradient(self) -> Tensor:
-        """(numbers,) where backward passes add up."""
+        """Return the (numbers,) gradient, to which backward passes add."""
 
     @property
     def pace(self) -> Tensor | None:
-        """(numbers,) step size of each number in learning rates, or None if all have the same."""
+        """Return (numbers,) step sizes in learning rates, or None if all are equal."""
 
     def begin(self, seed: int) -> Tensor:
         """Return the (numbers,) float32 numbers, set to their values before the first step."""

@@ -58,11 +58,11 @@ class RankedUnits:
 
     @property
     def thresholds(self) -> int:
-        """Number of thresholds: one for each module, and one for each layer's attention."""
+        """Return the number of thresholds: one for each module, and one for each layer's attention."""
         return self.modules + self.shape.layers
 
     def margins(self, thresholds: Array) -> Array:
-        """(units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
+        """Return (units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
         # in float64: a shift of all thresholds falls between two margins that float32 may not tell apart
         difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.owner]
         return difference
@@ -74,7 +74,7 @@ class RankedUnits:
 
 
 def quantiles(groups: GroupedRanks, scores: Array) -> Array:
-    """(units,) float32 rank quantile (rank + 1/2) / size of each unit in its group, in (0, 1)."""
+    """Return (units,) float32 rank quantile (rank + 1/2) / size of each unit in its group, in (0, 1)."""
     size = np.empty(len(groups.by_group))
     size[groups.by_group] = np.repeat(groups.size, groups.size)
     exact = (groups.by_unit(np.asarray(scores).ravel()) + 0.5) / size
