@@ -96,7 +96,7 @@ class Scale:
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain JSON values."""
         values = asdict(self)
-        # earlier reproductions without tasks lack this field, so it is omitted if empty
+        # earlier reproductions that name no methods lack this field, so it is omitted if empty
         return values if self.methods else {name: values[name] for name in values if name != "methods"}
 
 

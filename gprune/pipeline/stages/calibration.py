@@ -233,10 +233,10 @@ def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> 
     """Declare FANG's functional groups of one text (section 4, baselines), with the seed of its contexts."""
     grouping = graph.study.baselines.fang_grouping
 
-    def make(_: Any, statistics_stage: ContextStatistics) -> records.Partition:
+    def make(_: Any, measured: ContextStatistics) -> records.Partition:
         from gprune.pruning.modules.functional_groups import functional_groups
 
-        return functional_groups(statistics_stage.affinity, grouping)
+        return functional_groups(measured.affinity, grouping)
 
     statistics_stage = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
     return graph.stage(

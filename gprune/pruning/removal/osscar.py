@@ -54,18 +54,18 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     units, wide = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
     # units whose inputs were always 0
-    silent_units = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
-    remaining[silent_units] = False
-    wide[_inputs(silent_units, width)] = 0
-    order = [silent_units]
+    removed = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
+    remaining[removed] = False
+    wide[_inputs(removed, width)] = 0
+    order = [removed]
     if not bool(square.diagonal().any()):
         return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
     inverse = _inverse(square)
-    for count in _shares(units - keep - len(silent_units), rounds):
-        silent_units = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
-        _eliminate(inverse, wide, _inputs(silent_units, width))
-        remaining[silent_units] = False
-        order.append(silent_units)
+    for count in _shares(units - keep - len(removed), rounds):
+        removed = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
+        _eliminate(inverse, wide, _inputs(removed, width))
+        remaining[removed] = False
+        order.append(removed)
     return Removed(remaining, _removal_order(remaining, order, costs(inverse, wide, remaining, width)), wide)
 
 
