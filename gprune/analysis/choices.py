@@ -78,7 +78,7 @@ def weighting(choice: Choice) -> str:
 
 
 def candidate_table(candidates: list[Tried]) -> pd.DataFrame:
-    """Return one row a candidate, with the method that it was tried for where that differs."""
+    """Return one row a candidate, with its method if that differs."""
     table = pd.DataFrame(
         [
             {

@@ -169,7 +169,7 @@ class ClaimVerdict:
 
 
 def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
-    """Return what the cases say of a claim."""
+    """Return the outcome of a claim over the cases."""
     judged = []
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):

@@ -85,7 +85,7 @@ def _price(option: Option) -> tuple[float, float]:
 
 
 def cheapest(table: Iterable[Option], limit: float) -> Option | None:
-    """Return the cheapest model whose perplexity is at most so many times the dense one's, or None if none is."""
+    """Return the cheapest model whose perplexity ratio to the dense one is at most a limit, or None."""
     return min((option for option in table if option.ratio <= limit), key=_price, default=None)
 
 

@@ -22,7 +22,7 @@ _JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Token:
-    """A token as it is shown."""
+    """A token as displayed."""
 
     text: str
     """what it adds to the text; empty if an earlier token of the same character has it"""

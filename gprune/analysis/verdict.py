@@ -85,7 +85,7 @@ def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, in
 
 
 def winners(ranks: Mapping[Name, int]) -> list[Name]:
-    """Return the names of rank 1, the lowest loss first; none where there is nothing to be better than."""
+    """Return the names of rank 1, the lowest loss first; none without a competitor."""
     return [name for name, rank in ranks.items() if rank == 1] if len(ranks) > 1 else []
 
 
@@ -121,7 +121,7 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
 
 
 def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
-    """Return how much worse the first line is on the mean over some texts; as if independent where unpaired."""
+    """Return how much worse the first line is on the mean over some texts; unpaired ones as independent."""
     changes = {text: change(first, second, text) for text in names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
     return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
@@ -134,14 +134,14 @@ def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> lis
 
 
 def budget_gap(retentions: Iterable[float]) -> float:
-    """Return the largest difference of some retentions where that is too much to compare them, else 0."""
+    """Return the largest difference of some retentions if it is too large to compare them, else 0."""
     finite = [retention for retention in retentions if math.isfinite(retention)]
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
 
 def obstacles(table: list[Row]) -> list[str]:
-    """Return why no winner can be called: a sentence for each reason, none where the comparison is fair."""
+    """Return why no winner can be called, a sentence for each reason; none if the comparison is fair."""
     reasons = []
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
@@ -164,7 +164,7 @@ def is_same_budget(first: Line, second: Line) -> bool:
 
 
 def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
-    """Return True if two lines are there, finite on a text, measured alike and of one budget."""
+    """Return True if two lines exist, are finite on a text, were measured alike and have one budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
     same_windows = first.cell(text).windows_read == second.cell(text).windows_read
@@ -213,7 +213,7 @@ class Opponents:
 
 
 def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metric_method: str = FLAP) -> Opponents:
-    """Return what GPrune can be held against on a text; `metric_method` is the method that its metric comes from."""
+    """Return the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
     rivals.sort(key=lambda line: line.loss(text))
@@ -235,7 +235,7 @@ def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metri
 
 
 def method_label(method: str) -> str:
-    """Return what a sentence calls a method."""
+    """Return the label of a method for a sentence."""
     return METHODS[method].label if method in METHODS else method
 
 
@@ -259,7 +259,7 @@ class Headline:
 
 
 def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
-    """Return what GPrune is held against on the first unseen text, or else on the text that comes nearest to one.
+    """Return the lines to compare GPrune with on the first unseen text, or else on the nearest to one.
 
     `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
     calibration texts. None if the study measures no perplexity.
@@ -398,7 +398,7 @@ def comparison_finding(
 
 
 def retention_finding(pruned: Measurement, dense: Measurement) -> str:
-    """Return what a method costs at its retention, against the dense model on the same text."""
+    """Return the cost of a method at its retention, against the dense model on the same text."""
     return (
         f"At {percent(pruned.retention)} retention, perplexity on {pruned.text} changes from {dense.perplexity:.1f} to "
         f"{pruned.perplexity:.1f} with {METHODS[pruned.method].label}."

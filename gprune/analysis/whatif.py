@@ -80,7 +80,7 @@ def prepare(
 
 
 class Loads(Protocol):
-    """A run whose results are asked for by their declarations."""
+    """A run whose results are loaded by their declarations."""
 
     @property
     def study(self) -> Study:

@@ -142,7 +142,7 @@ def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]],
 
 
 def read_answers(name: str, tasks: dict[str, Any], scores: dict[str, list[float]]) -> Answers:
-    """Return what a model answers to the questions of a task.
+    """Return a model's answers to the questions of a task.
 
     Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
     question by task, where each question is right or wrong; no question where it is neither.
@@ -228,7 +228,7 @@ def _right_option(task: Any, document: Any) -> int | None:
 
 
 def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
-    """Return what comes before the options, and the options; where each has its own context, all of both."""
+    """Return the prompt and the options; if each option has its own context, return the full texts."""
     pairs = [request.args for request in requests]
     if len({prompt for prompt, _ in pairs}) > 1:
         return "", ["".join(pair) for pair in pairs]

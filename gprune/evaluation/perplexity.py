@@ -79,7 +79,7 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
 
 
 def require_measured(model: nn.Module, window: Array, value: float, text: str, precision: str) -> None:
-    """Compare a model's loss on the (length,) ids of a text's first window with what a run `value`.
+    """Compare a model's loss on the (length,) ids of a text's first window with the `value` of a run.
 
     `precision` is the number type that the run computed in. Raises CheckpointError if the two differ by
     more than rounding.

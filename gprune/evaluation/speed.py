@@ -288,7 +288,7 @@ def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
 
 
 class Measurement:
-    """Models measured two at a time; what is measured so far stays, whatever happens to the next one."""
+    """Measures models two at a time; finished measurements are kept if the next model fails."""
 
     def __init__(
         self,

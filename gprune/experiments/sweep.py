@@ -248,7 +248,7 @@ def unfinished_studies(variations: Sequence[Variation], store: Store, until: str
 
 
 def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
-    """Return runs, each the index of a study and its last stage, that compute what several of the studies need.
+    """Return runs (index of a study, last stage) that compute stages which several studies need.
 
     A run computes nothing that only its own study needs. Results that are in the cache already are left out.
     """

@@ -261,7 +261,7 @@ _LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", 
 
 
 def dense_type(model_type: object) -> str:
-    """Return the model type before pruning; that of a dense model as it is."""
+    """Return the model type before pruning; a dense type is returned unchanged."""
     return str(model_type).removeprefix(PRUNED_PREFIX)
 
 
@@ -369,5 +369,5 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
 
 
 def one_group(shape: ModelShape) -> ModelShape:
-    """Return the same sizes with all heads of a layer as one group, which costs what they cost together."""
+    """Return the same sizes with all heads of a layer as one group, of the same total cost."""
     return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

@@ -152,7 +152,7 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:
-    """Format widths by layer: one number where all are equal, and the dense width where it differs."""
+    """Format widths by layer: one number if all are equal, and the dense width if it differs."""
     if not widths:
         return "not known"
     commonest, count = Counter(widths).most_common(1)[0]

@@ -44,7 +44,7 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
 
 @torch.no_grad()
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
-    """Add to the linear maps of a model what recovery has learned; its other weights stay as they are.
+    """Add the learned changes of recovery to the linear maps of a model; other weights do not change.
 
     Raises ModelError if a sum overflows.
     """

@@ -59,7 +59,7 @@ def memory_limits() -> dict[int | str, int]:
 
 
 def execution_device(module: nn.Module) -> torch.device:
-    """Return the device on which a module computes, also where its weights are offloaded."""
+    """Return the device on which a module computes, also if its weights are offloaded."""
     weight = next(module.parameters())
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device
@@ -69,7 +69,7 @@ def execution_device(module: nn.Module) -> torch.device:
 
 
 def present(module: nn.Module) -> AbstractContextManager[None]:
-    """Keep a module's own weights in memory while open, where they are otherwise offloaded."""
+    """Keep a module's own weights in memory while open, if they are otherwise offloaded."""
     offloaded = any(parameter.is_meta for parameter in module.parameters(recurse=False))
     return _resident(module) if offloaded and hasattr(module, "_hf_hook") else nullcontext()
 
@@ -89,7 +89,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
 
 def load_offloaded(module: nn.Module) -> None:
-    """Read all offloaded weights of a module to where it computes, and keep them."""
+    """Load all offloaded weights of a module to its execution device, and keep them."""
     from accelerate.hooks import remove_hook_from_module
 
     for part in module.modules():

@@ -50,7 +50,7 @@ def language_config(model: Any) -> Any:
 
 
 def untie_separate_head(model: Any) -> None:
-    """Set ``tie_word_embeddings`` to false where a head was loaded that differs from the embedding."""
+    """Set ``tie_word_embeddings`` to false if the loaded head differs from the embedding."""
     tables = model.get_output_embeddings(), model.get_input_embeddings()
     weights = [table.weight for table in tables if hasattr(table, "weight")]
     if not getattr(model.config, TIED, False) or len(weights) < 2 or any(weight.is_meta for weight in weights):

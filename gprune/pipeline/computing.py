@@ -22,7 +22,7 @@ _OF_THE_MODEL = ("components", "repaired", "scales", "recovered")
 
 
 class StageComputer:
-    """Computes stages of one graph; what they share, as the model, is loaded once."""
+    """Computes stages of one graph; shared objects, such as the model, are loaded once."""
 
     def __init__(self, results: Results, listener: Listener) -> None:
         """Bind the results of a study; the listener is told of progress and may raise Cancelled."""

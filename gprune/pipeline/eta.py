@@ -134,7 +134,7 @@ def missing_seconds(stages: Stages, results: Results) -> float | None:
 
 
 def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
-    """Return the expected seconds of every stage of a run by name, in order; 0 for results that are there.
+    """Return the expected seconds of every stage of a run by name, in order; 0 for existing results.
 
     Where no batches were timed these are proportions, as on the bundled demo.
     """

@@ -306,7 +306,7 @@ def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) 
 
 
 def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> int:
-    """Move checked results into the cache where it lacks them; return how many."""
+    """Move checked results into the cache if it lacks them; return how many were moved."""
     added_count = 0
     for kind, key in results:
         with store.lock(kind, key):

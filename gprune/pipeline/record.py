@@ -36,7 +36,7 @@ class RunRecord:
         missing_tasks: dict[str, str],
         listener: Listener,
     ) -> None:
-        """Read what is still valid of an earlier run of the study; nothing is written.
+        """Read the entries of an earlier run of the study that are still valid; nothing is written.
 
         `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
         cannot be measured here; the listener is told of every stage that is finished.

@@ -24,7 +24,7 @@ _LEAST = 1e-9
 
 
 def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
-    """Choose the candidate of the lowest number; of equal ones the first.
+    """Choose the candidate with the lowest number; the first of equal ones.
 
     `pairs` are masks and repair of every candidate by name, `results` the figures of those that could be made
     by index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could

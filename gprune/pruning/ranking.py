@@ -73,7 +73,7 @@ def _blocks(grouped: GroupedRanks) -> list[_Block]:
 
 
 class _Block:
-    """Groups of about equal size, one a row; shorter rows are filled up with what sorts behind all scores."""
+    """Groups of about equal size, one a row; shorter rows are padded with values that sort last."""
 
     def __init__(self, groups: Array, grouped: GroupedRanks) -> None:
         """Lay out some groups, the largest first."""

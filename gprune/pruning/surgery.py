@@ -69,7 +69,7 @@ def cut(
 
 
 class Silenced:
-    """The dense model with the removed units silent, for as long as one wants: what ``cut`` says, uncopied.
+    """The dense model with removed units silenced: computes what ``cut`` would, without a copy.
 
     While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and what is
     repaired replaces the dense weights.
@@ -81,7 +81,7 @@ class Silenced:
         model: PruningMasks | PrunedModel,
         repair_inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare masks and repairs, with errors as of ``cut``; the decoder stays as it is.
+        """Prepare masks and repairs, with errors as of ``cut``; the decoder is not changed.
 
         `repair_inputs` is what ``gprune.pruning.repair.prepare_repairs`` has found for the repairs; None looks for it.
         """

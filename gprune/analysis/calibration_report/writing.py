@@ -70,7 +70,7 @@ def _count(value: int | None) -> str:
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
-    """Return the size of the text as words and numbers; a dash where it is not known."""
+    """Return the size of the text as words and numbers; a dash if not known."""
     text_size = card.size
     vocabulary = f" of {text_size.entries:,}" if text_size.entries else ""
     sequences = f"{text_size.sequences:,}" + ("" if text_size.available is None else f" of {text_size.available:,}")

@@ -21,7 +21,7 @@ _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_to
 
 
 class InMemoryModel(HFLM):
-    """Dense or pruned model on the device where it is.
+    """Adapter of a dense or pruned model in memory to lm-eval; the model stays on its device.
 
     Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half precision
     makes frequent, always count for the first choice.

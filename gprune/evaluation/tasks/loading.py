@@ -243,7 +243,7 @@ def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
 
 
 def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, *, download: bool = True) -> str:
-    """Return the SHA-256 of what decides the questions of a task.
+    """Return the SHA-256 of everything that determines the questions of a task.
 
     These are the rows, for the demo the version of its texts; for other tasks of lm-eval, and with few-shot
     examples, the requests as a model reads them. A dataset that would have to be downloaded is known by its name
@@ -275,7 +275,7 @@ def _digest(content: object) -> str:
 
 @contextmanager
 def readable_faults(task: str) -> Iterator[None]:
-    """Turn what lm-eval raises about a task's data into a CorpusError."""
+    """Turn lm-eval's errors about a task's data into a CorpusError."""
     try:
         with quiet(), seeded():
             yield

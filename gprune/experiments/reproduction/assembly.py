@@ -53,7 +53,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """One table with what is known of its rows."""
+    """One table with the current numbers of its rows."""
 
     table: PaperTable
     answers: tuple[Answer, ...]
@@ -198,7 +198,7 @@ def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str,
 
 
 def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
-    """Return both accuracies of a task; the normalised one where the task has it."""
+    """Return both accuracies of a task; the normalised one only if the task has it."""
     details: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
     values = [Value("acc", item.task, item.acc, item.acc_error, **details)]
     if not np.isnan(item.acc_norm):
@@ -308,7 +308,7 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
-    """Return what a reader must know of a table, one fact a line."""
+    """Return the notes of a table, one fact a line."""
     control_count = sum(answer.row.extra for answer in answers)
     controls = (
         f"rows that the paper does not have, as controls: {control_count}" if 0 < control_count < len(answers) else ""

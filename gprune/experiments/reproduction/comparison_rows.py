@@ -64,7 +64,7 @@ def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
 
 
 def identifier(row: Row) -> str:
-    """Return what tells a row's method from the others of its retention and seed."""
+    """Return an identifier of a row's method that is unique within its retention and seed."""
     return str(row.item) or row.method
 
 
@@ -107,7 +107,7 @@ class Treatment:
         return settings
 
     def of(self, method: str) -> str:
-        """Return what tells a method with this treatment from every other."""
+        """Return a unique identifier of a method with this treatment."""
         return " ".join((method, *self.settings.values()))
 
 

@@ -313,7 +313,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:
-    """Return the kept fraction of the decoder's weights and the parameters of the model, where they are known."""
+    """Return the kept fraction of the decoder's weights and the model's parameters, NaN and 0 if unknown."""
     try:
         summary = sizes(results, [row.method])
     except StoreError:

@@ -18,7 +18,7 @@ MAIN, GAP = "main", "metric-gap"
 
 
 def metric_with_rule(metric: str, rule: str) -> str:
-    """Return a metric's name with its rule, where it is an accuracy: `accuracy (max)`."""
+    """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
     return f"{metric} ({rule})" if metric.startswith(ACCURACY) else metric
 
 

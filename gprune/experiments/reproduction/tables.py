@@ -77,7 +77,7 @@ def _named(series: Series) -> list[Row]:
 
 
 def _controls(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
-    """Return rows of ours that say what a part of GPrune or of a baseline brings; none where they are left out."""
+    """Return our control rows, which isolate parts of GPrune or of baselines; none if they are left out."""
     rows = [series.row(name, extra=True, **settings) for name in names] if series.scale.controls else []
     return [replace(row, labels=row.labels | {"method": f"control: {row.labels['method']}"}) for row in rows]
 

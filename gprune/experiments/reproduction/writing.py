@@ -120,7 +120,7 @@ def _cells(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _versions(table: Assembled) -> dict[str, list[str]]:
-    """Return every version behind the rows of a table; more than one where runs differ."""
+    """Return every version behind the rows of a table; several if runs differ."""
     versions: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in _PROGRAMS:
@@ -133,7 +133,7 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
 
 
 def setting(series: Series) -> str:
-    """Return what the measured rows of a series have in common, in one line."""
+    """Describe the common settings of the measured rows of a series in one line."""
     scale = series.scale
     windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
     texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"

@@ -161,7 +161,7 @@ def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
 
 
 def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
-    """Add what an ordinary model does not need: the modelling file, and the fields that it reads."""
+    """Add the modelling file and its configuration fields, which a stock model does not need."""
     model_class = modeling_gprune.classes_of(dense_type(model.config.model_type))
     if type(model) is model_class.dense_class:
         return

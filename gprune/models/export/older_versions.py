@@ -29,7 +29,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def add_older_rope_fields(folder: Path) -> None:
-    """Write rotary parameters in ``config.json`` where transformers 4.x reads them as well.
+    """Write rotary parameters to ``config.json`` in the fields of transformers 4.x as well.
 
     Without ``rope_theta`` at the top, 4.x takes a base of 10,000 and says nothing.
     """
@@ -42,7 +42,7 @@ def add_older_rope_fields(folder: Path) -> None:
 
 
 def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``rope_parameters`` say under the names of transformers 4.x."""
+    """Return ``rope_parameters`` under the names of transformers 4.x."""
     parameters = values.get("rope_parameters")
     if not isinstance(parameters, Mapping):
         return {}

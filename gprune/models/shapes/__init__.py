@@ -85,7 +85,7 @@ def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def holds(folder: Path) -> bool:
-    """Return True for the folder of a shape, whose weights are in no files."""
+    """Return True for the folder of a shape, which has no weight files."""
     shape, mark, _ = folder.name.partition("#")
     is_shape = shape in SHAPES and (not mark or layers(folder) is not None)
     return is_shape and folder.parent.resolve() == FOLDER.resolve()

@@ -147,7 +147,7 @@ class StageId:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage(Generic[R]):
-    """A handle of one result: knows its key and what it needs, holds no data."""
+    """A handle of one result: has its key and its needs, but no data."""
 
     id: StageId
     title: str
@@ -218,12 +218,12 @@ class Graph:
         """held while something is declared: the pages of several people share the graph of a run"""
 
     def require_known(self) -> None:
-        """Raise StoreError if a run does not say what it has read."""
+        """Raise StoreError if a run has not recorded its inputs."""
         if not self.known:
             raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
 
     def record_failure(self, stage: Stage[Any], reason: str) -> None:
-        """Leave out a stage that cannot be computed: what is declared from now on is made without it."""
+        """Record that a stage cannot be computed; stages declared from now on do without it."""
         with self.lock:
             self.failures[stage.key] = reason
             self.declarations.clear()
@@ -339,7 +339,7 @@ def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
 
 
 def order(goals: Iterable[Stage[Any]]) -> tuple[Stage[Any], ...]:
-    """Return some stages and all that they are made from, each after what it needs."""
+    """Return some stages and all their needs, each after what it needs."""
     ordered: dict[Stage[Any], None] = {}
 
     def add(stage: Stage[Any]) -> None:

@@ -257,7 +257,7 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
 
 
 def _require_own(study: Study) -> None:
-    """Check that what a study chooses by is neither fitted to nor evaluated, as far as names tell."""
+    """Check by name that the texts of a choice are neither fitted to nor evaluated."""
     choice = study.choice
     if not study.chooses:
         return
@@ -347,7 +347,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
 
 
 def scoring_of(study: Study) -> str:
-    """Return what asks and scores the tasks, with its version; empty without tasks.
+    """Return the software that asks and scores tasks, with its version; empty without tasks.
 
     A change of either makes other figures of the same documents.
     """

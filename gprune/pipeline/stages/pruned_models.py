@@ -72,7 +72,7 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """Return what the keys of a method's repairs contain besides their needs."""
+    """Return the versions that are in the keys of a method's repairs besides their needs."""
     versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     return {"repairs": versions} if versions else {}
 

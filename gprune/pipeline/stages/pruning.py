@@ -118,7 +118,7 @@ def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
-    """Return the masks whose attention a method takes over: GPrune's for a control, where the study says so."""
+    """Return the masks whose attention a method takes over: GPrune's for a control, if the study says so."""
     fixed = method.control and graph.study.sparsity.attention == "gprune"
     return {"attention": decided_masks(graph)} if fixed else {}
 

@@ -175,7 +175,7 @@ def _runs(shard: Array) -> list[tuple[int, slice]]:
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
-    """Raise NumericsError, which names the first layer where an input of a shard is NaN or infinite."""
+    """Raise NumericsError that names the first layer in which an input of a shard is NaN or infinite."""
     # checked in order of computation, because a NaN spreads to everything after it
     faults = [fault for fault in (attention.not_finite(shard), ffn.not_finite(shard)) if fault]
     if faults:

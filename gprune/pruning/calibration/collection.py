@@ -91,7 +91,7 @@ def collect_strongest(
     count: int,
     on_progress: Progress = silent,
 ) -> StrongestPositions:
-    """Run the unmodified model once for the strongest positions alone, where the moments are there already.
+    """Run the unmodified model once for the strongest positions alone, if the moments exist already.
 
     Batches and errors are those of `collect`.
     """

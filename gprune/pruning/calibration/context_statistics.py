@@ -149,7 +149,7 @@ class _ContextSums:
 
 
 class _Pass:
-    """The state of one pass: what was measured so far, and the batch that is in the model."""
+    """The state of one pass: the sums so far, and the batch that is in the model."""
 
     def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
@@ -261,7 +261,7 @@ class _Pass:
         self.sound[layer] = torch.isfinite(pending[0][1]).all()
 
     def _require_finite(self, quantity: str) -> None:
-        """Name the first layer, or for gradients the last, where the batch at hand went wrong."""
+        """Raise NumericsError that names the first layer, or for gradients the last, that is not finite."""
         sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
         faulty_layers = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
         if not faulty_layers:

@@ -27,7 +27,7 @@ _FEW = 0.25
 
 
 class Search:
-    """One k-means search: modules, and what is known of them."""
+    """One k-means search: its modules, their sums, and whether it has settled."""
 
     def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
         """Assign each neuron to the most similar of the starting centroids.

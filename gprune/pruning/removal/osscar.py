@@ -45,7 +45,7 @@ class Removed:
 
 
 def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
-    """Remove units until `keep` of them stay, the cheapest first, costs made anew in every round.
+    """Remove units until `keep` of them stay, the cheapest first; costs are recomputed in every round.
 
     `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) that of the dense map; a
     unit is `width` inputs that follow each other. Units that no token has reached go first. Rounds differ by

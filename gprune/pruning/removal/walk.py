@@ -101,7 +101,7 @@ def _remove_layers(
 
 
 def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]) -> MapInputs:
-    """Run a layer as far as a map, whose maps below are pruned and repaired."""
+    """Run a layer up to a map; the maps below are pruned and repaired."""
     device, hidden = output.device, decoder.shape.hidden
     moments = FitMoments(output.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)

@@ -21,7 +21,7 @@ def ready(_: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], means: dict[str, Array], __: Progress) -> None:
-    """Add to every bias what the removed columns give at their mean input; a map without a bias gets one."""
+    """Add to every bias the output of the removed columns at their mean input; create missing biases."""
     for output in maps:
         removed_weights = output.columns(staying=False).double()
         mean = means[output.name][output.layer][~output.mask]

@@ -37,7 +37,7 @@ class FitMoments:
         """mean over all inputs of the map of their sum of squares, where damping counts in it; else 0"""
 
     def add(self, x: torch.Tensor, r: torch.Tensor) -> None:
-        """Add (tokens, columns) inputs and (tokens, outputs) of what is missing there."""
+        """Add (tokens, columns) inputs and (tokens, outputs) missing outputs."""
         for inputs, residuals in zip(x.split(PIECE), r.split(PIECE), strict=True):
             inputs, residuals = inputs.float(), residuals.float()
             self.tokens += len(inputs)

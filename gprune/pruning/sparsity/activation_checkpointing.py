@@ -21,7 +21,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the number type of what is learned and of its gradients, for a model's own."""
+    """Return the number type of learned values and their gradients, for the model's number type."""
     return torch.promote_types(dtype, torch.float32)
 
 

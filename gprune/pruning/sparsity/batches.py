@@ -128,7 +128,7 @@ class Teacher:
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
 
     def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
-        """Return (sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
+        """Return (sequences, tokens, hidden) states of sequences with the tokens `ids`, on the device of `ids`."""
         if self.cache is not None and self.available[numbers].all():
             self._make_again(numbers)
             return self.cache[torch.from_numpy(numbers)].to(ids.device)

@@ -25,7 +25,7 @@ def best(values: Tensor, count: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class EqualMasks(MaskFamily):
-    """Masks that thresholds express where every layer keeps as many neurons, those of the highest margins.
+    """Threshold masks that keep equally many neurons in every layer: those of the highest margins.
 
     The key/value groups are fixed: a layer's one threshold could only keep those of the highest scores.
     """

@@ -142,7 +142,7 @@ class RetentionConstraint:
     """lambda_c"""
 
     def start(self, gradient: Tensor, slope: Tensor) -> None:
-        """Start the multiplier where the constraint balances the performance term best, in least squares.
+        """Start the multiplier at the least-squares balance of the constraint and the performance term.
 
         From zero the retention would first run far from the target, and the thresholds would learn there.
 

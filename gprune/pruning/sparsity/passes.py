@@ -66,7 +66,7 @@ def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Passes:
-    """Runs batches; where memory runs out, in smaller portions from then on."""
+    """Runs batches; after memory has run out, in smaller portions."""
 
     def __init__(
         self,

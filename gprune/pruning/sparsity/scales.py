@@ -77,7 +77,7 @@ class Scales:
             self.gate.close()
 
     def factors(self, numbers: Tensor) -> Tensor:
-        """Return what (units,) units are multiplied by."""
+        """Return the (units,) factors of the units."""
         return 1 + numbers[: self.units]
 
     def biases(self, numbers: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def learn_scales(
     on_progress: Progress = silent,
     resumption: Resumption | None = None,
 ) -> LearnedScales:
-    """Learn scales and biases for a cut model; where nothing was removed there is nothing to learn.
+    """Learn scales and biases for a pruned model; nothing is learned if nothing was removed.
 
     Args:
         decoder: the dense decoder, from which the model learns; it is not changed.
@@ -205,7 +205,7 @@ def learn_scaled_gates(
 
 
 def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
-    """Return the ids of so many sequences of each text, and which of them each text has."""
+    """Return the ids of `samples` sequences of each text, and the indices of each text's sequences."""
     generator = np.random.default_rng(seed)
     samples_by_text = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
     ends = np.cumsum([len(text.ids) for text in samples_by_text])
