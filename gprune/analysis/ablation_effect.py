@@ -51,12 +51,12 @@ def diagnose(results: Results) -> AblationEffect:
 
 
 def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
-    """Shares of the decisions that change without RASA, and without what was learned."""
+    """Return the shares of decisions that change without RASA, and without learned thresholds."""
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
     widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
-    partition, learned = results.get(stages.partition), results.get(stages.learning)
-    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learned, *widths)
+    partition, learning = results.get(stages.partition), results.get(stages.learning)
+    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learning, *widths)
     unadapted = whatif.shifted_masks(base, whatif.uniform_source(base, whatif.PRIMARY), target).ffn
     units = whatif.rank_units(base, source)
     unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *widths).masks.ffn
@@ -103,7 +103,7 @@ def explained_share(drift: Array, partition: Partition, start: Partition | None 
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)
-    # of all orders of the labels the mean share between the modules is this one, exactly
+    # this is the exact mean share over all permutations of the labels
     chance = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
     variance = total.sum()
     random = float(total @ chance / variance) if variance > 0 else float("nan")
@@ -112,7 +112,7 @@ def explained_share(drift: Array, partition: Partition, start: Partition | None 
 
 
 def _between(centred: Array, partition: Partition) -> float:
-    """Share of the squares of centred values that lies between the modules' means."""
+    """Return the share of the squared centred values that lies between the modules' means."""
     labels = partition.global_labels.ravel()
     means = module_means(centred.ravel(), labels, partition.modules)[labels]
     squares = (centred**2).sum()
@@ -120,34 +120,34 @@ def _between(centred: Array, partition: Partition) -> float:
 
 
 def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
-    """Share of each layer's modules whose score is at or below RASA's line."""
+    """Return the share of each layer's modules whose score is at or below RASA's threshold."""
     below = (statistics.score <= adapted.score_threshold).astype(np.float64)
     shares: Array = module_means(below, statistics.layer, layers)
     return tuple(shares.tolist())
 
 
 def within_layers(scores: Array, mask: Array) -> Array:
-    """(layers, neurons) bool: as many neurons of each layer as are kept, by one order of the layer."""
+    """Return (layers, neurons) bool that keeps as many neurons a layer, ranked within the layer."""
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
-    chosen = np.zeros(np.shape(mask), dtype=bool)
-    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], axis=1)
-    return chosen
+    keep = np.zeros(np.shape(mask), dtype=bool)
+    np.put_along_axis(keep, order, np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], axis=1)
+    return keep
 
 
 def kinds(shares: Explained) -> dict[str, float]:
-    """The shares by what people call the modules; the initialization only where it is there."""
+    """Return the shares by the label of the modules; the initialization only if it exists."""
     start = {} if shares.initialization is None else {"before refinement": shares.initialization}
     return {"modules of the run": shares.modules, **start, "random modules": shares.random}
 
 
 def effect_table(effect: AblationEffect) -> pd.DataFrame:
-    """One row a part: what it does, and the share of the decisions that it changes, in percent."""
+    """Return one row a part: what it does, and the percentage of decisions that it changes."""
     changes = effect.decisions_changed.items()
     rows = [{"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes]
     return pd.DataFrame(rows)
 
 
 def explained_table(shares: Explained) -> pd.DataFrame:
-    """One row a kind of modules: the share of the drift's variance that lies between them, in percent."""
+    """Return one row a kind of modules: the percentage of the drift's variance between them."""
     rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(shares).items()]
     return pd.DataFrame(rows)

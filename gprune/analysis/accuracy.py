@@ -40,17 +40,17 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported_accuracy(accuracy: Accuracy, rule: str) -> float:
-    """The accuracy of a task that counts, in [0, 1]."""
+    """Return the accuracy of a task that counts, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 
 def reported_error(accuracy: Accuracy, rule: str) -> float:
-    """The standard error of the figure that counts."""
+    """Return the standard error of the accuracy that counts."""
     return accuracy.acc_norm_error if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc_error
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
-    """The mean over tasks, each of equal weight as in the paper's tables, or NaN if none is measured in shares."""
+    """Return the unweighted mean over tasks, as in the paper's tables; NaN if no task reports shares."""
     shares = [accuracy for accuracy in accuracies if accuracy.is_share and accuracy.higher_is_better]
     count = len(shares)
     if not count:

@@ -1,4 +1,4 @@
-"""Agreement of the modules under a change of calibration texts, beside FANG's groups.
+"""Measure how far modules agree when calibration texts change, next to FANG's groups.
 
 Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison, and the
 controls that belong to them.
@@ -38,23 +38,23 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
 
 
 def spread(values: Array) -> tuple[float, float]:
-    """Mean and standard deviation (ddof 0) over layers; the deviation of one layer is 0."""
+    """Return mean and standard deviation (ddof 0) over layers; the deviation of one layer is 0."""
     return float(np.mean(values)), float(np.std(values))
 
 
 def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
-    """Mean ARI over layers and comparisons of some kinds, its deviation over layers; None without any."""
-    chosen = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
-    return spread(np.mean(chosen, axis=0)) if chosen else None
+    """Return the mean ARI over comparisons of some kinds and its deviation over layers; None without any."""
+    selected = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
+    return spread(np.mean(selected, axis=0)) if selected else None
 
 
 def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
-    """Mean ARI over layers and substitutions, its deviation over layers; None without a substitution."""
+    """Return the mean ARI over substitutions and its deviation over layers; None without any."""
     return mean_of(agreement, SUBSTITUTION)
 
 
 def controls(agreement: Agreement) -> tuple[float | None, float | None]:
-    """Mean ARI over layers of both controls of the modules: another seed alone, the initialization alone.
+    """Return the mean ARI of both controls: another seed alone, and the initialization alone.
 
     None for a control that was not measured.
     """
@@ -74,7 +74,7 @@ def _titles(agreement: Agreement) -> list[str]:
 
 
 def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
-    """Both measures of every comparison and layer, one row a layer and comparison."""
+    """Return ARI and overlap of every comparison, one row a layer and comparison."""
     layers = agreement.ari.shape[1]
     return pd.DataFrame(
         {

@@ -20,16 +20,16 @@ Score = Callable[[Sequence[int]], Array]
 
 
 def token_counts(ids: Array, size: int) -> Array:
-    """(size,) int64 how often each token occurs; `size` is more than any id."""
+    """Return (size,) int64 counts of each token; `size` is more than any id."""
     return np.bincount(np.asarray(ids).ravel(), minlength=size)
 
 
 def token_distance(first: Array, second: Array) -> float:
-    """Jensen-Shannon distance of two token distributions: root of the divergence in bits, in [0, 1].
+    """Return the Jensen-Shannon distance of two token distributions, in [0, 1].
 
     Both are (tokens,) counts of one vocabulary, at least one above 0; 1 means no common token.
     """
-    # a part of scipy that starts at once
+    # this part of scipy is fast to import
     from scipy.special import rel_entr
 
     p, q = first / first.sum(), second / second.sum()
@@ -39,7 +39,7 @@ def token_distance(first: Array, second: Array) -> float:
 
 
 def half_distance(ids: Array, size: int) -> float:
-    """Token distance between the even and the odd sequences of one text: what sampling alone does.
+    """Return the token distance between the even and odd sequences of a text, which is due to sampling.
 
     `ids` (samples, length) has at least two samples; `size` is more than any id.
     """
@@ -47,18 +47,18 @@ def half_distance(ids: Array, size: int) -> float:
 
 
 def vocabulary(texts: Mapping[str, Tokens]) -> int:
-    """One more than the largest token id of any text."""
+    """Return one more than the largest token id of any text."""
     return 1 + max(int(tokens.ids.max()) for tokens in texts.values())
 
 
 def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
-    """The calibration sets side by side, one row each; shares in percent, NaN if nothing compares.
+    """Return one row a calibration set; shares are in percent, NaN if there is nothing to compare.
 
     `texts` are by letter; `entries` is the size of the tokenizer's vocabulary, where it is known.
     """
     size = vocabulary(texts)
-    counts = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
-    return pd.DataFrame([_row(letter, texts[letter], counts, entries) for letter in texts])
+    counts_by_letter = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
+    return pd.DataFrame([_row(letter, texts[letter], counts_by_letter, entries) for letter in texts])
 
 
 def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
@@ -77,18 +77,18 @@ def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int 
         "% of vocabulary": 100.0 * distinct / entries if entries else float("nan"),
         f"% in {MOST_FREQUENT} most frequent": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
     }
-    for other, other_counts in counts_of.items():
+    for other_letter, other_counts in counts_of.items():
         shared = 100.0 * ((counts > 0) & (other_counts > 0)).sum() / distinct
-        row[f"% of distinct also in {other}"] = float("nan") if other == letter else shared
+        row[f"% of distinct also in {other_letter}"] = float("nan") if other_letter == letter else shared
     return row
 
 
 def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
-    """Token distance of every pair of texts; on the diagonal two halves of one text."""
+    """Return the token distance of every pair of texts; on the diagonal that of a text's halves."""
     size, letters = vocabulary(texts), list(texts)
-    counts = {letter: token_counts(texts[letter].ids, size) for letter in letters}
+    counts_by_letter = {letter: token_counts(texts[letter].ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
-    between = {(a, b): token_distance(counts[a], counts[b]) for a, b in pairs}
+    between = {(a, b): token_distance(counts_by_letter[a], counts_by_letter[b]) for a, b in pairs}
     return square(between | {(letter, letter): half_distance(texts[letter].ids, size) for letter in letters})
 
 
@@ -97,12 +97,12 @@ def rank_levels(first: Array, second: Array) -> tuple[float, float]:
 
     Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
     """
-    moved = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
-    return middle(spearman(first, second)), float(np.median(moved))
+    drift = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
+    return middle(spearman(first, second)), float(np.median(drift))
 
 
 def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
-    """The same from a record, between two texts and within each: correlation and drift by pair of letters."""
+    """Return correlation and drift from a drift record, by pair of letters."""
     return {
         (first, second): (middle(drift.correlation), float(np.median(drift.magnitude))),
         (first, first): (middle(drift.correlation_primary), float(np.median(drift.resample_primary))),
@@ -111,7 +111,7 @@ def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str
 
 
 def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
-    """Values of pairs of letters as a symmetric table, or NaN if there is none."""
+    """Return values of pairs of letters as a symmetric table, NaN for missing pairs."""
     letters = sorted({letter for pair in values for letter in pair})
     table = pd.DataFrame(np.full((len(letters), len(letters)), np.nan), index=letters, columns=letters)
     for (first, second), value in values.items():
@@ -120,15 +120,15 @@ def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
 
 
 def finding(table: pd.DataFrame) -> str:
-    """The square in words: the range between texts and within one; empty if nothing is known."""
+    """Describe the table: the range between texts and within one; empty if nothing is known."""
     values = table.to_numpy(dtype=np.float64)
     same = np.eye(len(values), dtype=bool)
-    parts = [
-        f"{_range(part)} {words}"
-        for part, words in ((values[~same], "between texts"), (values[same], "within one"))
-        if np.isfinite(part).any()
+    clauses = [
+        f"{_range(level_values)} {scope}"
+        for level_values, scope in ((values[~same], "between texts"), (values[same], "within one"))
+        if np.isfinite(level_values).any()
     ]
-    return ", ".join(parts)
+    return ", ".join(clauses)
 
 
 def _range(values: Array) -> str:

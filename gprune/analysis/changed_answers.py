@@ -49,12 +49,12 @@ class AnswerCounts:
 
     @property
     def questions(self) -> int:
-        """Questions in all."""
+        """Return the number of questions."""
         return self.both + self.lost + self.gained + self.neither
 
     @property
     def chance(self) -> float:
-        """Probability of flips at least as uneven if both ways were as likely (McNemar, exact); 1 without."""
+        """Return the probability of flips at least as uneven if both directions were equally likely (McNemar)."""
         flips = self.lost + self.gained
         if not flips:
             return 1.0
@@ -64,7 +64,7 @@ class AnswerCounts:
 
 
 def values(answers: Answers, rule: str) -> Array:
-    """(options,) log-likelihoods in nats (ACC), or in nats a character (ACC_NORM)."""
+    """Return (options,) log-likelihoods in nats (ACC), or in nats a character (ACC_NORM)."""
     plain: Array = answers.likelihoods.astype(np.float64)
     return plain / np.maximum(answers.lengths, 1) if rule == ACC_NORM else plain
 
@@ -78,13 +78,13 @@ def choices(answers: Answers, rule: str) -> Choices:
         return Choices(np.where(is_right, 0, -1), is_right, likelihoods - 0.5)
     question = np.repeat(np.arange(len(starts)), answers.counts)
     best = np.flatnonzero(likelihoods == np.maximum.reduceat(likelihoods, starts)[question])
-    first = best[np.unique(question[best], return_index=True)[1]]
+    first_best = best[np.unique(question[best], return_index=True)[1]]
     right = starts + answers.right
     wrong = likelihoods.copy()
     wrong[right] = -np.inf
     with np.errstate(invalid="ignore"):
         margin = likelihoods[right] - np.maximum.reduceat(wrong, starts)
-    return Choices(first - starts, first == right, margin)
+    return Choices(first_best - starts, first_best == right, margin)
 
 
 def counts(base: Choices, other: Choices) -> AnswerCounts:
@@ -94,16 +94,16 @@ def counts(base: Choices, other: Choices) -> AnswerCounts:
 
 
 def margin_shift(base: Choices, other: Choices) -> Array:
-    """(questions,) how far the right option has moved against the best wrong one; negative towards wrong."""
+    """Return (questions,) change of the right option's margin over the best wrong one."""
     with np.errstate(invalid="ignore"):
         change: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
     return change
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Numbers of the questions that flip (LOST, GAINED or EITHER), those first that have moved most."""
-    chosen = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
-    numbers = np.flatnonzero(chosen)
+    """Return the numbers of questions that flip (LOST, GAINED or EITHER), the largest shift first."""
+    is_flipped = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
+    numbers = np.flatnonzero(is_flipped)
     return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
@@ -112,10 +112,10 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
 
     One row an option: its letter, whether it is right, and a column a model, all asked the same.
     """
-    first = next(iter(answers.values()))
-    begin, count = int(_starts(first)[number]), int(first.counts[number])
-    right = np.arange(count) == first.right[number]
-    columns = {name: values(item, rule)[begin : begin + count] for name, item in answers.items()}
+    reference = next(iter(answers.values()))
+    start, count = int(_starts(reference)[number]), int(reference.counts[number])
+    right = np.arange(count) == reference.right[number]
+    columns = {name: values(item, rule)[start : start + count] for name, item in answers.items()}
     return pd.DataFrame({"option": [letter(index) for index in range(count)], "right": right} | columns)
 
 
@@ -127,16 +127,16 @@ def letter(index: int) -> str:
 
 
 def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
-    """The finding of model `name` against model `base` in one sentence."""
+    """Return how the answers of model `name` differ from those of model `base`, in one sentence."""
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
-    lost, gained = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
+    lost_text, gained_text = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
     verdict = "more than chance" if counts.chance < CALLED else "which chance alone can do"
-    return f"{name} loses {lost} and gains {gained}: {verdict}, p {probability(counts.chance)}"
+    return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.chance)}"
 
 
 def probability(value: float) -> str:
-    """A probability as it stands after a p."""
+    """Format a probability as it follows a p."""
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 

@@ -33,7 +33,7 @@ class Tried:
 
     @property
     def chosen(self) -> bool:
-        """True if it was chosen."""
+        """Return True if it was chosen."""
         return self.result.startswith("chosen")
 
 
@@ -62,21 +62,23 @@ def measure_label(name: str) -> str:
 
 
 def _result(choice: Choice, index: int) -> str:
-    words = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
-    return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(words)
+    marks = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
+    return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(marks)
 
 
 def weighting(choice: Choice) -> str:
     """Return the parts of a choice's number, in a sentence without its end."""
-    words = {name: f"perplexity on held-out {name}" for name in choice.measures} | {
+    labels = {name: f"perplexity on held-out {name}" for name in choice.measures} | {
         DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
     }
-    parts = [f"{words[name]} {percent(weight)}" for name, weight in zip(choice.measures, choice.weights, strict=True)]
-    return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})"
+    weighted = [
+        f"{labels[name]} {percent(weight)}" for name, weight in zip(choice.measures, choice.weights, strict=True)
+    ]
+    return f"the weighted geometric mean of ratios to the reference ({'; '.join(weighted)})"
 
 
 def candidate_table(candidates: list[Tried]) -> pd.DataFrame:
-    """Return one row a candidate, with the method that it was tried for where that differs."""
+    """Return one row a candidate, with its method if that differs."""
     table = pd.DataFrame(
         [
             {

@@ -59,12 +59,12 @@ class Case:
     """methods of which a seed is not run yet: nothing is claimed of them"""
 
     def loss(self, method: str) -> float:
-        """Mean loss over seeds, nats per token, or NaN if it was not measured."""
+        """Return the mean loss over seeds, nats per token, or NaN if it was not measured."""
         runs = self.losses.get(method, {}).values()
         return float(np.mean([losses.mean() for losses in runs])) if runs else math.nan
 
     def best(self, methods: Sequence[str]) -> str:
-        """The method of the lowest mean loss; empty if none was measured."""
+        """Return the method of the lowest mean loss; empty if none was measured."""
         return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
@@ -136,19 +136,19 @@ CLAIMS = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A claim beside what was measured."""
+    """A claim with its measured cases."""
 
     claim: Claim
     cases: tuple[tuple[Case, str, Difference], ...]
     """where it could be judged: the case, what it was compared with, and the difference"""
 
     def count(self, verdict: str) -> int:
-        """In how many cases the first was BETTER, WORSE, or NOISE."""
+        """Return the number of cases in which the first was BETTER, WORSE, or NOISE."""
         return sum(difference.verdict == verdict for _, _, difference in self.cases)
 
     @property
     def outcome(self) -> str:
-        """HOLDS where it is better in most cases and worse in none, FAILS where it is worse more often."""
+        """Return HOLDS if better in most cases and worse in none, FAILS if worse more often than better."""
         better, worse = self.count(BETTER), self.count(WORSE)
         if not self.cases:
             return UNKNOWN
@@ -158,26 +158,26 @@ class ClaimVerdict:
 
     @property
     def change(self) -> float:
-        """Geometric mean of the change of perplexity over the cases."""
+        """Return the geometric mean of the change of perplexity over the cases."""
         nats = [difference.nats for _, _, difference in self.cases]
         return math.expm1(float(np.mean(nats))) if nats else math.nan
 
     @property
     def counts(self) -> str:
-        """As `7 better, 2 within noise, 3 worse`."""
-        return ", ".join(f"{self.count(word)} {word}" for word in (BETTER, NOISE, WORSE))
+        """Return the counts as `7 better, 2 within noise, 3 worse`."""
+        return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in (BETTER, NOISE, WORSE))
 
 
 def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
-    """Return what the cases say of a claim."""
+    """Return the outcome of a claim over the cases."""
     judged = []
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):
             continue
         if case.missing & {claim.first, *claim.others}:
             return ClaimVerdict(claim, ())
-        other = case.best(claim.others)
-        difference = case.difference(claim.first, other) if other else None
+        best_other = case.best(claim.others)
+        difference = case.difference(claim.first, best_other) if best_other else None
         if difference is not None and math.isfinite(difference.nats):
-            judged.append((case, other, difference))
+            judged.append((case, best_other, difference))
     return ClaimVerdict(claim, tuple(judged))

@@ -57,38 +57,38 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """The reason for no perplexity; empty if there is one."""
+        """Return the reason for a missing perplexity; empty if there is one."""
         return self.rows[0].reason
 
     @property
     def retention(self) -> float:
-        """Mean retention over seeds."""
+        """Return the mean retention over seeds."""
         return float(np.mean([row.retention for row in self.rows]))
 
     def by_seed(self, text: str) -> dict[int, Measurement]:
-        """The perplexities on a text."""
+        """Return the perplexities on a text, by seed."""
         pairs = zip(self.seeds, self.rows, strict=True)
         return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
 
     def cell(self, text: str) -> Measurement:
-        """The perplexity on a text of the first seed that has one."""
+        """Return the perplexity on a text of the first seed that has one."""
         return next(iter(self.by_seed(text).values()))
 
     def loss(self, text: str) -> float:
-        """Mean loss over seeds, nats per token."""
+        """Return the mean loss over seeds, nats per token."""
         return float(np.mean([np.log(cell.perplexity) for cell in self.by_seed(text).values()]))
 
     def stamps(self, text: str) -> list[Stamp | None]:
-        """The protocols by which its perplexities on a text were measured."""
+        """Return the protocols by which its perplexities on a text were measured."""
         return [cell.stamp for cell in self.by_seed(text).values()]
 
     def mean(self, text: str) -> float:
-        """Mean perplexity over seeds, or NaN if there is none."""
+        """Return the mean perplexity over seeds, or NaN if there is none."""
         perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
         return float(np.mean(perplexities)) if perplexities else float("nan")
 
     def spread(self, text: str) -> float:
-        """Standard deviation over seeds (n - 1); NaN for fewer than two."""
+        """Return the standard deviation over seeds (n - 1); NaN for fewer than two."""
         perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
         with np.errstate(invalid="ignore"):
             return float(np.std(perplexities, ddof=1)) if len(perplexities) > 1 else float("nan")
@@ -102,7 +102,7 @@ class Line:
 
 
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
-    """The lines of a table: one a row, or the rows of runs that differ in their seed together.
+    """Return the lines of a table: one a row, or one for the rows of runs that differ only in their seed.
 
     `groups` says by run what it shares with those that differ in their seed only, and its seed; of equal
     seeds of a group the first counts.
@@ -115,7 +115,7 @@ def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None)
 
 
 def rows(measurements: list[Measurement]) -> list[Row]:
-    """Groups measurements by run and method, the dense ones on top.
+    """Group measurements by run and method, dense rows first.
 
     The dense model of several runs stands there once, as long as they read the same windows of a text; a run
     that read others keeps its own reference.
@@ -136,16 +136,16 @@ def rows(measurements: list[Measurement]) -> list[Row]:
 
 
 def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
-    """For each run the run whose dense row takes its dense measurements in."""
-    read: dict[tuple[str, str], dict[str, str]] = {}
+    """Return for each run the run whose dense row holds its dense measurements."""
+    windows_by_run: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
-        read.setdefault((item.model, item.run), {})[item.text] = item.windows_read
+        windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.windows_read
     rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
     homes: dict[str, str] = {}
-    for (model, run), windows in read.items():
+    for (model, run), windows in windows_by_run.items():
         homes_of_model = rows_of.setdefault(model, [])
         fits = (
-            home for home in homes_of_model if all(home[1].get(text, words) == words for text, words in windows.items())
+            home for home in homes_of_model if all(home[1].get(text, sizes) == sizes for text, sizes in windows.items())
         )
         home_row = next(fits, None)
         if home_row is None:
@@ -157,17 +157,17 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
-    """Rows of the methods that a run had to leave out, each with its reason."""
+    """Return rows for the methods that a run left out, each with its reason."""
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
 def texts(table: Iterable[Row]) -> list[str]:
-    """Every text that was measured, in the order of first appearance."""
+    """Return every measured text, in order of first appearance."""
     return list(dict.fromkeys(text for row in table for text in row.cells))
 
 
 def marks(table: Iterable[Row]) -> Marks:
-    """The marks of perplexities that were measured by another protocol than the usual one of their text."""
+    """Return the marks of perplexities that follow another protocol than usual for their text."""
     rows_ = list(table)
     return Marks({text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)})
 
@@ -178,7 +178,7 @@ def change(line: Line, pinned: Line, text: str) -> Difference | str:
 
 
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
-    """Methods whose difference to the pinned line means nothing, by text and reason."""
+    """Return the methods without a meaningful difference to the pinned line, by text and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for text in texts(row for line in table for row in line.rows):
         for line in table:
@@ -189,7 +189,7 @@ def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], lis
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
-    """Every measurement as one line, with its change against the pinned row, a run and a method.
+    """Return every measurement as one line, with its change against the pinned row.
 
     `labels` are the display names of the methods.
     """

@@ -43,10 +43,10 @@ def _cost(cell: Measurement, dense: Measurement) -> Cost:
     if not np.isfinite(cell.perplexity):
         return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
     gap = difference(cell, dense)
-    # one window has no spread: then there is no interval to draw
+    # one window has no spread, so there is no interval
     half = gap.nats_margin if np.isfinite(gap.nats_margin) else 0.0
     error = gap.nats_error if np.isfinite(gap.nats_error) else 0.0
-    ratio, low, high = (float(np.exp(gap.nats + way)) for way in (0.0, -half, half))
+    ratio, low, high = (float(np.exp(gap.nats + offset)) for offset in (0.0, -half, half))
     return Cost(cell.method, cell.perplexity, ratio, low, high, gap.paired, error)
 
 

@@ -35,14 +35,14 @@ class Option:
 
     @property
     def ratio(self) -> float:
-        """Its perplexity over the dense model's."""
+        """Return its perplexity over the dense model's."""
         return 1 + self.loss.change
 
 
 def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
-    """Return every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
+    """Return the pruned lines with a known cost that were measured on all texts, as was their dense model.
 
-    `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better.
+    `costs` are over the dense model's, by the line's name. The cheapest comes first, of equals the better.
     What several runs have measured alike to the last bit is one model, of the first of them.
     """
     lines = list(lines)
@@ -67,8 +67,8 @@ def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Differenc
     """Return a line's loss over its dense model's on the same windows, the mean over texts, or None if one lacks it."""
     differences = []
     for text in texts:
-        references = (other for other in dense if _models(other, text) == _models(line, text))
-        changes = (change(line, other, text) for other in references)
+        references = (dense_line for dense_line in dense if _models(dense_line, text) == _models(line, text))
+        changes = (change(line, dense_line, text) for dense_line in references)
         gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
         if gap is None or not np.isfinite(gap.nats):
             return None
@@ -85,7 +85,7 @@ def _price(option: Option) -> tuple[float, float]:
 
 
 def cheapest(table: Iterable[Option], limit: float) -> Option | None:
-    """Return the cheapest model whose perplexity is at most so many times the dense one's, or None if none is."""
+    """Return the cheapest model whose perplexity ratio to the dense one is at most a limit, or None."""
     return min((option for option in table if option.ratio <= limit), key=_price, default=None)
 
 

@@ -39,7 +39,7 @@ class Bins:
 
 
 def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
-    """(modules,) int64 drift bin of every module, 0 = most stable.
+    """Return (modules,) int64 drift bin of every module, 0 = most stable.
 
     `drift` is (layers, neurons) of Eq. 1. Bins hold equally many modules, give or take one, and at most one
     bin stands for each module.
@@ -54,7 +54,7 @@ def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
 
 
 def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base: PruningMasks, bins: int) -> Bins:
-    """Bin the decisions of two methods by the drift of the modules: retention, Jaccard and its chance level.
+    """Bin the decisions of two methods by module drift: retention, Jaccard index and its chance level.
 
     `drift` is (layers, neurons) of Eq. 1; bins are lowered to the number of modules.
     """
@@ -62,7 +62,7 @@ def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base
     number = int(bin_of_module.max()) + 1
     bin_of_neuron = bin_of_module[partition.global_labels].ravel()
     first, second = gprune_masks.ffn.ravel(), base.ffn.ravel()
-    retained, base_kept, both, either = (
+    retained, base_kept, shared, either = (
         module_means(mask, bin_of_neuron, number) for mask in (first, second, first & second, first | second)
     )
     return Bins(
@@ -71,14 +71,14 @@ def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base
         neurons=np.bincount(bin_of_neuron, minlength=number),
         ours=retained,
         base=base_kept,
-        jaccard=_ratio(both, either),
+        jaccard=_ratio(shared, either),
         chance=chance_jaccard(retained, base_kept),
-        shares=100.0 * np.stack([both, retained - both, base_kept - both, 1.0 - either]),
+        shares=100.0 * np.stack([shared, retained - shared, base_kept - shared, 1.0 - either]),
     )
 
 
 def chance_jaccard(first: Array, second: Array) -> Array:
-    """Jaccard of two independent masks: r1 r2 / (r1 + r2 - r1 r2)."""
+    """Return the Jaccard index of two independent masks: r1 r2 / (r1 + r2 - r1 r2)."""
     product = first * second
     return _ratio(product, first + second - product)
 
@@ -88,13 +88,13 @@ def _ratio(above: Array, below: Array) -> Array:
 
 
 def bin_names(number: int) -> list[str]:
-    """Percentile ranges of equal bins, as `0-20%`."""
+    """Return the percentile ranges of equal bins, as `0-20%`."""
     edges = np.linspace(0, 100, number + 1).round().astype(int)
     return [f"{low}–{high}%" for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
-    """Fig. 3 as a table, one row a bin."""
+    """Return Fig. 3 as a table, one row a bin."""
     return pd.DataFrame(
         {
             "drift bin": result.names,
@@ -113,12 +113,12 @@ def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
 
 
 def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
-    """(layers,) retention of neurons and (layers,) of key/value groups."""
+    """Return (layers,) retention of neurons and (layers,) of key/value groups."""
     return masks.ffn.mean(axis=1), masks.heads.mean(axis=1)
 
 
 def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
-    """Retained fractions of every layer under every method."""
+    """Return the retained fractions of every layer under every method."""
     columns: dict[str, Array] = {}
     for name, mask in masks.items():
         columns[f"neurons, {name}"], columns[f"key/value groups, {name}"] = layer_retention(mask)
@@ -126,7 +126,7 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
 
 
 def pooled_retention(result: Bins) -> tuple[float, float]:
-    """Retained fraction of all FFN neurons under GPrune and under the baseline."""
+    """Return the retained fraction of all FFN neurons under GPrune and under the baseline."""
     gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.ours, result.base))
     return gprune, base
 

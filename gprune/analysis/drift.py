@@ -1,4 +1,4 @@
-"""Rank drift of neurons when the calibration text changes, beside the resampling floor.
+"""Summarize the rank drift of neurons between calibration texts, with its resampling floor.
 
 Fig. 1a and Eq. 1 (section 3.1): rank drift of every neuron, as shares of neurons in bins, so that a chart
 of 352,256 neurons needs a hundred numbers.
@@ -32,13 +32,13 @@ CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A r
 
 
 def shares(values: Array, bins: int) -> Array:
-    """(bins,) percent of values, drifts of any shape but not empty, in equal bins of [0, 1], 1 included."""
-    counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
-    return 100.0 * counts / np.size(values)
+    """Return (bins,) percent of drift values in equal bins of [0, 1], 1 included."""
+    histogram, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
+    return 100.0 * histogram / np.size(values)
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
-    """The cross-text drift, its equal-sized-halves form, and the two resampling controls: four curves.
+    """Return four curves: the drift between texts, that between halves, and two resampling controls.
 
     Of one layer, or of all together.
     """
@@ -48,27 +48,27 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
         (FLOOR_PRIMARY, drift.resample_primary, drift.correlation_primary),
         (FLOOR_AUXILIARY, drift.resample_auxiliary, drift.correlation_auxiliary),
     )
-    chosen = slice(None) if layer is None else slice(layer, layer + 1)
+    layers = slice(None) if layer is None else slice(layer, layer + 1)
     return [
-        Distribution(name, shares(values[chosen], bins), float(np.median(values[chosen])), middle(rho[chosen]))
+        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), middle(rho[layers]))
         for name, values, rho in sources
     ]
 
 
 def beyond(curve: Distribution) -> Array:
-    """(bins + 1,) percent of the neurons whose drift is each bin's edge or more, from 100 down to 0."""
-    left: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
-    return np.maximum(left, 0.0)
+    """Return (bins + 1,) percent of the neurons whose drift is at least each bin's edge."""
+    remaining: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
+    return np.maximum(remaining, 0.0)
 
 
 def middle(values: Array) -> float:
-    """Median of the finite values, or NaN if there are none."""
+    """Return the median of the finite values, or NaN if there are none."""
     finite = np.asarray(values)[np.isfinite(values)]
     return float(np.median(finite)) if finite.size else float("nan")
 
 
 def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
-    """The drift histogram as a table: one row a bin, one column a curve."""
+    """Return the drift histogram as a table: one row a bin, one column a curve."""
     bins = len(curves[0].shares)
     edges = np.linspace(0.0, 1.0, bins + 1)
     columns: dict[str, Array] = {"drift from": edges[:-1], "drift to": edges[1:]}
@@ -76,12 +76,12 @@ def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
 
 
 def shares_by_layer(magnitude: Array, bins: int) -> Array:
-    """(layers, bins) percent of each layer's neurons in each drift bin."""
+    """Return (layers, bins) percent of each layer's neurons in each drift bin."""
     return np.stack([shares(row, bins) for row in magnitude])
 
 
 def drift_by_layer(drift: RankDrift) -> pd.DataFrame:
-    """Median drift and Spearman correlations of every layer."""
+    """Return the median drift and Spearman correlations of every layer."""
     return pd.DataFrame(
         {
             "layer": np.arange(len(drift.magnitude)),
@@ -96,23 +96,23 @@ def drift_by_layer(drift: RankDrift) -> pd.DataFrame:
 
 
 def scaled_ranks(scores: Array) -> Array:
-    """(neurons,) ranks of a layer's scores from 0 (least important) to 1."""
+    """Return (neurons,) ranks of a layer's scores from 0 (least important) to 1."""
     return ranks(scores) / max(len(scores) - 1, 1)
 
 
 def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
-    """(bins, bins) how many neurons of a layer hold which ranks on A (column) and on B (row), least first.
+    """Return (bins, bins) counts of a layer's neurons by rank on A (column) and on B (row), least first.
 
     Scores are (neurons,).
     """
-    counts, _, _ = np.histogram2d(scaled_ranks(auxiliary), scaled_ranks(primary), bins=bins, range=[[0, 1], [0, 1]])
-    return counts
+    histogram, _, _ = np.histogram2d(scaled_ranks(auxiliary), scaled_ranks(primary), bins=bins, range=[[0, 1], [0, 1]])
+    return histogram
 
 
 def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
-    """The neurons whose rank shifts most, over all layers: at most `count` rows, the largest drift first.
+    """Return at most `count` neurons of all layers with the largest drift, the largest first.
 
-    Ties stand in order of layer and neuron.
+    Ties are in order of layer and neuron.
     """
     layers, neurons = drift.magnitude.shape
     flat = drift.magnitude.ravel()
@@ -136,7 +136,7 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
 
 
 def _largest(values: Array, count: int) -> Array:
-    """Indices of the largest values, in falling order; equal values by rising index."""
+    """Return the indices of the largest values, in falling order; ties by rising index."""
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]
     return ordered[:count]
@@ -159,7 +159,7 @@ class Movers:
     """neurons of the layer"""
 
     def table(self) -> pd.DataFrame:
-        """One row a neuron."""
+        """Return one row a neuron."""
         return pd.DataFrame(
             {
                 "layer": self.layer,
@@ -172,7 +172,7 @@ class Movers:
 
 
 def unstable_layer(drift: RankDrift) -> int:
-    """The layer with the largest median drift; the first of equal ones."""
+    """Return the layer with the largest median drift; the first of equal ones."""
     return int(np.median(drift.magnitude, axis=1).argmax())
 
 
@@ -188,9 +188,9 @@ def movers(
 
     The neuron `among` takes the last position if it is not one of them.
     """
-    moved = drift.magnitude[layer]
-    order = np.argsort(-moved, kind="stable")[:count]
+    magnitude = drift.magnitude[layer]
+    order = np.argsort(-magnitude, kind="stable")[:count]
     if among is not None and among not in order:
         order[-1] = among
-    first, second = scaled_ranks(primary.ffn[layer]), scaled_ranks(auxiliary.ffn[layer])
-    return Movers(layer, order, first[order], second[order], float(np.median(moved)), len(moved))
+    rank_a, rank_b = scaled_ranks(primary.ffn[layer]), scaled_ranks(auxiliary.ffn[layer])
+    return Movers(layer, order, rank_a[order], rank_b[order], float(np.median(magnitude)), len(magnitude))

@@ -19,7 +19,7 @@ def finite_values(value: Any) -> Any:
 
 
 def format_signed(change: float, form: str) -> str:
-    """A change with its sign, and a minus where a keyboard has a hyphen.
+    """Format a change with its sign; a minus sign replaces the hyphen.
 
     `form` is of format strings without the sign, as ".3f"; ".1%" writes it in percent.
     """
@@ -27,10 +27,10 @@ def format_signed(change: float, form: str) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share, 1 the whole, as "41%"."""
+    """Format a share, 1 the whole, as "41%"."""
     return f"{100.0 * share:.{digits}f}%".replace("-", _MINUS)
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number with what it counts, in the plural unless it is one: "1 neuron", "2,048 neurons"."""
+    """Format a number with its noun, plural unless it is 1: "1 neuron", "2,048 neurons"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

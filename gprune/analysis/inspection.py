@@ -42,41 +42,43 @@ class LayerRanks:
 
 
 def parse_unit(text: str) -> dict[str, int]:
-    """Layer, module and neuron that a person looks for, as far as named.
+    """Parse the layer, module and neuron that a search text names, as far as named.
 
     Raises SettingsError if it names no layer, or something twice.
     """
     line = " ".join(text.lower().split())
-    parts = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
+    named_numbers = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
     if _SHORT.fullmatch(line):
-        parts = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
-    elif not parts and (pair := _PAIR.fullmatch(line)):
-        parts = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
-    numbers = dict(parts)
-    if "layer" not in numbers or len(numbers) < len(parts):
+        named_numbers = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
+    elif not named_numbers and (pair := _PAIR.fullmatch(line)):
+        named_numbers = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
+    numbers = dict(named_numbers)
+    if "layer" not in numbers or len(numbers) < len(named_numbers):
         raise SettingsError(f"{quote(text)} names no layer, module or neuron: type as {EXAMPLES}")
     return numbers
 
 
-def rank_layer(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
-    """The ranks of a layer's (neurons,) scores with what resampling does to them.
+def rank_layer(score: Array, score_shards: Parts | None, shards: int) -> LayerRanks:
+    """Return the ranks of a layer's (neurons,) scores and their range over halves of the text.
 
-    A half is half of the shards, neighbours in a ring; every starting point is taken. `parts` scores chosen
+    A half is half of the shards, neighbours in a ring; every starting point is taken. `score_shards` scores chosen
     shards of the text, or None if they cannot be scored.
     """
     rank = scaled_ranks(score)
-    if parts is None:
+    if score_shards is None:
         return LayerRanks(np.asarray(score), rank, rank, rank)
-    halves = [scaled_ranks(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)]
+    halves = [
+        scaled_ranks(score_shards([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)
+    ]
     return LayerRanks(np.asarray(score), rank, np.min(halves, axis=0), np.max(halves, axis=0))
 
 
 def percentile(value: float, among: Array) -> float:
-    """Share in [0, 1] of the others that a value of `among` exceeds, equal ones by half; 0 without others."""
-    rest = len(among) - 1
-    if rest < 1:
+    """Return the share of the other values that are below `value`, ties by half; 0 without others."""
+    others = len(among) - 1
+    if others < 1:
         return 0.0
-    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / rest)
+    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / others)
 
 
 def module_table(
@@ -86,7 +88,7 @@ def module_table(
     adapted: AdaptedScores | None,
     masks: Mapping[str, Array],
 ) -> pd.DataFrame:
-    """One row a module of a layer: what RASA decides on, what it did, and how many neurons methods keep.
+    """Return one row a module of a layer: its statistics, RASA's decision, and the neurons methods keep.
 
     `masks` is (neurons,) bool of the layer, by what to call the method.
     """
@@ -126,15 +128,15 @@ class Activation:
     ids: tuple[int, ...]
     """token ids around it"""
     at: int
-    """where among them it stands"""
+    """its index among `ids`"""
 
 
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
     """Return the positions of a neuron's largest activations, with `window` tokens on either side."""
     columns = (values[layer, neuron].tolist() for values in (record.sequences, record.positions, record.values))
-    places = []
+    activations = []
     for sequence, position, value in zip(*columns, strict=True):
-        first = max(position - window, 0)
-        ids = tokens.ids[sequence, first : position + window + 1].tolist()
-        places.append(Activation(sequence, position, value, tuple(ids), position - first))
-    return places
+        start = max(position - window, 0)
+        ids = tokens.ids[sequence, start : position + window + 1].tolist()
+        activations.append(Activation(sequence, position, value, tuple(ids), position - start))
+    return activations

@@ -1,4 +1,4 @@
-"""The units that two masks keep in common, and those that change sides, beside the overlap of independent choices.
+"""Compare the units that two masks keep: shared, changed, and the overlap expected of independent choices.
 
 Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
 independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
@@ -31,31 +31,31 @@ class Overlap:
 
     @property
     def changed(self) -> int:
-        """Units that only one of them keeps."""
+        """Return the number of units that only one of the masks keeps."""
         return int(self.first.sum() + self.second.sum())
 
     @property
     def jaccard(self) -> float:
-        """Units kept by both among those kept by either, over all layers, or NaN if neither keeps any."""
+        """Return the Jaccard index of the kept units over all layers, or NaN if neither mask keeps any."""
         return _ratio(self.both.sum(), (self.first + self.both + self.second).sum())
 
     @property
     def chance(self) -> float:
-        """Jaccard that independent choices of the same sizes in every layer have on average, very nearly."""
+        """Return the expected Jaccard index of independent masks with the same sizes in every layer."""
         shared = self._expected.sum()
         return _ratio(shared, (self.first + self.second + 2 * self.both).sum() - shared)
 
     @property
     def _expected(self) -> Array:
-        """(layers,) units that independent choices share on average."""
+        """Return (layers,) units that independent masks share on average."""
         return (self.first + self.both) * (self.second + self.both) / self.units
 
 
 def count_shared(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
-    """Compares two masks of one model, of NEURONS or GROUPS."""
+    """Compare two masks of one model, of NEURONS or GROUPS."""
     units, other_units = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
-    counts = [part.sum(axis=1) for part in (units & ~other_units, units & other_units, ~units & other_units)]
-    return Overlap(units.shape[1], *counts)
+    layer_counts = [part.sum(axis=1) for part in (units & ~other_units, units & other_units, ~units & other_units)]
+    return Overlap(units.shape[1], *layer_counts)
 
 
 def overlaps(first: PruningMasks, second: PruningMasks) -> dict[str, Overlap]:

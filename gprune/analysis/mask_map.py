@@ -2,7 +2,7 @@
 
 Two masks of one model are compared within every module: two methods at one budget, or one method scored from
 two texts. Within a module the one may keep as many neurons as the other and yet others, so that the change
-of retention stands beside the share of neurons that the two decide differently.
+of retention is shown with the share of neurons that the two decide differently.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class Atlas:
 
     @property
     def change(self) -> Array:
-        """(modules,) retention under the first less that under the second."""
+        """Return (modules,) retention under the first masks minus that under the second."""
         return self.first - self.second
 
     @property
     def largest(self) -> int:
-        """The module with the largest change, the first of equal ones."""
+        """Return the module with the largest change; the first of equal ones."""
         return int(np.abs(self.change).argmax())
 
 
@@ -51,8 +51,8 @@ def compare_modules(partition: Partition, first: PruningMasks, second: PruningMa
     labels = partition.global_labels.ravel()
     first_kept, second_kept = first.ffn.ravel(), second.ffn.ravel()
     first_share, second_share, differs = (
-        module_means(chosen, labels, partition.modules)
-        for chosen in (first_kept, second_kept, first_kept != second_kept)
+        module_means(selection, labels, partition.modules)
+        for selection in (first_kept, second_kept, first_kept != second_kept)
     )
     return Atlas(
         partition.module_layer,
@@ -67,24 +67,24 @@ def compare_modules(partition: Partition, first: PruningMasks, second: PruningMa
 
 
 def module_columns(partition: Partition, drift: Array) -> Array:
-    """(modules,) int64 place of each module among those of its layer, by its mean of the (layers, neurons) drift."""
+    """Return (modules,) int64 column of each module: its rank in the layer by mean drift."""
     layer = partition.module_layer
     means = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
     order = np.lexsort((means, layer))
-    places = np.empty(partition.modules, dtype=np.int64)
-    places[order] = np.arange(partition.modules) - partition.offsets[layer[order]]
-    return places
+    columns = np.empty(partition.modules, dtype=np.int64)
+    columns[order] = np.arange(partition.modules) - partition.offsets[layer[order]]
+    return columns
 
 
 def arrange_grid(atlas: Atlas, values: Array, column: Array) -> Array:
-    """(layers, most modules of a layer) float64: (modules,) values by `module_columns`, NaN if no module is."""
+    """Arrange (modules,) values as (layers, most modules of a layer) by `column`; NaN in empty cells."""
     cells = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
     cells[atlas.layer, column] = values
     return cells
 
 
 def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
-    """One row a module; `first` and `second` are what to call the masks, `drift` its mean rank drift."""
+    """Return one row a module; `first` and `second` name the masks, `drift` is the mean rank drift."""
     rows: dict[str, Array] = {
         "layer": atlas.layer,
         "module": atlas.module,
@@ -98,7 +98,7 @@ def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = Non
 
 
 def group_table(masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores) -> pd.DataFrame:
-    """One row a key/value group: its scores on both texts, also in standard units, and who keeps it."""
+    """Return one row a key/value group: its scores and standard scores on both texts, and who keeps it."""
     layer, group = (part.ravel() for part in np.indices(primary.heads.shape))
     columns: dict[str, Array] = {"layer": layer, "group": group}
     for letter, scores in (("A", primary), ("B", auxiliary)):

@@ -56,12 +56,12 @@ class Measurement:
 
     @property
     def margin(self) -> float:
-        """Half the interval of the perplexity over its windows, or NaN if it is not known."""
+        """Return half the interval of the perplexity over its windows, or NaN if not known."""
         return half_interval(self.standard_error, self.windows - 1)
 
     @property
     def windows_read(self) -> str:
-        """The windows in words; equal for two perplexities that are comparable."""
+        """Return the windows in words; equal for two comparable perplexities."""
         return f"{self.windows} windows of {self.length} tokens"
 
 
@@ -80,45 +80,45 @@ class Difference:
 
     @property
     def change(self) -> float:
-        """Relative change of perplexity: its ratio less 1."""
+        """Return the relative change of perplexity: its ratio less 1."""
         with np.errstate(over="ignore"):
             return float(np.expm1(self.nats))
 
     @property
     def error(self) -> float:
-        """Standard error of the change (delta method), or NaN if the change itself is not finite."""
+        """Return the standard error of the change (delta method), or NaN if the change is not finite."""
         return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
 
     @property
     def nats_margin(self) -> float:
-        """Half the interval of the difference, nats per token, or NaN if its error is not known."""
+        """Return half the interval of the difference in nats per token, or NaN if its error is not known."""
         return half_interval(self.nats_error, self.freedom)
 
     @property
     def margin(self) -> float:
-        """Half the interval of the change (delta method), or NaN if it is not known."""
+        """Return half the interval of the change (delta method), or NaN if not known."""
         return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Ends of the change's interval, which holds 0 if the difference's does; NaN if not known."""
+        """Return the ends of the change's interval; it contains 0 if the difference's does; NaN if not known."""
         with np.errstate(over="ignore"):
             low, high = np.expm1([self.nats - self.nats_margin, self.nats + self.nats_margin])
         return float(low), float(high)
 
     @property
     def close(self) -> bool:
-        """True if the interval of the difference holds 0, or is not known."""
+        """Return True if the interval of the difference contains 0 or is not known."""
         return not abs(self.nats) > self.nats_margin
 
     @property
     def verdict(self) -> str:
-        """BETTER or WORSE (a lower perplexity is better), or NOISE where it is too close to call."""
+        """Return BETTER or WORSE (a lower perplexity is better), or NOISE if the two are too close."""
         return NOISE if self.close else BETTER if self.nats < 0 else WORSE
 
 
 def half_interval(error: float, freedom: float) -> float:
-    """Half the interval around a mean of this standard error: the t quantile times the error.
+    """Return half the interval around a mean: the t quantile times its standard error.
 
     NaN if the error is not finite or there are no degrees of freedom, as of a single window: then there
     is no interval to show.
@@ -128,7 +128,7 @@ def half_interval(error: float, freedom: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _quantile(freedom: float) -> float:
-    # a part of scipy.stats that starts at once
+    # scipy.special is imported, because scipy.stats is slow to import
     from scipy.special import ndtri, stdtrit
 
     upper = (1.0 + LEVEL) / 2
@@ -136,11 +136,13 @@ def _quantile(freedom: float) -> float:
 
 
 def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
-    """Degrees of freedom of errors in quadrature, by Welch and Satterthwaite."""
-    parts = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
-    if not parts or not all(math.isfinite(part) and freedom > 0 for part, freedom in parts):
+    """Return the degrees of freedom of errors in quadrature, by Welch and Satterthwaite."""
+    variances = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
+    if not variances or not all(math.isfinite(variance) and freedom > 0 for variance, freedom in variances):
         return max(freedoms)
-    return sum(part for part, _ in parts) ** 2 / sum(part**2 / freedom for part, freedom in parts)
+    return sum(variance for variance, _ in variances) ** 2 / sum(
+        variance**2 / freedom for variance, freedom in variances
+    )
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
@@ -154,7 +156,7 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
 
 
 def difference(first: Measurement, second: Measurement) -> Difference:
-    """Return the loss of the first over the second: paired over the same windows, otherwise as if independent.
+    """Return the loss of the first over the second: paired if the windows are the same.
 
     The difference of the mean losses and its standard error: that of the mean of the windows' differences, or
     both standard errors in quadrature where the windows differ.
@@ -176,8 +178,8 @@ def over_windows(first: Array, second: Array) -> Difference:
 
     The mean of the windows' differences and its standard error, infinite with a single window.
     """
-    each = first - second
-    return Difference(float(each.mean()), _error(each), True, len(each) - 1)
+    differences = first - second
+    return Difference(float(differences.mean()), _error(differences), True, len(differences) - 1)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
@@ -198,7 +200,7 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
     The difference with its standard error (see `over_both`), or why there is none.
     """
     if len(first) == 1 or len(second) == 1:
-        pairs = [(cell, other) for cell in first.values() for other in second.values()]
+        pairs = [(cell, other_cell) for cell in first.values() for other_cell in second.values()]
     else:
         pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs:
@@ -208,22 +210,22 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
     if reason:
         return reason
     with np.errstate(invalid="ignore"):
-        return over_both(np.stack([cell.losses - other.losses for cell, other in pairs]))
+        return over_both(np.stack([cell.losses - other_cell.losses for cell, other_cell in pairs]))
 
 
-def over_both(each: Array) -> Difference:
-    """Mean of (seeds, windows) differences of losses, nats per token, on windows that all seeds share.
+def over_both(differences: Array) -> Difference:
+    """Return the mean of (seeds, windows) loss differences on windows that all seeds share.
 
     Its standard error is that over windows (of the seeds' mean) and that over seeds in quadrature, the former
     alone for one seed.
     """
-    errors = _error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0
-    freedom = joint_freedom(errors, (each.shape[1] - 1, len(each) - 1))
-    return Difference(float(each.mean()), math.hypot(*errors), True, freedom)
+    errors = _error(differences.mean(axis=0)), _error(differences.mean(axis=1)) if len(differences) > 1 else 0.0
+    freedom = joint_freedom(errors, (differences.shape[1] - 1, len(differences) - 1))
+    return Difference(float(differences.mean()), math.hypot(*errors), True, freedom)
 
 
 def in_percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4%`, or from end to end."""
+    """Format a difference as a change of perplexity with its interval: `−3.1 ± 0.4%`, or with both ends."""
     interval = interval_in_percent(difference, 1)
     if not interval.startswith("±"):
         return f"{format_signed(difference.change, '.1%')} {interval}".strip()
@@ -231,7 +233,7 @@ def in_percent(difference: Difference) -> str:
 
 
 def interval_in_percent(difference: Difference, digits: int) -> str:
-    """The interval of a change of perplexity: `± 0.4%`; empty if it is not known.
+    """Format the interval of a change of perplexity: `± 0.4%`; empty if not known.
 
     From end to end, `(+5.8 to +532.2%)`, where it is far from even around the change: there ± could hold 0
     although the interval does not.
@@ -245,7 +247,7 @@ def interval_in_percent(difference: Difference, digits: int) -> str:
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:
-    """The mean of a difference over texts that weigh the same.
+    """Return the mean of differences over texts of equal weight.
 
     Its error is the mean of theirs: what a seed does to one text it may do to all.
     """
@@ -255,5 +257,5 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
 
 
 def _error(values: Array) -> float:
-    """Standard error of a mean; infinite for one value."""
+    """Return the standard error of a mean; infinity for one value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")

@@ -1,4 +1,4 @@
-"""The paper's own numbers, for reading beside a run; never to be compared with a run of another setting.
+"""The paper's numbers, shown next to a run; never compared with a run of another setting.
 
 Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.data.published`.
 """
@@ -42,8 +42,8 @@ def _claim(words: str, setting: str, metric: str = "flap") -> Published:
 
 def _jaccard() -> Published:
     stable, unstable = (_value("figure-3b", variant, "jaccard") for variant in (STABLE, UNSTABLE))
-    both = _FLAP * _GPRUNE
-    chance = both / (_FLAP + _GPRUNE - both)
+    shared = _FLAP * _GPRUNE
+    chance = shared / (_FLAP + _GPRUNE - shared)
     return _claim(
         f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one (Fig. 3b)",
         f"FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
@@ -72,7 +72,7 @@ JACCARD = _jaccard()
 
 
 def substitution() -> pd.DataFrame:
-    """Module agreement under substitution of a text (appendix): mean and deviation over 32 layers."""
+    """Return the module agreement if a text is replaced (appendix): mean and deviation over 32 layers."""
     rows = [
         {
             "comparison": row.variant.replace("-", "–").replace(" vs ", " against "),
@@ -93,7 +93,7 @@ def main_frame(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
 
 def same_setting(claim: Published, study: Study) -> bool:
     """Return True if a run has the model, texts and metric that a published number belongs to."""
-    words = study.model.lower().replace("llama2", "llama-2").replace("_", "-")
+    model = study.model.lower().replace("llama2", "llama-2").replace("_", "-")
     texts = {study.primary.lower().split(":")[0], study.auxiliary.lower().split(":")[0]}
-    is_same_model = claim.model in words and not is_random(study.model)
+    is_same_model = claim.model in model and not is_random(study.model)
     return is_same_model and texts == {"wikitext2", "ptb"} and study.metric == claim.metric

@@ -26,12 +26,12 @@ class Recovered:
 
     @property
     def text(self) -> str:
-        """The evaluation text."""
+        """Return the evaluation text."""
         return self.after.text
 
     @property
     def change(self) -> Difference:
-        """The change by recovery, paired by window; negative is better."""
+        """Return the change by recovery, paired by window; negative is better."""
         return difference(self.after, self.before)
 
 

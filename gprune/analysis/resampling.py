@@ -43,15 +43,15 @@ class Law:
 
     @property
     def known(self) -> bool:
-        """True if there is a law: the measured effect falls as samples grow, or is 0."""
+        """Return True if a law was fitted: the measured effect falls as samples grow, or is 0."""
         return self.scale >= 0
 
     def at(self, sequences: float) -> float:
-        """Return the difference of two samples of so many sequences; NaN without a law."""
+        """Return the difference between two samples of so many sequences; NaN without a law."""
         return float(np.sqrt(self.scale / (sequences + self.shift))) if self.known else float("nan")
 
     def reaches(self, level: float) -> float:
-        """Sequences at which it has fallen to a level; infinite where it never does, NaN without a law."""
+        """Return the sequences at which the effect falls to a level; infinity if never, NaN without a law."""
         if not self.known:
             return float("nan")
         if not level > 0:
@@ -68,10 +68,13 @@ def resampling_drift(score: Score, sizes: Array, counts: Array) -> Resampled:
     shards = len(sizes)
     rows = []
     for count in range(1, shards // 2 + 1):
-        parts = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
-        pairs = [(parts[start], parts[(start + count) % shards]) for start in range(shards)]
+        sample_ranks = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
+        pairs = [(sample_ranks[start], sample_ranks[(start + count) % shards]) for start in range(shards)]
         rows.append(
-            [(rank_drift(*pair), share_changed(*(keep_highest_ranks(part, counts) for part in pair))) for pair in pairs]
+            [
+                (rank_drift(*pair), share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)))
+                for pair in pairs
+            ]
         )
     draws = np.array(rows).reshape(len(rows), shards, 2)
     sequences = np.arange(1, len(rows) + 1) * float(np.mean(sizes))
@@ -79,31 +82,31 @@ def resampling_drift(score: Score, sizes: Array, counts: Array) -> Resampled:
 
 
 def rank_drift(first: Array, second: Array) -> float:
-    """Median rank drift of all neurons (Eq. 1) between two (layers, neurons) sets of ranks."""
+    """Return the median rank drift of all neurons (Eq. 1) between two (layers, neurons) sets of ranks."""
     return float(np.median(np.abs(first - second)) / max(first.shape[1] - 1, 1))
 
 
 def keep_highest_ranks(ranked: Array, counts: Array) -> Array:
-    """(layers, neurons) bool, True for the `counts` (layers,) highest ascending ranks of each layer."""
+    """Return (layers, neurons) bool, True for the `counts` (layers,) highest ranks of each layer."""
     return ranked >= ranked.shape[1] - counts[:, None]
 
 
 def share_changed(first: Array, second: Array) -> float:
-    """Share of the units that two decisions do not agree on."""
+    """Return the share of units on which two decisions differ."""
     return float(np.mean(first != second))
 
 
 def jaccard(retention: float, changed: float) -> float:
-    """Jaccard index of two decisions that keep a share `retention` of the units each and differ in some."""
+    """Return the Jaccard index of two decisions that each keep a share `retention` and differ in `changed`."""
     return (retention - changed / 2) / (retention + changed / 2)
 
 
 def fit_drift_law(sequences: Array, values: Array) -> Law:
-    """The law behind what was measured, by least squares of 1 / d^2 on n, in relative terms.
+    """Fit d(n)^2 = a / (n + b) by least squares on 1/d^2, with equal relative errors.
 
-    `sequences` (sizes,) are those in a sample, `values` (sizes, draws) what two samples differ by. The shift
-    is 0 if there is one size only, or where the best one is negative. No law where what was measured does
-    not fall, or is not finite.
+    `sequences` (sizes,) are the sequences in a sample, `values` (sizes, draws) the differences d of two samples. The
+    shift b is 0 for a single size, or if its best value is negative. The scale a is NaN if d is not finite, is 0 at
+    some sizes only, or does not fall with n.
     """
     means = np.mean(values, axis=1) if np.size(values) else np.array([])
     if not means.size or not np.isfinite(means).all():
@@ -112,7 +115,7 @@ def fit_drift_law(sequences: Array, values: Array) -> Law:
         return Law(0.0, 0.0)
     if (means <= 0).any():
         return Law(float("nan"), 0.0)
-    # 1 / d^2 = (n + b) / a; its relative error is the same at every size
+    # 1 / d^2 = (n + b) / a is linear in n; the weights make its relative error count equally at every size
     weights = means**2
     design = np.stack([sequences, np.ones_like(sequences)], axis=1) * weights[:, None]
     if len(means) > 1:
@@ -124,10 +127,10 @@ def fit_drift_law(sequences: Array, values: Array) -> Law:
     return Law(float((design[:, 0] @ design[:, 0]) / design[:, 0].sum()), 0.0)
 
 
-def drift_beyond_sampling(measured: float, *noises: float) -> float:
-    """The part of a drift between two texts that sampling does not explain; 0 if it explains all.
+def drift_beyond_sampling(drift: float, *noises: float) -> float:
+    """Return the part of a drift between two texts that sampling does not explain; 0 if it explains all.
 
     `noises` are what two samples of one of the texts differ by, at that size, for each text. Squares add up,
     and each text brings one of its two samples.
     """
-    return float(np.sqrt(max(measured**2 - sum(noise**2 for noise in noises) / 2, 0.0)))
+    return float(np.sqrt(max(drift**2 - sum(noise**2 for noise in noises) / 2, 0.0)))

@@ -23,21 +23,21 @@ MOST_TOLD = 3
 
 
 def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
-    """The settings by which each of some studies is told from the others, as few as do, at most MOST_TOLD.
+    """Return at most MOST_TOLD settings that distinguish the studies from each other, by name.
 
     Values are texts, by dotted name.
     """
     settings_of = {name: flatten_settings(study) for name, study in studies.items()}
-    chosen, groups = list[str](), 1
+    selected, groups = list[str](), 1
     for field in differing(studies):
-        split = len({tuple(settings[key] for key in (*chosen, field)) for settings in settings_of.values()})
-        if split > groups and len(chosen) < MOST_TOLD:
-            chosen, groups = [*chosen, field], split
-    return {name: {field: settings[field] for field in chosen} for name, settings in settings_of.items()}
+        split = len({tuple(settings[key] for key in (*selected, field)) for settings in settings_of.values()})
+        if split > groups and len(selected) < MOST_TOLD:
+            selected, groups = [*selected, field], split
+    return {name: {field: settings[field] for field in selected} for name, settings in settings_of.items()}
 
 
 def differing(studies: Mapping[str, Study]) -> list[str]:
-    """The settings in which studies differ, by dotted name; those that split them most first."""
+    """Return the settings in which studies differ, by dotted name; those with the most values first."""
     all_settings = [flatten_settings(study) for study in studies.values()]
     fields = [field for field in next(iter(all_settings), {}) if field not in _NAMES]
     values = {field: len({settings[field] for settings in all_settings}) for field in fields}
@@ -47,7 +47,7 @@ def differing(studies: Mapping[str, Study]) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def flatten_settings(study: Study) -> dict[str, str]:
-    """Every setting of a study as text, by dotted name."""
+    """Return every setting of a study as text, by dotted name."""
     fields: dict[str, str] = {}
     for name, value in study.to_dict().items():
         inner = {f"{name}.{field}": item for field, item in value.items()} if isinstance(value, dict) else {}
@@ -56,7 +56,7 @@ def flatten_settings(study: Study) -> dict[str, str]:
 
 
 def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
-    """The settings in which studies differ, one line each, with what they mean; no line where they agree.
+    """Return the settings in which studies differ, one line each, with their meaning.
 
     Columns have the names of the studies.
     """

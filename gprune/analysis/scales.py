@@ -13,5 +13,5 @@ def scale_histogram(scales: LearnedScales, bins: int = 40) -> tuple[Array, Array
     """
     factors = np.concatenate([part[part != 0] for part in (scales.ffn, scales.heads)])
     edges = np.histogram_bin_edges(factors, bins)
-    counts = [[np.histogram(row[row != 0], edges)[0] for row in part] for part in (scales.ffn, scales.heads)]
-    return edges, np.stack(counts[0]), np.stack(counts[1])
+    histograms = [[np.histogram(row[row != 0], edges)[0] for row in part] for part in (scales.ffn, scales.heads)]
+    return edges, np.stack(histograms[0]), np.stack(histograms[1])

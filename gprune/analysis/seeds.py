@@ -13,7 +13,7 @@ _NO_MEASURE = ("samples", "chance", "version")
 
 
 def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean and deviation over the seeds of everything that runs of one study, one a seed, have ended with.
+    """Return mean and deviation over seeds of every final result of runs of one study.
 
     Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of seeds,
     as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite counts as

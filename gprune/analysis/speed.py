@@ -1,4 +1,4 @@
-"""The speed of each model beside the dense one, and the cost of padding.
+"""Compare the speed of each model with the dense one, and compute the cost of padding.
 
 Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and what is
 left of the saving once every layer is padded to the widest, as ordinary model folders need it.
@@ -42,13 +42,13 @@ class Padding:
 
     @property
     def kept_saving(self) -> float:
-        """Share of the parameters saved by pruning that padding leaves saved, in [0, 1]."""
-        saved = self.dense - self.pruned
-        return max(self.dense - self.padded, 0) / saved if saved > 0 else 0.0
+        """Return the share of the saved parameters that padding leaves saved, in [0, 1]."""
+        removed = self.dense - self.pruned
+        return max(self.dense - self.padded, 0) / removed if removed > 0 else 0.0
 
 
 def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
-    """Tokens a second of one phase, prefill, decode or whole, in the order of the measurement.
+    """Return tokens a second of one phase (prefill, decode or whole), in the order of measurement.
 
     `rows` are those of a ``Throughput``. Has model, mode, parameters, tokens/s, low and high (quartiles over
     the repetitions), ratio to the dense model, its interquartile range, memory in MiB and how that was found.
@@ -82,17 +82,17 @@ def within_noise(ratio: float, spread: float) -> bool:
 
 
 def ratio_words(ratio: float, spread: float) -> str:
-    """A ratio with its interquartile range (IQR), and that it is within noise where it is.
+    """Format a ratio with its interquartile range (IQR), and say if it is within noise.
 
     Elsewhere ± is half a 95% interval, so that this range is not written as one.
     """
-    # the model that ratios are to has one of exactly 1
+    # the reference model has a ratio of exactly 1
     noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
     return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Quartiles of a row's tokens a second; from the width alone where the repetitions are not kept."""
+    """Return the quartiles of a row's tokens a second; from the IQR alone without repetitions."""
     middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)
     if not seconds.size or not (seconds > 0).all():
         return middle - float(row["spread"]) / 2, middle + float(row["spread"]) / 2
@@ -101,7 +101,7 @@ def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def published_speed() -> pd.DataFrame:
-    """The published throughput of LLaMA2-7B at 50% retention, parameters in billions, ratio to dense."""
+    """Return the published throughput of LLaMA2-7B at 50% retention, its size and ratio to dense."""
     figures = published.table("speed")
     dense = next(figure.values["tokens_per_second"] for figure in figures if figure.method == DENSE)
     lines = [
@@ -139,21 +139,21 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     wider = replace(model, masks=replace(model.masks, ffn=ffn, heads=heads))
     padded = wider.parameters(shape, size)
     if model.biased:
-        # llama's two switches put biases on all of attention's and on all of the FFN's maps
+        # llama's two switches add biases to all maps of attention or of the FFN
         attention = shape.group_channels + 2 * shape.head_width - size.group_biases
         padded += shape.layers * (groups * attention + neurons * (2 - size.neuron_biases))
     return Padding(neurons, groups, size.parameters, model.parameters(shape, size), padded)
 
 
-def _padded_groups(shape: ModelShape, least: int, family: str) -> int:
-    """The most groups of a layer; for llama the next number whose heads divide the hidden size."""
-    possible = range(max(least, 1), shape.kv_heads)
+def _padded_groups(shape: ModelShape, minimum: int, family: str) -> int:
+    """Return the most groups of a layer; for llama the next number that divides the hidden size."""
+    possible = range(max(minimum, 1), shape.kv_heads)
     fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)
-    return next(fits, shape.kv_heads) if family == "llama" else least
+    return next(fits, shape.kv_heads) if family == "llama" else minimum
 
 
 def ratio_of(rows: Sequence[Mapping[str, Any]], method: str, phase: str = "decode") -> tuple[float, float]:
-    """Speed of a method relative to the first model, in its first mode, with its spread; NaN if absent."""
+    """Return the speed of a method relative to the first model, with its spread; NaN if absent."""
     for row in rows:
         if row["model"] == method and row["phase"] == phase:
             return float(row["ratio"]), float(row["ratio_spread"])

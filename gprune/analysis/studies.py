@@ -64,46 +64,46 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Its labels in one line; a label that only says yes is called by its column."""
-        words = (name if value == YES else value for name, value in self.labels.items())
-        return " · ".join(word for word in words if word) or self.method
+        """Return its labels in one line; a label that only says yes is replaced by its column's name."""
+        shown_labels = (name if value == YES else value for name, value in self.labels.items())
+        return " · ".join(label for label in shown_labels if label) or self.method
 
     @property
     def block(self) -> str:
-        """The key of the settings that it is ranked with."""
+        """Return the key of the block in which it is ranked."""
         return " · ".join(self.labels.get(name, "") for name in BLOCKS)
 
     @property
     def filled(self) -> tuple[StudyRow, ...]:
-        """The rows that have numbers."""
+        """Return the rows that have numbers."""
         return tuple(row for row in self.rows if row.values)
 
     @property
     def kept(self) -> float:
-        """Mean retention over seeds, or NaN if not known."""
+        """Return the mean retention over seeds, or NaN if not known."""
         retentions = [row.kept for row in self.filled if np.isfinite(row.kept)]
         return float(np.mean(retentions)) if retentions else float("nan")
 
     @property
     def ranked(self) -> bool:
-        """True if it competes: pruned, and with numbers; a control does too, for that it is there."""
+        """Return True if it is ranked: pruned and with numbers; controls are ranked too."""
         return self.method != "dense" and bool(self.filled)
 
     @property
     def control(self) -> bool:
-        """True if it is a control that the paper does not have."""
+        """Return True if it is a control that the paper does not have."""
         return self.rows[0].control
 
     @property
     def reason(self) -> str:
-        """The reasons for missing numbers, seed by seed where there are several; empty if none is missing."""
-        missing = [row for row in self.rows if row.reason]
+        """Return the reasons for missing numbers, by seed if there are several; empty if none is missing."""
+        rows_without_numbers = [row for row in self.rows if row.reason]
         if len(self.rows) == 1:
-            return missing[0].reason if missing else ""
-        return "; ".join(f"seed {row.seed}: {row.reason}" for row in missing)
+            return rows_without_numbers[0].reason if rows_without_numbers else ""
+        return "; ".join(f"seed {row.seed}: {row.reason}" for row in rows_without_numbers)
 
     def values(self, column: str) -> list[float]:
-        """The numbers of a column, one a seed."""
+        """Return the numbers of a column, one a seed."""
         return [row.values[column] for row in self.filled if column in row.values]
 
     def mark(self, column: str) -> str:
@@ -111,26 +111,26 @@ class Setting:
         return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
-        """Mean over seeds, or NaN if there is no number."""
+        """Return the mean over seeds, or NaN if there is no number."""
         values = self.values(column)
         return float(np.mean(values)) if values else float("nan")
 
     def spread(self, column: str) -> float:
-        """Deviation over seeds, divided by their number; of one seed half the row's own interval.
+        """Return the deviation over seeds (ddof 0); for one seed half the row's own interval.
 
-        Figures have their deviation over layers instead, which is no error.
+        Figures have their deviation over layers instead, which is not an error.
         """
         values = self.values(column)
         if len(values) == 1:
             row = next(row for row in self.filled if column in row.values)
             error = row.errors.get(column, math.nan)
-            # a row does not say of how many windows or documents its error is
+            # the degrees of freedom are unknown, because a row does not hold its number of windows
             return half_interval(error, math.inf) if is_ranked(column) else error
         return float(np.std(values)) if values else float("nan")
 
 
 def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]:
-    """Gathers rows that differ in the seed alone, in order of first appearance; not if `each_seed`."""
+    """Group rows that differ in the seed alone, in order of first appearance; not if `each_seed`."""
     grouped: dict[tuple[tuple[tuple[str, str], ...], str, float], list[StudyRow]] = {}
     for row in rows:
         labels = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
@@ -151,7 +151,7 @@ def keys(table: Iterable[Setting]) -> list[str]:
 
 
 def columns(table: Iterable[Setting]) -> list[str]:
-    """Everything that was measured, in the order of first appearance."""
+    """Return every measured column, in order of first appearance."""
     return list(dict.fromkeys(name for setting in table for row in setting.rows for name in row.values))
 
 
@@ -166,17 +166,17 @@ def is_ranked(column: str) -> bool:
 
 
 def unfair_blocks(table: list[Setting]) -> dict[str, str]:
-    """Blocks in which no best is called: one sentence for each, that a row is not run or that budgets differ."""
+    """Return the blocks without a winner, each with its reason: a row is missing or budgets differ."""
     reasons = {}
     for block in dict.fromkeys(setting.block for setting in table):
         settings = [setting for setting in table if setting.block == block]
-        where = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
-        missing = sum(row.reason == NOT_RUN for setting in settings for row in setting.rows)
+        location = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
+        pending = sum(row.reason == NOT_RUN for setting in settings for row in setting.rows)
         if gap := budget_gap(setting.kept for setting in settings if setting.ranked):
             limit = f"more than {percent(BUDGET_TOLERANCE, 1)}"
-            reasons[block] = f"the retentions{where} differ by {percent(gap, 1)}, {limit}"
-        elif missing:
-            reasons[block] = f"{missing} of the rows{where} {'is' if missing == 1 else 'are'} not run yet"
+            reasons[block] = f"the retentions{location} differ by {percent(gap, 1)}, {limit}"
+        elif pending:
+            reasons[block] = f"{pending} of the rows{location} {'is' if pending == 1 else 'are'} not run yet"
     return reasons
 
 
@@ -207,12 +207,12 @@ def _difference(first: Setting, second: Setting, column: str) -> Difference:
 
 
 def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
-    """Signs of the best and second-best settings of every block on a column, by position in the table."""
+    """Return the stars of the best and second-best settings of every block, by position in the table."""
     return {index: sign for ranks in rankings(table, column) for index, sign in stars(ranks).items()}
 
 
 def ahead(table: list[Setting]) -> dict[str, list[str]]:
-    """Controls that do as well as GPrune's best row of their block, or better: measures by control."""
+    """Return the controls that do as well as GPrune's best row of their block: measures by control."""
     controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
         for ranks in rankings(table, column):
@@ -224,13 +224,13 @@ def ahead(table: list[Setting]) -> dict[str, list[str]]:
 
 
 def relative_change(setting: Setting, baseline: Setting, column: str) -> float:
-    """A setting against the pinned one: ratio less 1 of a perplexity, difference of anything else."""
+    """Return the change against the pinned setting: ratio less 1 of perplexities, else the difference."""
     value, reference = setting.mean(column), baseline.mean(column)
     return value / reference - 1.0 if is_perplexity(column) else value - reference
 
 
 def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
-    """Rows as the functions of gprune.analysis.tables read them; controls and empty rows are left out."""
+    """Return rows as a frame for gprune.analysis.tables, without controls and empty rows."""
     lines = [
         {"method": row.method, "retention": row.retention, "seed": row.seed} | row.values
         for row in rows
@@ -240,7 +240,7 @@ def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
 
 
 def settings_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
-    """Every number of a study as one line, with its change against the pinned setting."""
+    """Return every number of a study as one line, with its change against the pinned setting."""
     lines = []
     for setting in table:
         start: dict[str, object] = {**setting.labels, "method id": setting.method}

@@ -1,4 +1,4 @@
-"""A table as it is written: for cards, reports, the Python API, reproductions and calibration cards alike."""
+"""Format tables as text, Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# pandas escapes cells alone, and leaves the signs that the usual encodings print wrong
+# pandas escapes cells only, and leaves characters that the usual encodings print wrong
 _TEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -39,12 +39,12 @@ _TEX = {
 
 
 def escape(text: str) -> str:
-    """Text in one line, with every character that means something to LaTeX made harmless."""
+    """Return text in one line, with the special characters of LaTeX escaped."""
     return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
 
 
 NONE = "–"
-"""stands for what is missing"""
+"""shown for a missing value"""
 _NUMBER = re.compile(r"[-+−~≈]?\d")
 
 
@@ -57,57 +57,57 @@ class Table:
 
     @classmethod
     def of(cls, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-        """A table of rows that are as long as its heads."""
+        """Return a table of rows that are as long as its heads."""
         return cls(pd.DataFrame([list(row) for row in rows], columns=list(heads), dtype=object))
 
     @property
     def heads(self) -> list[str]:
-        """The names of the columns; those of several levels in one line."""
+        """Return the names of the columns; a name of several levels is joined."""
         names = self.frame.columns
         return [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
 
     def cells(self, digits: int = 4) -> list[list[str]]:
-        """Every row as it is read; `digits` are the significant ones of a number that is not whole."""
+        """Return every row as text; a number that is not whole has `digits` significant digits."""
         rows = self.frame.astype(object).itertuples(index=False, name=None)
         return [[format_cell(value, digits) for value in row] for row in rows]
 
     def first(self, count: int) -> Table:
-        """The first rows."""
+        """Return a table of the first `count` rows."""
         return Table(self.frame.head(count))
 
     def markdown(self) -> str:
-        """As Markdown; a table without rows as a sentence."""
+        """Return the table as Markdown, or "no rows"."""
         if self.frame.empty:
             return "no rows"
         lines = [self.heads, ["---"] * len(self.heads), *self.cells()]
         return "\n".join("| " + " | ".join(map(_one_line, line)) + " |" for line in lines)
 
     def latex(self, caption: str) -> str:
-        """As LaTeX for the booktabs package; columns of numbers stand to the right."""
+        """Return the table as LaTeX for booktabs; columns of numbers are right-aligned."""
         cells = pd.DataFrame(self.cells(), columns=range(len(self.heads)), dtype=object)
         alignment = "".join("r" if _is_numbers(cells[column]) else "l" for column in cells)
         escaped = cells.map(escape).set_axis([escape(name) for name in self.heads], axis="columns")
         return escaped.style.hide(axis="index").to_latex(
             hrules=True,
             position_float="centering",
-            # a table of no columns is none to LaTeX
+            # LaTeX rejects a table without columns
             column_format=alignment or "l",
             caption=escape(caption),
         )
 
     def csv(self) -> str:
-        """As CSV without row names: numbers with all their digits, text guarded against spreadsheets."""
+        """Return the table as CSV without row names: all digits of numbers, text guarded against formulas."""
         return guard(self.frame).to_csv(index=False, lineterminator="\n")
 
     def html(self) -> str:
-        """As a table of HTML, its text escaped."""
+        """Return the table as HTML with escaped text."""
         heads = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.heads)
         lines = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.cells(6))
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
     def text(self, left: Sequence[int] = (0,)) -> list[str]:
-        """As lines for a terminal; the columns at the places `left` stand to the left."""
+        """Return the table as aligned lines for a terminal. `left` are the indices of left-aligned columns."""
         lines = [self.heads, *self.cells()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return [
@@ -120,7 +120,7 @@ class Table:
 
 
 def format_cell(value: Any, digits: int = 4) -> str:
-    """A cell as it is read: a dash where nothing is, a number with its first `digits` if it is not whole.
+    """Format a cell: a dash if it is missing, `digits` significant digits if it is a number that is not whole.
 
     More than four digits have no exponent below 1e15.
     """
@@ -140,33 +140,33 @@ def _is_numbers(column: pd.Series) -> bool:
     return any(map(_NUMBER.match, column)) or all(text == NONE for text in column)
 
 
-# the wide forms count as the others do where Japanese or Chinese is the language of the spreadsheet
+# spreadsheets in Japanese or Chinese also accept the full-width forms
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
 
 
 def escape_formula(value: object, display: bool = False) -> object:
-    """A cell as it is safe in a spreadsheet: an apostrophe stands before what would run as a formula.
+    """Return a cell that is safe in a spreadsheet: an apostrophe precedes what would run as a formula.
 
     What is passed over before the sign counts as well: blanks, line breaks, marks without width. What is no
     text comes back as it is; `display` to people, too, a text that is a number has no apostrophe.
     """
     if not isinstance(value, str) or not value:
         return value
-    first = value.lstrip().lstrip(_PASSED_OVER).lstrip()
-    starts = value[0] in "\t\r" or first.startswith(_FORMULA)
-    # signs alone, as in a list of tokens, call nothing
-    calls = any(letter.isalnum() for letter in first)
+    start = value.lstrip().lstrip(_PASSED_OVER).lstrip()
+    starts = value[0] in "\t\r" or start.startswith(_FORMULA)
+    # punctuation alone, as in a list of tokens, is not a formula
+    calls = any(letter.isalnum() for letter in start)
     return "'" + value if starts and calls and not (display and _number(value)) else value
 
 
-def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
-    """A copy of a table with every cell, heading and row name guarded; columns of numbers are not touched."""
+def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
+    """Return a copy of a table with every cell, heading and row name guarded against formulas."""
     safe = frame.copy()
     for position in range(len(safe.columns)):
         column = safe.iloc[:, position]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
-            cells = [escape_formula(value, shown) for value in column]
+            cells = [escape_formula(value, display) for value in column]
             if any(new is not old for new, old in zip(cells, column, strict=True)):
                 safe.isetitem(position, pd.Series(cells, index=safe.index, dtype=object))
     safe.columns = _names(safe.columns)

@@ -16,7 +16,7 @@ BASES = {"twflap": ("fang", "twflap")}
 
 
 def metrics(rows: pd.DataFrame) -> list[str]:
-    """The columns that hold a perplexity or an accuracy, in the frame's order."""
+    """Return the columns that hold a perplexity or an accuracy, in the frame's order."""
     starts = (PERPLEXITY, f"{ACCURACY}:")
     return [name for name in map(str, rows.columns) if name == ACCURACY or name.startswith(starts)]
 
@@ -37,7 +37,7 @@ def metric_gap(
     methods = [*bases, *(GPRUNE + base for base in bases)]
     four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
-    # equal distances may differ in the last bit, which is no reduction
+    # rounded, because equal distances may differ in the last bit
     before = (four[methods[0]] - four[methods[1]]).abs().round(12)
     after = (four[methods[2]] - four[methods[3]]).abs().round(12)
     table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
@@ -55,18 +55,18 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
     keys = _keys(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
     methods = list(dict.fromkeys(rows["method"]))
-    parts = []
+    tables = []
     for method in (name for name in methods if str(name).startswith(GPRUNE)):
         metric = method.removeprefix(GPRUNE)
         base = next((name for name in BASES.get(metric, (metric,)) if name in methods), None)
         if base is not None:
-            parts.extend(_gains(rows, keys, base, method))
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+            tables.extend(_gains(rows, keys, base, method))
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
     return _ordered(table, columns)
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean and spread over seeds of every metric, method and retention.
+    """Return mean and spread over seeds of every metric, method and retention.
 
     `rows` has one line a method, retention and seed. Gives method, retention, metric, mean, std (divided by
     the number of seeds, as in the paper's table) and the number of seeds.
@@ -80,15 +80,15 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[pd.DataFrame]:
     before, after = _of(rows, keys, base), _of(rows, keys, method)
-    parts = []
+    tables = []
     for metric in metrics(rows):
-        both = pd.concat({"before": before[metric], "after": after[metric]}, axis=1, join="inner")
-        part = both.astype(float).dropna().reset_index()
+        pairs = pd.concat({"before": before[metric], "after": after[metric]}, axis=1, join="inner")
+        gains = pairs.astype(float).dropna().reset_index()
         is_ratio = metric.startswith(PERPLEXITY)
-        part["gain"] = part["after"] / part["before"] if is_ratio else part["after"] - part["before"]
-        part["better"] = part["gain"] < 1 if is_ratio else part["gain"] > 0
-        parts.append(part.assign(base=base, method=method, metric=metric, unit="ratio" if is_ratio else "points"))
-    return parts
+        gains["gain"] = gains["after"] / gains["before"] if is_ratio else gains["after"] - gains["before"]
+        gains["better"] = gains["gain"] < 1 if is_ratio else gains["gain"] > 0
+        tables.append(gains.assign(base=base, method=method, metric=metric, unit="ratio" if is_ratio else "points"))
+    return tables
 
 
 def _keys(rows: pd.DataFrame) -> list[str]:

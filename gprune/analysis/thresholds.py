@@ -75,7 +75,7 @@ def reliability_decision(
 
 
 def groups(adapted: AdaptedScores) -> Array:
-    """(modules,) int: KEPT, FROM_PRIMARY or FROM_AUXILIARY."""
+    """Return (modules,) int: KEPT, FROM_PRIMARY or FROM_AUXILIARY."""
     return adapted.adapted.astype(np.int64) * (1 + adapted.source.astype(np.int64))
 
 
@@ -94,40 +94,40 @@ def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
 
 
 def describe_rule(settings: ReliabilitySettings) -> str:
-    """The rule in short, as `γ_drift 0.90, γ_score 0.85`, then what is not the paper's."""
+    """Describe the rule in short, as `γ_drift 0.90, γ_score 0.85`, then settings that differ from the paper."""
     if settings.selection == "none":
         return "no adaptation"
     drift, score = _level(settings.drift_quantile), _level(settings.score_quantile)
-    words = [f"γ_drift {drift}" if settings.selection == "drift" else f"γ_drift {drift}, γ_score {score}"]
+    clauses = [f"γ_drift {drift}" if settings.selection == "drift" else f"γ_drift {drift}, γ_score {score}"]
     if settings.selection != "drift_and_score":
-        words.append({"drift": "drift only", "random": "random modules"}[settings.selection])
+        clauses.append({"drift": "drift only", "random": "random modules"}[settings.selection])
     if settings.score_scale != "raw" and settings.selection != "drift":
-        words.append(settings.score_scale)
+        clauses.append(settings.score_scale)
     if settings.source != "repeatability":
-        words.append("random text")
-    return " ".join(words)
+        clauses.append("random text")
+    return " ".join(clauses)
 
 
 def _level(quantile: float) -> str:
-    """Two decimals; a third if there is one."""
+    """Format a number with two decimals, or a third if it has one."""
     three = f"{quantile:.3f}"
     return three.removesuffix("0")
 
 
 def overlap(first: Array, second: Array) -> float:
-    """Jaccard overlap of two sets of modules given as (modules,) bool; 1 if both are empty."""
+    """Return the Jaccard index of two sets of modules, (modules,) bool; 1 if both are empty."""
     union = int((first | second).sum())
     return float((first & second).sum() / union) if union else 1.0
 
 
 def labels_within_layer(layer: Array) -> Array:
-    """(modules,) number of each module within its layer, from the layers of modules in ascending order."""
+    """Return (modules,) numbers of each module within its layer, from ascending layers."""
     starts = np.searchsorted(layer, layer, side="left")
     return np.arange(len(layer)) - starts
 
 
 def decision_table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
-    """Every module with its statistics and what becomes of it, adapted ones first."""
+    """Return every module with its statistics and RASA's decision, adapted ones first."""
     group = groups(adapted)
     frame = pd.DataFrame(
         {

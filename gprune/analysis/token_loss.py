@@ -22,7 +22,7 @@ _JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Token:
-    """A token as it is shown."""
+    """A token as displayed."""
 
     text: str
     """what it adds to the text; empty if an earlier token of the same character has it"""
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The losses of a pruned model on a passage beside the dense one."""
+    """The losses of a pruned model on a passage next to those of the dense one."""
 
     nats: float
     """mean loss difference of a token; positive where the pruned model is worse"""
@@ -45,24 +45,24 @@ class Change:
 
 
 def loss_change(dense: Array, pruned: Array) -> Change:
-    """The difference over a passage, from (tokens,) losses in nats, NaN for the first token."""
+    """Return the difference over a passage from (tokens,) losses in nats; the first token has NaN."""
     with np.errstate(over="ignore"):
         values = [float(np.exp(np.nanmean(losses))) for losses in (pruned, dense)]
     return Change(float(np.nanmean(pruned - dense)), *values)
 
 
 def loss_title(changes: Mapping[str, Change]) -> str:
-    """The finding, by the labels of the methods."""
-    parts = [
+    """Return the finding in a sentence, by the labels of the methods."""
+    clauses = [
         f"{name} {format_signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
         for name, change in changes.items()
     ]
     dense = next(iter(changes.values())).dense
-    return f"Beside the dense model (perplexity {dense:.1f}): {', '.join(parts)}"
+    return f"Beside the dense model (perplexity {dense:.1f}): {', '.join(clauses)}"
 
 
 def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
-    """The window that a pruned model loses most on against the dense one, and how much, nats/token.
+    """Return the window with the largest loss increase of a pruned model, and that increase in nats/token.
 
     `dense` and `pruned` are (windows,) losses of the same windows; of equal differences the first.
     """
@@ -72,29 +72,29 @@ def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
 
 
 def scale(differences: Iterable[Array]) -> float:
-    """Nats at which the colours end, on both sides: nearly all tokens of the passage differ by less."""
+    """Return the end of the colour scale in nats; nearly all tokens of the passage differ by less."""
     values = np.abs(np.concatenate(list(differences)))
     values = values[np.isfinite(values)]
     return max(float(np.quantile(values, _STRONGEST)), _LEAST_SCALE) if values.size else _LEAST_SCALE
 
 
 def visible(text: str) -> str:
-    """Text in which spaces, ends of lines and control characters can be seen."""
+    """Return text with visible spaces, line ends and control characters."""
     return readable(text).replace("\n", "↵\n").replace("\t", "⇥\t").replace(" ", "·")
 
 
 def readable(text: str) -> str:
-    """Text whose control and direction characters are signs, so that they do nothing; spaces stay."""
+    """Return text with control and direction characters replaced by symbols; spaces stay."""
     return "".join(map(_sign, text))
 
 
 def mark_spaces(token: Token) -> str:
-    """A token with its spaces seen; of a character's later tokens only which they are."""
+    """Return a token with visible spaces; a character's later tokens show only their number."""
     return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
 
 
 def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], count: int = LISTED) -> pd.DataFrame:
-    """At most `count` tokens each that pruned models predict most worse than the dense one, worst first.
+    """Return at most `count` tokens for each pruned model with the largest loss increase, worst first.
 
     Losses are (tokens,), NaN for the first, of pruned models by label.
     """
@@ -108,12 +108,12 @@ def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], c
     return pd.DataFrame(
         {
             "method": [name for name, *_ in rows],
-            "worse by (nats)": [after - before for *_, before, after in rows],
+            "worse by (nats)": [pruned_loss - dense_loss for *_, dense_loss, pruned_loss in rows],
             "before": [_context(tokens[max(0, index - BEFORE) : index]) for _, index, *_ in rows],
             "token": [_named(tokens, index) for _, index, *_ in rows],
             "after": [_context(tokens[index + 1 : index + 1 + AFTER]) for _, index, *_ in rows],
-            "p dense": np.exp([-before for *_, before, _ in rows]),
-            "p pruned": np.exp([-after for *_, after in rows]),
+            "p dense": np.exp([-dense_loss for *_, dense_loss, _ in rows]),
+            "p pruned": np.exp([-pruned_loss for *_, pruned_loss in rows]),
             "position": [int(index) for _, index, *_ in rows],
         }
     )
@@ -124,7 +124,7 @@ def _context(tokens: Sequence[Token]) -> str:
 
 
 def _named(tokens: Sequence[Token], index: int) -> str:
-    """A token in a table; of a character of several tokens the character, and which of them it is."""
+    """Return the label of a token in a table; a token of a split character shows the character and its part."""
     token = tokens[index]
     text = visible(tokens[index - token.place + 1].text).rstrip("\n")
     return text if token.of == 1 else f"{text} {token.place}/{token.of}"

@@ -76,23 +76,23 @@ def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, in
     A name without a finite loss has no rank.
     """
     ranks = dict[Name, int]()
-    left = sorted((name for name in losses if math.isfinite(losses[name])), key=losses.__getitem__)
-    while left:
+    unranked = sorted((name for name in losses if math.isfinite(losses[name])), key=losses.__getitem__)
+    while unranked:
         rank = 1 + max(ranks.values(), default=0)
-        ranks |= {name: rank for name in left if name == left[0] or compare(name, left[0]).close}
-        left = [name for name in left if name not in ranks]
+        ranks |= {name: rank for name in unranked if name == unranked[0] or compare(name, unranked[0]).close}
+        unranked = [name for name in unranked if name not in ranks]
     return ranks
 
 
 def winners(ranks: Mapping[Name, int]) -> list[Name]:
-    """Return the names of rank 1, the lowest loss first; none where there is nothing to be better than."""
+    """Return the names of rank 1, the lowest loss first; none without a competitor."""
     return [name for name, rank in ranks.items() if rank == 1] if len(ranks) > 1 else []
 
 
 def stars(ranks: Mapping[Name, int]) -> dict[Name, str]:
     """Return the signs of the first two ranks; a name without a competitor has none."""
-    signs = {1: BEST, 2: SECOND}
-    return {name: signs[rank] for name, rank in ranks.items() if rank in signs} if len(ranks) > 1 else {}
+    symbols = {1: BEST, 2: SECOND}
+    return {name: symbols[rank] for name, rank in ranks.items() if rank in symbols} if len(ranks) > 1 else {}
 
 
 def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], compare: Compare[Name]) -> set[Name]:
@@ -121,7 +121,7 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
 
 
 def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
-    """Return how much worse the first line is on the mean over some texts; as if independent where unpaired."""
+    """Return how much worse the first line is on the mean over some texts; unpaired ones as independent."""
     changes = {text: change(first, second, text) for text in names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
     return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
@@ -129,19 +129,19 @@ def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference
 
 def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> list[str]:
     """Return the methods of `expected` that have neither a perplexity on a text nor a reason for none."""
-    measured = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
-    return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in measured))
+    available = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
+    return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in available))
 
 
 def budget_gap(retentions: Iterable[float]) -> float:
-    """Return the largest difference of some retentions where that is too much to compare them, else 0."""
+    """Return the largest difference of some retentions if it is too large to compare them, else 0."""
     finite = [retention for retention in retentions if math.isfinite(retention)]
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
 
 def obstacles(table: list[Row]) -> list[str]:
-    """Return why no winner can be called: a sentence for each reason, none where the comparison is fair."""
+    """Return why no winner can be called, a sentence for each reason; none if the comparison is fair."""
     reasons = []
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
@@ -164,7 +164,7 @@ def is_same_budget(first: Line, second: Line) -> bool:
 
 
 def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
-    """Return True if two lines are there, finite on a text, measured alike and of one budget."""
+    """Return True if two lines exist, are finite on a text, were measured alike and have one budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
     same_windows = first.cell(text).windows_read == second.cell(text).windows_read
@@ -181,9 +181,9 @@ class Opponents:
     dense: Line | None
     ours: Line | None
     base: Line | None
-    """the metric's own method, or the best of the other baselines where that one is no part of the comparison"""
+    """the metric's own method, or the best of the other baselines if that one is not part of the comparison"""
     best: Line | None
-    """the best other method that is no control"""
+    """the best other method that is not a control"""
     control: Line | None
     """the best control"""
     flap: Line | None
@@ -192,18 +192,18 @@ class Opponents:
 
     @property
     def named(self) -> list[Line]:
-        """The lines that GPrune is held against in words, each once."""
+        """Return the lines that sentences compare GPrune with, without duplicates."""
         lines = self.base, self.best, self.flap, self.without_bias
         return list({line.method: line for line in lines if line is not None}.values())
 
     @property
     def fair(self) -> bool:
-        """True if the base may be held against GPrune, and everything is measured."""
+        """Return True if the base may be compared with GPrune and everything is measured."""
         return bool(not self.missing and self.ours and self.base) and is_comparable(self.ours, self.base, self.text)
 
     @property
     def verdict(self) -> str:
-        """GPrune against the best other method: BETTER, WORSE, NOISE or OPEN."""
+        """Return GPrune's result against the best other method: BETTER, WORSE, NOISE or OPEN."""
         return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
     def difference(self, other: Line) -> Difference:
@@ -212,30 +212,30 @@ class Opponents:
         return compare_lines(self.ours, other, [self.text])
 
 
-def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, own: str = FLAP) -> Opponents:
-    """Return what GPrune can be held against on a text; `own` is the method that its metric comes from."""
-    measured = {line.method: line for line in lines if line.by_seed(text)}
-    rivals = [line for name, line in measured.items() if name in METHODS and name not in (OURS, DENSE)]
+def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metric_method: str = FLAP) -> Opponents:
+    """Return the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
+    lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
+    rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
     rivals.sort(key=lambda line: line.loss(text))
-    base = measured.get(own)
-    # a method that is still to come must not be stood in for by another
-    if base is None and own not in (method for _, method in expected.get(text, ())):
+    base = lines_by_method.get(metric_method)
+    # another method must not replace the expected one while its result is missing
+    if base is None and metric_method not in (method for _, method in expected.get(text, ())):
         base = next((line for line in rivals if METHODS[line.method].baseline), None)
-    ours = measured.get(OURS)
+    ours = lines_by_method.get(OURS)
     fair = {line.method: line for line in rivals if is_comparable(ours, line, text)}
     best, control = (
         next((line for name, line in fair.items() if METHODS[name].control == kind), None) for kind in (False, True)
     )
-    flap, bare = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
-    behind = compare_lines(flap, bare, [text]) if flap and bare else None
+    flap, without_bias = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
+    behind = compare_lines(flap, without_bias, [text]) if flap and without_bias else None
     if behind is None or behind.verdict != WORSE or behind.change <= FAR:
-        bare = None
+        without_bias = None
     missing = missing_methods(lines, text, expected)
-    return Opponents(text, missing, measured.get(DENSE), ours, base, best, control, flap, bare)
+    return Opponents(text, missing, lines_by_method.get(DENSE), ours, base, best, control, flap, without_bias)
 
 
 def method_label(method: str) -> str:
-    """Return what a sentence calls a method."""
+    """Return the label of a method for a sentence."""
     return METHODS[method].label if method in METHODS else method
 
 
@@ -259,7 +259,7 @@ class Headline:
 
 
 def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
-    """Return what GPrune is held against on the first unseen text, or else on the text that comes nearest to one.
+    """Return the lines to compare GPrune with on the first unseen text, or else on the nearest to one.
 
     `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
     calibration texts. None if the study measures no perplexity.
@@ -275,20 +275,20 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     `status` relates the text to the calibration texts. `seeds` counts the runs of the cache that differ from
     this one in their seed, itself among them.
     """
-    bare = result.without_bias if result.base is result.flap else None
-    cells = [line.cell(result.text) for line in (result.ours, result.base, bare) if line is not None]
+    without_bias = result.without_bias if result.base is result.flap else None
+    cells = [line.cell(result.text) for line in (result.ours, result.base, without_bias) if line is not None]
     if not cells:
         return Headline(f"No pruned model is measured on {result.text}")
     dense = result.dense.cell(result.text) if result.dense else None
     retention = next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
-    changes = [f"{_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
-    verb = changes[0].split(" ")[0]
-    changes[1:] = [words.removeprefix(f"{verb} ") for words in changes[1:]]
+    phrases = [f"{_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    verb = phrases[0].split(" ")[0]
+    phrases[1:] = [phrase.removeprefix(f"{verb} ") for phrase in phrases[1:]]
     text = "unseen text" if status.unseen else f"{result.text} ({status.brief})"
-    sentence = f"At {percent(retention)} retention, perplexity on {text} {join_words(changes)}"
+    sentence = f"At {percent(retention)} retention, perplexity on {text} {join_words(phrases)}"
     conclusion = "" if result.verdict == BETTER else against_best(result)
     sentences = filter(None, (sentence, conclusion, against_control(result)))
-    detail = _detail(result, status, seeds) + _repair(study) + (_BIAS if bare else "")
+    detail = _detail(result, status, seeds) + _repair(study) + (_BIAS if without_bias else "")
     return Headline(". ".join(sentences), detail, result.verdict)
 
 
@@ -333,8 +333,8 @@ def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], tex
     detail = f"{format_signed(gap.change, '.1%')} {interval_in_percent(gap, 1)}".strip()
     if gap.close:
         return f"{join_words(names)} are within noise ({detail}; perplexity {values})."
-    word = "lower" if gap.change < 0 else "higher"
-    return f"{names[0]} has a {word} perplexity than {names[1]} ({detail}; {values})."
+    direction = "lower" if gap.change < 0 else "higher"
+    return f"{names[0]} has a {direction} perplexity than {names[1]} ({detail}; {values})."
 
 
 def against_control(result: Opponents) -> str:
@@ -397,11 +397,11 @@ def comparison_finding(
     return " ".join(sentences)
 
 
-def retention_finding(cut: Measurement, dense: Measurement) -> str:
-    """Return what a method costs at its retention, against the dense model on the same text."""
+def retention_finding(pruned: Measurement, dense: Measurement) -> str:
+    """Return the cost of a method at its retention, against the dense model on the same text."""
     return (
-        f"At {percent(cut.retention)} retention, perplexity on {cut.text} changes from {dense.perplexity:.1f} to "
-        f"{cut.perplexity:.1f} with {METHODS[cut.method].label}."
+        f"At {percent(pruned.retention)} retention, perplexity on {pruned.text} changes from {dense.perplexity:.1f} to "
+        f"{pruned.perplexity:.1f} with {METHODS[pruned.method].label}."
     )
 
 
@@ -429,25 +429,25 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
 
 
 def agreement_title(record: Agreement) -> str:
-    """Return how far modules agree when a text is replaced, beside the seed alone and FANG's groups."""
-    replaced, (seed, _) = modules.mean_substitution(record), modules.controls(record)
-    # of A and B as the chart draws it, not the mean over every pair of texts
+    """Return how far modules agree when a text is replaced, next to the seed alone and FANG's groups."""
+    text_ari, (seed_ari, _) = modules.mean_substitution(record), modules.controls(record)
+    # the chart's value for A and B, not the mean over every pair of texts
     means = dict(zip(record.comparisons, record.ari.mean(axis=1), strict=True))
-    groups = means.get("fang_ab")
-    parts = [
-        f"{replaced[0]:.2f} when one calibration text is replaced" if replaced else "",
-        f"{seed:.2f} when only the seed changes" if seed is not None else "",
-        f"{groups:.2f} for FANG’s groups of A and B" if groups is not None else "",
+    fang_ari = means.get("fang_ab")
+    clauses = [
+        f"{text_ari[0]:.2f} when one calibration text is replaced" if text_ari else "",
+        f"{seed_ari:.2f} when only the seed changes" if seed_ari is not None else "",
+        f"{fang_ari:.2f} for FANG’s groups of A and B" if fang_ari is not None else "",
     ]
-    return f"Mean ARI of the modules: {join_words(list(filter(None, parts))) or 'not measured'}"
+    return f"Mean ARI of the modules: {join_words(list(filter(None, clauses))) or 'not measured'}"
 
 
 def agreement_finding(record: Agreement) -> str:
     """Return whether the text or the seed changes the modules more, and the agreements behind it."""
-    replaced, (seed, _) = modules.mean_substitution(record), modules.controls(record)
-    if replaced is None or seed is None:
+    text_ari, (seed_ari, _) = modules.mean_substitution(record), modules.controls(record)
+    if text_ari is None or seed_ari is None:
         return f"{agreement_title(record)}."
-    gap = replaced[0] - seed
+    gap = text_ari[0] - seed_ari
     more = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
     return f"Changing the calibration text changes the modules {more} changing the seed. {agreement_title(record)}."
 
@@ -480,11 +480,11 @@ def budget_finding(bins: Bins, base: str) -> str:
 def budget_shares(bins: Bins, base: str) -> str:
     """Return the shares of the most unstable modules and of all neurons that both methods keep."""
     retained, base_kept = pooled_retention(bins)
-    both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
+    shared = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
         f"GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and {base} "
         f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(retained, 1)} and {percent(base_kept, 1)}; "
-        f"both keep {percent(both, 1)}."
+        f"both keep {percent(shared, 1)}."
     )
 
 

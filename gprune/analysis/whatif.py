@@ -74,21 +74,21 @@ def prepare(
 ) -> Prepared:
     """Rank the units of a run under both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
-    second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
+    auxiliary_quantiles = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
-    return Prepared(units, second, thresholds, alignment, equal)
+    return Prepared(units, auxiliary_quantiles, thresholds, alignment, equal)
 
 
 class Loads(Protocol):
-    """A run whose results are asked for by their declarations."""
+    """A run whose results are loaded by their declarations."""
 
     @property
     def study(self) -> Study:
-        """Its settings."""
+        """Return its settings."""
         ...
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """A record: `run.load(stages.masks, "flap")`."""
+        """Return a record: `run.load(stages.masks, "flap")`."""
         ...
 
 
@@ -98,18 +98,18 @@ def prepare_run(run: Loads) -> Prepared:
     Raises StoreError if the run has not come that far, or a result is damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
-    partition, learned = run.load(stages.partition), run.load(stages.learning)
+    partition, learning = run.load(stages.partition), run.load(stages.learning)
     widths = run.study.sparsity.alignment, run.study.sparsity.equal
-    return prepare(run.load(stages.shape), primary, auxiliary, partition, learned, *widths)
+    return prepare(run.load(stages.shape), primary, auxiliary, partition, learning, *widths)
 
 
 def uniform_source(base: Prepared, scoring: str) -> Array:
-    """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
+    """Return (modules,) int8 sources if all modules are scored from one text."""
     return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
 def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
-    """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
+    """Return GPrune's masks if some modules are scored from B; thresholds are shifted, not learned.
 
     `source` (modules,) is `AdaptedScores.source`, `target` the fraction of the decoder's linear weights to
     keep, met within one neuron (one block). Raises SettingsError if the floors of the layers exceed it.
@@ -119,12 +119,12 @@ def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
 
 
 def rank_units(base: Prepared, source: Array) -> RankedUnits:
-    """The units of a run where (modules,) some are scored from B."""
+    """Return the units of a run if some modules, (modules,) `source`, are scored from B."""
     count = len(base.auxiliary)
     from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
-    moved = base.units.quantiles.copy()
-    np.copyto(moved[:count], base.auxiliary, where=from_auxiliary)
-    return replace(base.units, quantiles=moved)
+    mixed = base.units.quantiles.copy()
+    np.copyto(mixed[:count], base.auxiliary, where=from_auxiliary)
+    return replace(base.units, quantiles=mixed)
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:
@@ -155,7 +155,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
 
 
 def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
-    """The masks of a baseline at any retention, from what is there.
+    """Return the masks of a baseline at any retention, from stored results.
 
     `method` prunes and learns no masks; `retention` is the fraction of the decoder's linear weights to keep,
     in (0, 1); `scoring` is one of TEXTS, and `adapted` the (layers, neurons) scores where that is adapted.
@@ -167,7 +167,7 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
         raise MethodError(reason)
     graph = _variant(results.graph, retention, scoring)
     stage = stages.masks(graph, METHODS[method].masks)
-    # no texts are read here: what a decision takes from its work is the study
+    # a decision uses only the study of its context, so no text is read
     work = stages.RunContext(graph.study, graph.inputs, Path())
     needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
     if scoring == ADAPTED and adapted is not None:
@@ -176,7 +176,7 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
 
 
 def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
-    """The stages of the same study at another retention; with A and B exchanged where B is to decide."""
+    """Return the graph of the same study at another retention, with A and B exchanged to score on B."""
     study, inputs, letters = replace(graph.study, retention=retention), graph.inputs, graph.letters
     if scoring == AUXILIARY:
         study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
@@ -200,7 +200,7 @@ def _missing(results: Results, stage: Stage[Any]) -> str:
 
 
 def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
-    """A record as it was stored, or made here from what was."""
+    """Return a record as stored, or compute it here from stored ones."""
     if results.holds(need) or not _is_made_here(results.graph, need):
         return results.record(need)
     return need.make(work, **stages.resolve(need.needs, lambda inner: _had(results, work, inner)))
@@ -208,5 +208,5 @@ def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
 
 def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
     """Return True if a result follows from statistics alone: scores that need no pass over tokens."""
-    # what a plug-in scores is scored by its code, which the app's process does not import
+    # plug-in scores need the plug-in's code, which the app's process does not import
     return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.is_plugin_score(graph, stage)

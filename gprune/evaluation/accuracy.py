@@ -83,7 +83,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     import lm_eval
 
     data = fingerprint(source, settings)
-    # only now, since a fingerprint of requests draws the examples too
+    # set only now, because a fingerprint of requests draws the examples too
     loaded = load(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
@@ -122,17 +122,17 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
 
 def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:
     """Return the metric of every question, by task; of a task that has none by question, an empty list."""
-    name, _, chosen = metric.partition(",")
+    name, _, filter_name = metric.partition(",")
     scores = {}
     for task in tasks:
-        values = [sample.get(name) for sample in samples[task] if sample["filter"] == (chosen or "none")]
+        values = [sample.get(name) for sample in samples[task] if sample["filter"] == (filter_name or "none")]
         numbers = [float(value) for value in values if isinstance(value, int | float)]
         scores[task] = numbers if len(numbers) == len(values) else []
     return scores
 
 
 def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
-    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is no such mean."""
+    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is not such a mean."""
     from lm_eval.api.metrics import mean_stderr
 
     values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]
@@ -142,7 +142,7 @@ def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]],
 
 
 def read_answers(name: str, tasks: dict[str, Any], scores: dict[str, list[float]]) -> Answers:
-    """Return what a model answers to the questions of a task.
+    """Return a model's answers to the questions of a task.
 
     Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
     question by task, where each question is right or wrong; no question where it is neither.
@@ -228,9 +228,9 @@ def _right_option(task: Any, document: Any) -> int | None:
 
 
 def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
-    """Return what comes before the options, and the options; where each has its own context, all of both."""
+    """Return the prompt and the options; if each option has its own context, return the full texts."""
     pairs = [request.args for request in requests]
-    if len({before for before, _ in pairs}) > 1:
+    if len({prompt for prompt, _ in pairs}) > 1:
         return "", ["".join(pair) for pair in pairs]
     return pairs[0][0], [option for _, option in pairs]
 

@@ -54,15 +54,15 @@ class EagerDecoding:
             self._written.append(_greedy(result.logits))
 
     def tokens(self) -> Tensor:
-        """(batch, new tokens) int64 tokens written."""
+        """Return (batch, new tokens) int64 tokens written."""
         return torch.cat(self._written, dim=1)
 
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Return the bytes of the keys and values."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._cache.layers)
 
     def static_bytes(self) -> int:
-        """Nothing stays."""
+        """Return 0, because nothing stays in memory."""
         return 0
 
     def release(self) -> None:
@@ -74,7 +74,7 @@ class StaticKeyValues(Cache):
     """Keys and values in buffers of fixed size, each layer's as wide as that layer.
 
     The library's own static cache counts tokens by itself, differently in each of its versions; here the
-    position is a tensor that the decoding owns, so that a replayed graph writes where it is told.
+    position is a tensor that the decoding owns, so that a replayed graph writes at the current position.
     """
 
     def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
@@ -87,7 +87,7 @@ class StaticKeyValues(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores (batch, groups, tokens, head width) states and returns those to attend to."""
+        """Store (batch, groups, tokens, head width) states and return those to attend to."""
         if layer_idx == len(self.buffers):
             self.buffers.append((self._buffer(key_states), self._buffer(value_states)))
         pairs = zip(self.buffers[layer_idx], (key_states, value_states), strict=True)
@@ -130,7 +130,7 @@ class StaticDecoding:
         length = prompt.shape[1] + new_tokens
         _require_full_attention(model, length)
         self._model: Any = model
-        # one model is compiled for one shape: a second one would make the compiler guess at both
+        # each model is compiled for one shape, because a second shape would trigger dynamic shapes
         self._forward: Any = torch.compile(model, dynamic=False) if compiled else model
         self._uncompiled = compiled
         self._prompt, self._steps, self._capture = prompt, new_tokens - 1, capture
@@ -166,19 +166,19 @@ class StaticDecoding:
             step()
 
     def tokens(self) -> Tensor:
-        """(batch, new tokens) int64 tokens written."""
+        """Return (batch, new tokens) int64 tokens written."""
         return self._written.clone()
 
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Return the bytes of the keys and values."""
         return sum(keys.nbytes + values.nbytes for keys, values in self._cache.buffers)
 
     def static_bytes(self) -> int:
-        """All keys and values stay: a captured graph holds their addresses."""
+        """Return the bytes of all keys and values, whose addresses a captured graph holds."""
         return self.cache_bytes()
 
     def release(self) -> None:
-        """Nothing is allocated anew."""
+        """Do nothing, because nothing is allocated anew."""
 
     def _step(self) -> None:
         """Read the last token and write the next; only tensors of fixed address change."""
@@ -205,7 +205,7 @@ class StaticDecoding:
             yield
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # a compiler that is not there is reported in many ways
+        except Exception as error:  # a missing compiler raises different errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise SettingsError(f"this model's decoding cannot be {action} ({reason}): {remedy}") from error
         self._token.copy_(token)
@@ -217,7 +217,7 @@ Decoding = EagerDecoding | StaticDecoding
 
 
 def _greedy(logits: Tensor) -> Tensor:
-    """(batch, 1) the most likely next token of (batch, 1, vocabulary) logits."""
+    """Return the (batch, 1) most likely next tokens of (batch, 1, vocabulary) logits."""
     return logits[:, -1].argmax(dim=-1, keepdim=True)
 
 

@@ -19,7 +19,7 @@ from gprune.study import Study
 LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
 """the texts that prune, by role, and the one by which a repair or a recipe is chosen"""
 MOST_SHARED = 0.01
-"""share of an evaluated text's runs that may stand in a calibration set by chance or quotation"""
+"""share of an evaluated text's runs that may occur in a calibration set by chance or quotation"""
 _OF_A_COPY = 4
 """a copy overlaps by the share that was drawn of the text; this part of it is too much already"""
 UNSEEN = "unseen"
@@ -40,13 +40,13 @@ class HoldoutStatus:
 
     @property
     def related(self) -> dict[Kinship, str]:
-        """The letters of the calibration texts of its corpus, by how it is related to them."""
+        """Return the letters of related calibration texts, by kind of relation."""
         letters = {kind: [letter for letter, kin in self.kin.items() if kin == kind] for kind in (SAME, PART)}
         return {kind: " and ".join(names) for kind, names in letters.items() if names}
 
     @property
     def copied(self) -> str:
-        """The letters of the calibration sets in which too much of it stands; empty if in none."""
+        """Return the letters of the calibration sets that contain too much of it; empty if none does."""
         if self.overlap is None:
             return ""
         limits = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
@@ -56,63 +56,63 @@ class HoldoutStatus:
 
     @property
     def other(self) -> bool:
-        """True if it is declared to be of another corpus, and no measured overlap contradicts that."""
+        """Return True if it is declared as another corpus and no measured overlap contradicts that."""
         return not (self.sampled or self.related or self.copied)
 
     @property
     def sampled(self) -> bool:
-        """True if the model wrote it: it then says nothing that the model does not know."""
+        """Return True if the model wrote it, so that it contains nothing the model does not know."""
         return is_sampled(self.text)
 
     @property
     def unseen(self) -> bool:
-        """True if it may be called unseen."""
+        """Return True if it may be called unseen."""
         return self.other and self.overlap is not None
 
     @property
     def brief(self) -> str:
-        """The relation in a few words."""
+        """Return the relation in a few words."""
         return self._words[0]
 
     @property
     def _words(self) -> tuple[str, str]:
-        """The relation in a few words, and the reason for it."""
+        """Return the relation in a few words, and the reason for it."""
         if self.sampled:
             return "written by the model", "written by the model itself, so it is not unseen"
         if SAME in self.related:
             return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
         if PART in self.related:
-            other = self.related[PART]
-            return f"other split of {other}", f"another split of the corpus of {other}, not unseen"
+            letters = self.related[PART]
+            return f"other split of {letters}", f"another split of the corpus of {letters}, not unseen"
         if self.copied:
-            why = f"a different name, but its content occurs in {self.copied}, so it is not unseen"
-            return f"overlaps {self.copied}", why
+            reason = f"a different name, but its content occurs in {self.copied}, so it is not unseen"
+            return f"overlaps {self.copied}", reason
         if self.unseen:
             return UNSEEN, "unseen, a different corpus than A and B"
         return "other corpus, overlap unknown", "a different corpus than A and B by name"
 
     @property
     def _letters(self) -> list[str]:
-        # LLM-Pruner's own text may not be had, and the overlap is told of every method
+        # LLM-Pruner's own text is left out, because it may be missing and the overlap concerns all methods
         return [letter for letter in self.kin if letter != LETTERS["gradient"]]
 
     @property
     def measured(self) -> str:
-        """The overlap in words; empty if it was not measured."""
+        """Return the overlap in words; empty if it was not measured."""
         if self.overlap is None:
             return ""
         run, shares = self.overlap.run, self.overlap.share
         if not shares.any():
             return f"no {run}-token verbatim overlap with {' or '.join(self._letters)}"
-        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
-        parts[0] = parts[0].replace(" in ", f" of its {run}-token runs occur verbatim in ")
-        return ", ".join(parts)
+        clauses = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
+        clauses[0] = clauses[0].replace(" in ", f" of its {run}-token runs occur verbatim in ")
+        return ", ".join(clauses)
 
     @property
     def sentence(self) -> str:
-        """The relation, the reason for it, and the measured overlap."""
-        measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
-        return f"{self.name or self.text}: {self._words[1]}{measured}"
+        """Return the relation, the reason for it, and the measured overlap."""
+        overlap_in_words = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
+        return f"{self.name or self.text}: {self._words[1]}{overlap_in_words}"
 
 
 def standings(
@@ -134,11 +134,11 @@ def standings(
     corpora = {role: corpus(text, "calibration") for role, text in texts.items()}
     statuses = {}
     for text in study.evaluation.texts:
-        measured, content = corpus(text, "evaluation"), evaluation.get(text)
+        text_corpus, content = corpus(text, "evaluation"), evaluation.get(text)
         kin: dict[str, Kinship] = {}
-        for role, other in corpora.items():
+        for role, calibration_corpus in corpora.items():
             same = bool(content) and content == calibration.get(role)
-            kin[LETTERS[role]] = SAME if same else kinship(measured, other)
+            kin[LETTERS[role]] = SAME if same else kinship(text_corpus, calibration_corpus)
         statuses[text] = HoldoutStatus(text, kin, overlaps.get(text), study.text_name(text))
     return statuses
 
@@ -155,7 +155,7 @@ def first(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share with as many decimals as it needs, and nothing called 0 that is not."""
+    """Format a share with as many decimals as it needs; only 0 itself is "none"."""
     if not share:
         return "none"
     return "< 0.01%" if share < 1e-4 else f"{100 * share:.{0 if share >= 0.1 else 2}f}%"

@@ -40,17 +40,17 @@ def perplexity(
     """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
     `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
-    memory runs out. `on_progress` is told after every batch. The perplexity is infinite where exp overflows,
+    memory runs out. `on_progress` is called after every batch. The perplexity is infinite where exp overflows,
     never NaN; with a single window, or an infinite perplexity, the standard error is infinite. Raises
     CorpusError if the stream is shorter than one window or of another tokenizer, SettingsError if the
     window is longer than the model can read or not even one fits in memory, NumericsError if a loss is not
     finite.
     """
-    read = windows(model, tokens, text, settings)
+    token_windows = windows(model, tokens, text, settings)
     training = model.training
     model.eval()
     try:
-        losses = window_losses(model, read, text, settings, on_progress)
+        losses = window_losses(model, token_windows, text, settings, on_progress)
     finally:
         model.train(training)
     value, error = _with_error(losses)
@@ -59,7 +59,7 @@ def perplexity(
 
 
 def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings) -> Array:
-    """(windows, length) the first windows of a token stream; see `perplexity`."""
+    """Return the first (windows, length) windows of a token stream; see `perplexity`."""
     stream, length = np.asarray(tokens).reshape(-1), settings.length
     positions = getattr(language_config(model), "max_position_embeddings", None)
     if positions is not None and length > positions:
@@ -78,18 +78,18 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
     return used
 
 
-def require_measured(model: nn.Module, window: Array, measured: float, text: str, precision: str) -> None:
-    """Compare a model's loss on the (length,) ids of a text's first window with what a run `measured`.
+def require_measured(model: nn.Module, window: Array, value: float, text: str, precision: str) -> None:
+    """Compare a model's loss on the (length,) ids of a text's first window with the `value` of a run.
 
     `precision` is the number type that the run computed in. Raises CheckpointError if the two differ by
     more than rounding.
     """
     ids = torch.as_tensor(window[None].astype(np.int64), device=next(model.parameters()).device)
     loss, rounding = float(token_losses(model, ids).double().mean()), _ROUNDING[precision == "float32"]
-    if not abs(loss - measured) <= rounding * max(1.0, measured):
+    if not abs(loss - value) <= rounding * max(1.0, value):
         raise CheckpointError(
             f"the saved model's loss on the first window of {text!r} is {loss:.5f} and the run measured "
-            f"{measured:.5f}: it is not the model that was measured. Run the study again"
+            f"{value:.5f}: it is not the model that was measured. Run the study again"
         )
 
 
@@ -101,44 +101,44 @@ def window_losses(
     on_progress: Progress = silent,
     numbers: Array | None = None,
 ) -> Array:
-    """(windows,) float64 mean negative log-likelihood of (windows, length) ids, by a model in evaluation.
+    """Return (windows,) float64 mean negative log-likelihoods of (windows, length) ids.
 
-    `numbers` (windows,) are the places of the windows in the text, for messages; 0, 1, ... by default. Errors
+    `numbers` (windows,) are the numbers of the windows in the text, for messages; 0, 1, ... by default. Errors
     as `perplexity`.
     """
-    losses, places = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
+    losses, window_numbers = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
 
-    def measure(chosen: slice) -> None:
-        ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
-        losses[chosen] = token_losses(model, ids).double().mean(dim=1).cpu().numpy()
-        _require_finite(losses[chosen], places[chosen], text, model)
-        on_progress(chosen.stop, len(windows), f"perplexity on {text}")
+    def measure(batch: slice) -> None:
+        ids = torch.as_tensor(windows[batch].astype(np.int64), device=device)
+        losses[batch] = token_losses(model, ids).double().mean(dim=1).cpu().numpy()
+        _require_finite(losses[batch], window_numbers[batch], text, model)
+        on_progress(batch.stop, len(windows), f"perplexity on {text}")
 
-    batch, length = settings.batch, settings.length
-    going = AdaptiveBatches(batch, length, "evaluation.batch", _SHORTER, device, on_progress)
-    going.run_batches(len(windows), measure)
+    batch_size, length = settings.batch, settings.length
+    batches = AdaptiveBatches(batch_size, length, "evaluation.batch", _SHORTER, device, on_progress)
+    batches.run_batches(len(windows), measure)
     return losses
 
 
 @torch.inference_mode()
 def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """(batch, length - 1) float32 loss in nats of each of (batch, length) ids but the first."""
+    """Return (batch, length - 1) float32 losses in nats of every token except each sequence's first."""
     targets = ids[:, 1:].reshape(-1)
     blocks = list[torch.Tensor]()
     for logits in logit_blocks(model, ids):
         start = sum(map(len, blocks))
-        # of a model that lies over several GPUs, the last has the logits
+        # if the model is spread over several GPUs, the logits are on the last one
         expected = targets[start : start + len(logits)].to(logits.device)
         blocks.append(nn.functional.cross_entropy(logits.float(), expected, reduction="none"))
     return torch.cat(blocks).view(len(ids), -1)
 
 
 def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
-    """(rows, vocabulary) logits after all of (batch, length) ids but each last, some rows at a time."""
+    """Yield blocks of (rows, vocabulary) logits at every position except each sequence's last."""
     model_type = dense_type(model.config.model_type)
     if model_type not in FAMILIES:
-        # of other families it is not known that the backbone and what follows it can be called apart
+        # for unknown families, backbone and head may not be callable separately
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
         yield logits.flatten(0, 1)
         return
@@ -149,7 +149,7 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent) -> Array:
-    """(windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, nats per token.
+    """Return (windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, in nats per token.
 
     Of the distributions of the next token after every token but the last. `batch` windows go through both
     models at a time: it changes speed, not results, and is halved where memory runs out. Raises NumericsError
@@ -157,45 +157,45 @@ def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_p
     """
     divergences, device = np.empty(len(windows)), next(pruned.parameters()).device
 
-    def measure(chosen: slice) -> None:
-        ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
-        divergences[chosen] = token_divergences(dense, pruned, ids).double().mean(dim=1).cpu().numpy()
-        if not np.isfinite(divergences[chosen]).all():
+    def measure(rows: slice) -> None:
+        ids = torch.as_tensor(windows[rows].astype(np.int64), device=device)
+        divergences[rows] = token_divergences(dense, pruned, ids).double().mean(dim=1).cpu().numpy()
+        if not np.isfinite(divergences[rows]).all():
             raise NumericsError(
                 "the divergence from the dense model is not finite: a model overflows in its number type, so "
                 "use float32 or bfloat16"
             )
-        on_progress(chosen.stop, len(windows), "divergence from the dense model")
+        on_progress(rows.stop, len(windows), "divergence from the dense model")
 
     shorter = "use dtype bfloat16, or a device with more memory"
-    going = AdaptiveBatches(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
-    going.run_batches(len(windows), measure)
+    batches = AdaptiveBatches(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
+    batches.run_batches(len(windows), measure)
     return divergences
 
 
 @torch.inference_mode()
 def token_divergences(dense: Any, pruned: Any, ids: torch.Tensor) -> torch.Tensor:
-    """(batch, length - 1) float32 KL(dense | pruned) in nats after each of (batch, length) ids but one."""
-    parts = []
+    """Return (batch, length - 1) float32 KL(dense | pruned) in nats at every position but the last."""
+    blocks = []
     for dense_logits, pruned_logits in zip(logit_blocks(dense, ids), logit_blocks(pruned, ids), strict=True):
         dense_log = dense_logits.float().log_softmax(dim=-1)
         pruned_log = pruned_logits.to(dense_logits.device).float().log_softmax(dim=-1)
-        parts.append((dense_log.exp() * (dense_log - pruned_log)).sum(dim=-1))
-    return torch.cat(parts).view(len(ids), -1)
+        blocks.append((dense_log.exp() * (dense_log - pruned_log)).sum(dim=-1))
+    return torch.cat(blocks).view(len(ids), -1)
 
 
 def _require_finite(losses: Array, numbers: Array, text: str, model: nn.Module) -> None:
-    bad = np.flatnonzero(~np.isfinite(losses))
-    if bad.size:
-        first, dtype = int(bad[0]), str(next(model.parameters()).dtype).removeprefix("torch.")
+    faults = np.flatnonzero(~np.isfinite(losses))
+    if faults.size:
+        fault, dtype = int(faults[0]), str(next(model.parameters()).dtype).removeprefix("torch.")
         raise NumericsError(
-            f"the loss on {text!r} is {losses[first]} in window {numbers[first]}: the model overflows in "
+            f"the loss on {text!r} is {losses[fault]} in window {numbers[fault]}: the model overflows in "
             f"{dtype}, so use float32 or bfloat16, or check its weights for NaN"
         )
 
 
 def _with_error(losses: Array) -> tuple[float, float]:
-    """Perplexity and its standard error by the delta method."""
+    """Return perplexity and its standard error by the delta method."""
     with np.errstate(over="ignore"):
         value = float(np.exp(losses.mean()))
     if len(losses) < 2 or not np.isfinite(value):

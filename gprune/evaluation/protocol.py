@@ -41,14 +41,14 @@ class Stamp:
 
     @property
     def line(self) -> str:
-        """The compact form of a stamp."""
+        """Return the stamp in one line."""
         limited = f" ({self.limit})" if self.limit else ""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions)
-        parts = (f"{self.what}{limited}", self.stream, self.rule, self.precision)
-        return "; ".join(part for part in (*parts, versions or "versions not recorded") if part)
+        fields = (f"{self.what}{limited}", self.stream, self.rule, self.precision)
+        return "; ".join(part for part in (*fields, versions or "versions not recorded") if part)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         values = {name: getattr(self, name) for name in ("what", "limit", "stream", "rule", "precision")}
         return values | {"versions": dict(self.versions)}
 
@@ -56,7 +56,7 @@ class Stamp:
 def of_perplexity(
     perplexity: Perplexity, versions: Mapping[str, Any], precision: str = "", limit: int | None = None
 ) -> Stamp:
-    """The stamp of a perplexity with the versions by package that are kept beside it.
+    """Return the stamp of a perplexity, with the package versions that are stored with it.
 
     `precision` is the model's number type, `limit` the windows asked for at most; None for all.
     """
@@ -71,9 +71,9 @@ def of_perplexity(
 
 
 def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
-    """The stamp of an accuracy with the versions by package that are kept beside it.
+    """Return the stamp of an accuracy, with the package versions that are stored with it.
 
-    `rule` says which of its two figures counts, max or fixed; empty if both are told. `precision` is the
+    `rule` is the figure that counts, max or fixed; empty if both are reported. `precision` is the
     model's number type.
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""
@@ -91,9 +91,9 @@ def _stream(text: str) -> str:
     """Return the order of the documents of a text in words."""
     name = naming.parse(text)
     listed = catalogue.HUB_TEXTS.get(name.place)
-    joined = listed.joined if listed is not None else name.joined
-    joined_words = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
-    return joined_words if joined else "one stream, a BOS, if any, at the start of each document only"
+    is_joined = listed.joined if listed is not None else name.joined
+    joined_text = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
+    return joined_text if is_joined else "one stream, a BOS, if any, at the start of each document only"
 
 
 def _versions(versions: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -119,33 +119,35 @@ class Marks:
             if ordered:
                 self.usual[name] = ordered[0]
             for stamp in ordered[1:]:
-                words, following = difference(stamp, ordered[0]), min(len(self._meaning), len(MARKS) - 1)
-                self._marks[name, stamp] = self._meaning.setdefault(words, MARKS[following])
+                meaning, following = difference(stamp, ordered[0]), min(len(self._meaning), len(MARKS) - 1)
+                self._marks[name, stamp] = self._meaning.setdefault(meaning, MARKS[following])
 
     def of(self, column: str, *stamps: Stamp | None) -> str:
-        """The mark of a figure in a column, or of one made of several; empty under the usual stamp."""
-        signs = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
-        return "".join(dict.fromkeys(signs))
+        """Return the mark of a figure in a column; empty under the usual stamp."""
+        marks = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
+        return "".join(dict.fromkeys(marks))
 
     @property
     def footnotes(self) -> list[str]:
-        """The meaning of each mark: the difference of its stamp from the usual one."""
-        return [f"{mark} {words}" for words, mark in self._meaning.items()]
+        """Return the meaning of each mark: the difference of its stamp from the usual one."""
+        return [f"{mark} {meaning}" for meaning, mark in self._meaning.items()]
 
 
 def difference(stamp: Stamp, usual: Stamp) -> str:
     """Return the parts in which a stamp differs from another."""
     pairs = [(getattr(stamp, name), getattr(usual, name)) for name in ("what", "stream", "rule", "precision")]
-    other = dict(usual.versions)
-    pairs += [(f"{name} {version}", f"{name} {other.get(name, 'unknown')}") for name, version in stamp.versions]
-    parts = [
+    usual_versions = dict(usual.versions)
+    pairs += [
+        (f"{name} {version}", f"{name} {usual_versions.get(name, 'unknown')}") for name, version in stamp.versions
+    ]
+    differences = [
         f"{value or 'not recorded'} instead of {usual_value or 'not recorded'}"
         for value, usual_value in pairs
         if value != usual_value
     ]
-    return "; ".join(parts) or "versions not recorded"
+    return "; ".join(differences) or "versions not recorded"
 
 
 def lines(stamps: Iterable[Stamp | None]) -> list[str]:
-    """The compact form of some stamps, each once, in the order of first appearance."""
+    """Return some stamps in one line each, without duplicates, in order of first appearance."""
     return list(dict.fromkeys(stamp.line for stamp in stamps if stamp is not None))

@@ -1,4 +1,4 @@
-"""Speed of pruned models in tokens a second, beside the dense one, with its spread.
+"""Measure the speed of pruned models against the dense one, in tokens a second with its spread.
 
 The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
@@ -47,7 +47,7 @@ class SpeedSettings(Form):
     new_tokens: Annotated[int, at_least(2)] = 512
     """tokens to write; the first comes from the prompt's own pass"""
     repeats: Annotated[int, at_least(1)] = 10
-    """timed repetitions of every model beside the first, after one warm-up of both"""
+    """timed repetitions of every model next to the first, after one warm-up of both"""
     dtype: Literal["float32", "bfloat16", "float16"] = "float16"
     """number type of the weights"""
     device: str = "cuda"
@@ -62,7 +62,7 @@ class SpeedSettings(Form):
             raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
 
     def describe(self) -> str:
-        """The setting in one line."""
+        """Return the setting in one line."""
         return (
             f"{self.dtype} on {self.device}, batch {self.batch}, prompt {self.prompt}, "
             f"{self.new_tokens} new tokens, {self.repeats} repetitions after {WARM_UPS} warm-up"
@@ -77,7 +77,7 @@ PRESETS = {
 
 
 def preset(name: str) -> SpeedSettings:
-    """Settings by name: gpu, cpu, or auto, gpu if there is one. SettingsError for any other."""
+    """Return the settings of a preset: gpu, cpu or auto (gpu if there is one). Raise SettingsError for any other."""
     if name == "auto":
         return PRESETS["gpu" if devices.is_gpu(devices.automatic()) else "cpu"]
     if name not in PRESETS:
@@ -86,7 +86,7 @@ def preset(name: str) -> SpeedSettings:
 
 
 def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
-    """A copy with those fields replaced that are not None; on the CPU without modes that need a GPU.
+    """Return a copy with the fields replaced that are not None; the CPU drops modes that need a GPU.
 
     Raises SettingsError if the result contradicts itself.
     """
@@ -141,16 +141,16 @@ class Timed:
     """largest memory of the model with cache and workspace, in bytes"""
 
     def seconds(self, phase: str) -> list[float]:
-        """Seconds of each repetition."""
+        """Return the seconds of each repetition."""
         if phase == "whole":
             return [first + rest for first, rest in zip(self.prefill, self.decode, strict=True)]
         return self.prefill if phase == "prefill" else self.decode
 
 
-def join_repetitions(parts: list[Timed]) -> Timed:
-    """All repetitions of one model in one mode, one part after the other."""
-    timed = Timed(parts[0].name, parts[0].mode, parts[0].parameters)
-    for part in parts:
+def join_repetitions(repetitions: list[Timed]) -> Timed:
+    """Join all repetitions of one model in one mode."""
+    timed = Timed(repetitions[0].name, repetitions[0].mode, repetitions[0].parameters)
+    for part in repetitions:
         timed.prefill += part.prefill
         timed.decode += part.decode
         timed.peak = max(timed.peak, part.peak)
@@ -209,12 +209,12 @@ def take_turns(
     SettingsError if a model does not fit in memory.
     """
     device = torch.device(settings.device)
-    # the compiler gives up, in silence, after eight models of one class
+    # reset, because the compiler silently stops compiling after eight models of one class
     torch.compiler.reset()
     times = [[Timed(entrant.name, mode, entrant.parameters) for mode in entrant.decodings] for entrant in entrants]
     with torch.inference_mode(), devices.current(device):
         for turn in range(WARM_UPS + settings.repeats):
-            words = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
+            description = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
             for entrant, modes in zip(entrants, times, strict=True):
                 for timed in modes:
                     with within_memory(entrant.name, settings, len(entrants) > 1):
@@ -222,21 +222,21 @@ def take_turns(
                             _warm_up(entrant.decodings[timed.mode])
                         else:
                             _run(entrant, timed, device, clock)
-                    on_run(f"{words}: {timed.name}, {timed.mode}")
+                    on_run(f"{description}: {timed.name}, {timed.mode}")
     return times
 
 
 @contextmanager
 def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterator[None]:
-    """Say in one sentence, as a SettingsError, that memory ran out."""
+    """Raise SettingsError with a remedy if memory runs out while the context is open."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not oom_backoff.out_of_memory(error):
             raise
-        other = " beside the model that it takes turns with" if together else ""
+        context = " beside the model that it takes turns with" if together else ""
         raise SettingsError(
-            f"{name} does not fit in the memory of {settings.device}{other} with batch {settings.batch} and "
+            f"{name} does not fit in the memory of {settings.device}{context} with batch {settings.batch} and "
             f"a prompt of {settings.prompt} tokens: use a smaller batch or a shorter prompt"
         ) from error
 
@@ -248,23 +248,23 @@ def _warm_up(decoding: Decoding) -> None:
 
 
 def _run(entrant: Entrant, timed: Timed, device: torch.device, clock: Callable[[], float]) -> None:
-    """One timed repetition and its memory."""
+    """Time one repetition and record its memory."""
     decoding, gpu = entrant.decodings[timed.mode], devices.is_gpu(device)
     if gpu:
-        before = devices.allocated_bytes(device) - entrant.bytes - decoding.static_bytes()
+        bytes_before = devices.allocated_bytes(device) - entrant.bytes - decoding.static_bytes()
     timed.prefill.append(_timed(decoding.prefill, device, clock))
     timed.decode.append(_timed(decoding.decode, device, clock))
-    # Another model is resident as well: only what this one has beyond it counts.
-    peak = devices.peak(device) - before if gpu else entrant.bytes + decoding.cache_bytes()
+    # Another model is in memory as well, so its bytes are subtracted.
+    peak = devices.peak(device) - bytes_before if gpu else entrant.bytes + decoding.cache_bytes()
     timed.peak = max(timed.peak, peak)
     decoding.release()
 
 
-def _timed(work: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
-    """Seconds of a piece of work, from an idle device to an idle device."""
+def _timed(run: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
+    """Return the seconds of a call, with the device idle before and after."""
     devices.synchronise(device)
     start = clock()
-    work()
+    run()
     devices.synchronise(device)
     return clock() - start
 
@@ -288,7 +288,7 @@ def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
 
 
 class Measurement:
-    """Models measured two at a time; what is measured so far stays, whatever happens to the next one."""
+    """Measures models two at a time; finished measurements are kept if the next model fails."""
 
     def __init__(
         self,
@@ -307,20 +307,22 @@ class Measurement:
         """Measure all models; see `measure` for errors."""
         (name, load), *following = self._models.items()
         self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings, together=False) as first:
-            for other, load_other in following:
-                self._measure_pair(first, other, load_other)
-                # only now, when nothing holds this model any more, is there room for the next
+        with load_entrant(name, load, self._settings, together=False) as reference:
+            for next_name, load_next in following:
+                self._measure_pair(reference, next_name, load_next)
+                # release the memory of this model before the next one is loaded
                 oom_backoff.release()
             if not following:
-                self._take_turns([first])
+                self._take_turns([reference])
 
     def rows(self) -> list[Speed]:
-        """For each model that has been measured: its prefill, and its decode and whole in each mode."""
+        """Return the prefill of each measured model, and its decode and whole in each mode."""
         if not self._rounds:
             return []
-        first = [join_repetitions(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)]
-        pairs = list(zip(first, first, strict=True))
+        references = [
+            join_repetitions(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)
+        ]
+        pairs = list(zip(references, references, strict=True))
         for models in self._rounds:
             pairs += [(timed, models[0][mode]) for other in models[1:] for mode, timed in enumerate(other)]
         return [
@@ -330,23 +332,23 @@ class Measurement:
             if phase != "prefill" or timed.mode == self._settings.modes[0]
         ]
 
-    def _measure_pair(self, first: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
-        """Measure one more model, which is gone from memory afterwards."""
+    def _measure_pair(self, reference: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
+        """Measure one more model and release its memory."""
         self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings, together=True) as other:
-            self._take_turns([first, other])
+        with load_entrant(name, load, self._settings, together=True) as entrant:
+            self._take_turns([reference, entrant])
 
     def _take_turns(self, entrants: list[Entrant]) -> None:
         self._rounds.append(take_turns(entrants, self._settings, self._clock, self._on_run))
 
-    def _on_run(self, words: str) -> None:
+    def _on_run(self, description: str) -> None:
         self._done += 1
-        self._tell(words)
+        self._tell(description)
 
-    def _tell(self, words: str) -> None:
+    def _tell(self, message: str) -> None:
         settings = self._settings
         runs = (2 * (len(self._models) - 1) or 1) * len(settings.modes) * (WARM_UPS + settings.repeats)
-        self._on_progress(self._done, runs, words)
+        self._on_progress(self._done, runs, message)
 
 
 def measure(
@@ -372,9 +374,9 @@ def measure(
 
 
 def _speed(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
-    counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
+    token_counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
     seconds = np.array(timed.seconds(phase))
-    speed, spread = _median_and_spread(settings.batch * counts[phase] / seconds)
+    speed, spread = _median_and_spread(settings.batch * token_counts[phase] / seconds)
     ratio, ratio_spread = _median_and_spread(np.array(reference.seconds(phase)) / seconds)
     return Speed(
         model=timed.name,
@@ -392,13 +394,13 @@ def _speed(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) 
 
 
 def _median_and_spread(values: Array) -> tuple[float, float]:
-    """Median and interquartile range."""
+    """Return median and interquartile range."""
     low, middle, high = np.percentile(values, [25, 50, 75])
     return float(middle), float(high - low)
 
 
 def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
-    """Prompt and new tokens that fit the positions of a model, in the preset's proportion."""
+    """Return prompt length and new tokens that fit the positions of a model, in the preset's proportion."""
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or preset.prompt + preset.new_tokens <= positions:
         return {}
@@ -407,7 +409,7 @@ def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
 
 
 def describe_device(device: torch.device) -> str:
-    """Processor or GPU on which a speed is measured, its threads, and the libraries."""
+    """Describe the processor or GPU of a measurement, its threads, and the libraries."""
     libraries = f"torch {torch.__version__}, transformers {version('transformers')}"
     if devices.is_gpu(device):
         return f"{devices.name(device)}, {libraries}"

@@ -39,7 +39,7 @@ class ScheduledStudy:
 
     @property
     def timed(self) -> bool:
-        """Return True if it measures speed, so that nothing may run beside it."""
+        """Return True if it measures speed, so that nothing may run at the same time."""
         return measures_speed(self.study, self.until)
 
 
@@ -102,7 +102,7 @@ class Schedule(Generic[E]):
 
         Raises JobError if the cache cannot be written, or the number of slots is not valid.
         """
-        # a job whose process was killed is under way no more
+        # mark jobs whose process was killed as ended
         jobs.reconcile(self.cache)
         self._waiting.extend(sorted(entries, key=lambda entry: entry.timed))
         try:
@@ -120,7 +120,7 @@ class Schedule(Generic[E]):
     def _room(self, entry: E) -> bool:
         if entry.timed:
             return not self._open
-        # one more than can run, so that the queue never stands still between two looks
+        # one job more than can run is submitted, so that the queue is never empty between two polls
         return len(self._open) <= device_slots.max_jobs()
 
     def _start(self, entry: E) -> None:
@@ -135,7 +135,7 @@ class Schedule(Generic[E]):
         self._open.append(Open(entry, job.id, own=True))
 
     def _already_open(self, entry: E) -> Open[E] | None:
-        """Return the job of an entry that is under way, whoever started it."""
+        """Return the active job of an entry, whoever started it, or None."""
         digest = fingerprint(entry.study, arguments(entry.until))
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
         return next((Open(entry, job.id, own=False) for job in active if job.fingerprint == digest), None)
@@ -183,8 +183,8 @@ class Schedule(Generic[E]):
             with contextlib.suppress(GpruneError):
                 progress = jobs.progress(self.cache, item.job)
                 if progress.stage:
-                    words = progress.waits or f"{progress.done}/{progress.total}"
-                    label, stage = item.entry.study.name, f"{progress.stage} {words}"
+                    detail = progress.waits or f"{progress.done}/{progress.total}"
+                    label, stage = item.entry.study.name, f"{progress.stage} {detail}"
                     break
         return Status(total - left, total, label, stage)
 

@@ -78,8 +78,8 @@ class Sweep(Form):
         in_cases = {name for case in self.cases for name in case}
         fields = dict.fromkeys((*self.space, *in_cases))
         for name in fields:
-            within = next((other for other in fields if name.startswith(f"{other}.")), "")
-            require(not within, "space", name, f"varied alone, without {within!r}, which holds it")
+            parent = next((field_name for field_name in fields if name.startswith(f"{field_name}.")), "")
+            require(not parent, "space", name, f"varied alone, without {parent!r}, which holds it")
             is_twice = name in self.space and name in in_cases
             require(not is_twice, "space", name, "varied in the space or in the cases, not in both")
             require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
@@ -91,11 +91,11 @@ class Sweep(Form):
 
     @property
     def count(self) -> int:
-        """Number of its studies."""
+        """Return the number of its studies."""
         return math.prod(len(values) for values in self.space.values()) * max(1, len(self.cases))
 
     def variations(self) -> list[Variation]:
-        """Its studies, the last field varied first.
+        """Return its studies; the last field varies first.
 
         Raises SettingsError if a field is unknown, a value is not valid, or two studies are the same.
         """
@@ -103,46 +103,52 @@ class Sweep(Form):
         points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
         names = [format_settings(point) for point in points]
         times = Counter(names)
-        # two files of one name in different folders: whoever compares them is to know which is which
+        # values that look alike, as files of one name in different folders, are written in full
         names = [
-            each if times[each] == 1 else format_settings(point, full=True)
-            for each, point in zip(names, points, strict=True)
+            name if times[name] == 1 else format_settings(point, full=True)
+            for name, point in zip(names, points, strict=True)
         ]
-        studies = [self._variation(*parts) for parts in zip(itertools.count(1), points, names, strict=False)]
+        studies = [
+            self._variation(*numbered_point) for numbered_point in zip(itertools.count(1), points, names, strict=False)
+        ]
         require_distinct(studies)
         return studies
 
-    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], words: str) -> Variation:
+    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
         try:
             study = self.study.with_settings(dict(settings))
         except SettingsError as error:
-            raise SettingsError(f"study {number} of {self.count} ({words}): {error}") from error
-        # a name is for people: what does not fit is in the settings
-        name = safe_parsing.sentence(f"{self.title}: {words}", limits.LONGEST_NAME)
-        return Variation(settings, words, replace(study, name=name, group=self.title))
+            raise SettingsError(f"study {number} of {self.count} ({label}): {error}") from error
+        # the name is for display, so it may be truncated
+        name = safe_parsing.sentence(f"{self.title}: {label}", limits.LONGEST_NAME)
+        return Variation(settings, label, replace(study, name=name, group=self.title))
 
 
 def require_distinct(variations: Sequence[Variation]) -> None:
-    """Raises SettingsError if two studies are the same one."""
+    """Raise SettingsError if two studies are the same."""
     by_digest: dict[str, Variation] = {}
     for variation in variations:
-        other = by_digest.setdefault(variation.study.digest, variation)
-        if other is not variation:
-            raise SettingsError(f"{variation.words!r} and {other.words!r} are the same study: name each value once")
+        first_variation = by_digest.setdefault(variation.study.digest, variation)
+        if first_variation is not variation:
+            raise SettingsError(
+                f"{variation.words!r} and {first_variation.words!r} are the same study: name each value once"
+            )
 
 
 def format_settings(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
-    """Settings, dotted fields with their values, for people: `drift quantile 0.85, seed 1`.
+    """Format dotted settings with their values for display: `drift quantile 0.85, seed 1`.
 
     If `full`, texts keep their folders, and numbers all their digits.
     """
-    ends = Counter(name.rpartition(".")[2] for name, _ in settings)
+    last_parts = Counter(name.rpartition(".")[2] for name, _ in settings)
 
-    def called(name: str) -> str:
-        end = name.rpartition(".")[2]
-        return (end if ends[end] == 1 else name).replace("_", " ")
+    def short_name(name: str) -> str:
+        last_part = name.rpartition(".")[2]
+        return (last_part if last_parts[last_part] == 1 else name).replace("_", " ")
 
-    return safe_parsing.sentence(", ".join(f"{called(name)} {_format_value(value, full)}" for name, value in settings))
+    return safe_parsing.sentence(
+        ", ".join(f"{short_name(name)} {_format_value(value, full)}" for name, value in settings)
+    )
 
 
 def _format_value(value: Any, full: bool) -> str:
@@ -154,7 +160,7 @@ def _format_value(value: Any, full: bool) -> str:
 
 
 def from_file(path: Path) -> Sweep:
-    """Read a sweep; a study that the file names by a path lies beside it.
+    """Read a sweep; a study that the file names by a path is relative to the file's folder.
 
     Raises SettingsError if the file is missing, or does not hold a valid sweep.
     """
@@ -172,7 +178,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
 
 
 def _load_study(value: str, folder: Path) -> Study:
-    """The study that a sweep names."""
+    """Load a sweep's study: a demo by name, or a study file relative to the sweep's folder."""
     if value in DEMOS:
         return DEMOS[value]()
     with safe_parsing.reraise_as(SettingsError):
@@ -200,7 +206,7 @@ class StudyStatus:
 
 
 def prepare(variations: Sequence[Variation], store: Store) -> None:
-    """Make sure that all that the studies read is on this machine, before the first one starts.
+    """Read the inputs of all studies once, so that missing ones are reported before the first study starts.
 
     Raises GpruneError if a model, a text or a task is missing or cannot be used; see
     pipeline.stages.inputs.
@@ -218,7 +224,7 @@ def run(
     on_end: Callable[[ScheduledStudy, str], None] = lambda _entry, _reason: None,
     build: jobs.CommandBuilder = jobs.worker_command,
 ) -> list[StudyStatus]:
-    """Run the studies that are missing, have failed, were interrupted or cancelled, or are under way already.
+    """Run the studies that are not done, and wait for those that already run.
 
     They go as far as `until`. `watch` is told where the work stands, `on_end` of every study that has ended, with
     the reason where it failed; `build` makes a run's argument list, as for gprune.jobs.submit. Gives where the
@@ -228,10 +234,10 @@ def run(
     def needed(entry: ScheduledStudy) -> bool:
         return not is_finished(entry.study, store, entry.until)
 
-    # what was killed is told from what is under way
+    # mark killed jobs as interrupted, so that they are not taken for running ones
     jobs.reconcile(store.root)
-    left = [ScheduledStudy(study, until) for study in unfinished_studies(variations, store, until)]
-    Schedule(store.root, watch, on_end, needed, build).run(left)
+    entries = [ScheduledStudy(study, until) for study in unfinished_studies(variations, store, until)]
+    Schedule(store.root, watch, on_end, needed, build).run(entries)
     return study_statuses(variations, store, until)
 
 
@@ -242,7 +248,7 @@ def unfinished_studies(variations: Sequence[Variation], store: Store, until: str
 
 
 def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
-    """Return runs, each the index of a study and its last stage, that compute what several of the studies need.
+    """Return runs (index of a study, last stage) that compute stages which several studies need.
 
     A run computes nothing that only its own study needs. Results that are in the cache already are left out.
     """
@@ -262,7 +268,7 @@ def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tu
 
 
 def is_finished(study: Study, store: Store, until: str) -> bool:
-    """Return True if a study has left a run that is done, and everything that it was to make is there."""
+    """Return True if a study has a finished run with every result up to `until`."""
     record = runs.read(store, run_name(study))
     if record is None or runs.current_state(store.root, record) != "done":
         return False
@@ -270,7 +276,7 @@ def is_finished(study: Study, store: Store, until: str) -> bool:
     try:
         inputs = read_inputs(study, missing_tasks, download=False, store=store)
     except GpruneError:
-        # what it reads has gone; its run says what it was
+        # an input is missing, so the results cannot be checked
         return False
     results = Results(store, Graph(study, inputs, failures=runs.failures(record)))
     stages = results.plan(until)
@@ -279,7 +285,7 @@ def is_finished(study: Study, store: Store, until: str) -> bool:
 
 
 def study_statuses(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
-    """Return where the studies of a sweep stand, in their order."""
+    """Return the states of a sweep's studies, in their order."""
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
@@ -299,7 +305,7 @@ def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job 
     record = runs.read(store, run) or {}
     state = runs.current_state(store.root, record)
     if state and state != "done":
-        # a run that a terminal has started
+        # this run was started from a terminal, not as a job
         return StudyStatus(variation, run, state, record.get("error") or "", job_id)
     return StudyStatus(variation, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
 
@@ -308,6 +314,6 @@ def _progress_words(job: jobs.Job, store: Store) -> str:
     if job.state not in ("running", "cancelling"):
         return job.error
     progress = jobs.progress(store.root, job.id)
-    done = f" {progress.done}/{progress.total}" if progress.total else ""
-    at = progress.waits or f"{progress.stage}{done}"
+    count = f" {progress.done}/{progress.total}" if progress.total else ""
+    at = progress.waits or f"{progress.stage}{count}"
     return f"{at} on {job.device}" if job.device else at

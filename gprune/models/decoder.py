@@ -63,12 +63,12 @@ class Decoder:
 
     @property
     def size(self) -> ModelSize:
-        """Parameters and biases of the dense model."""
+        """Return the parameters and biases of the dense model."""
         shape = self.shape
         queries = shape.group_channels * (self.q_proj(0).bias is not None)
         keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
         neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
-        missing = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
+        missing_biases = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
         modules = dict(self.layers[0].named_modules())
         optional = [piece.path for piece in self.layout.slices if piece.optional]
         norms = [modules[path] for path in optional if path in modules]
@@ -77,27 +77,27 @@ class Decoder:
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             group_biases=queries + keys + norm,
             neuron_biases=neuron,
-            missing_biases=missing * shape.hidden * shape.layers,
+            missing_biases=missing_biases * shape.hidden * shape.layers,
         )
 
     @property
     def config(self) -> Any:
-        """Configuration of the language model, which other parts may stand beside."""
+        """Return the configuration of the language model."""
         return parts.language_config(self.model)
 
     @property
     def layers(self) -> list[nn.Module]:
-        """The decoder layers, first to last."""
+        """Return the decoder layers, first to last."""
         return list(self.model.get_submodule(self.layout.layers).children())
 
     @property
     def final_norm(self) -> nn.Module:
-        """The norm between the last layer and the LM head."""
+        """Return the norm between the last layer and the LM head."""
         backbone = self.model.get_submodule(self.layout.layers.rpartition(".")[0])
         return backbone.get_submodule("norm")
 
     def norm_after(self, layer: int) -> nn.Module | None:
-        """The norm of what a layer's FFN gives, before it is added to the stream; None without one."""
+        """Return the norm of an FFN's output before it is added to the residual stream; None without one."""
         if not self.layout.normalised:
             return None
         names = ("post_feedforward_layernorm", "post_mlp_layernorm")
@@ -105,19 +105,19 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Device of the embeddings and of all parts outside the layers."""
+        """Return the device of the embeddings and of all parts outside the layers."""
         embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
         return next(embeddings.parameters()).device
 
     @property
     def embeddings(self) -> int:
-        """Rows of the embedding: how many tokens the model knows."""
+        """Return the number of rows of the embedding."""
         table: Any = self.model.get_input_embeddings()  # type: ignore[operator]
         return int(table.num_embeddings)
 
     @property
     def offloaded(self) -> bool:
-        """True if the weights of a layer stay in memory or in files until they are needed."""
+        """Return True if layer weights stay in memory or in files until they are needed."""
         layers = range(self.shape.layers)
         return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
 
@@ -137,12 +137,12 @@ class Decoder:
 
     @property
     def residual_scale(self) -> float:
-        """Factor on the output of an attention or an FFN before it is added to the stream."""
+        """Return the factor on the output of an attention or an FFN before it is added to the stream."""
         return float(getattr(self.layers[0], "residual_multiplier", 1.0))
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number type of the weights."""
+        """Return the number type of the weights."""
         return self.o_proj(0).weight.dtype
 
     def gate_proj(self, layer: int) -> Projection:
@@ -154,7 +154,7 @@ class Decoder:
         return self._projection("up_proj", layer)
 
     def entrance(self, layer: int) -> nn.Linear:
-        """The module of a layer's FFN whose input, (..., hidden), is that of the FFN."""
+        """Return the module of a layer's FFN whose (..., hidden) input is the FFN's input."""
         return module_of(self.gate_proj(layer))
 
     def down_proj(self, layer: int) -> nn.Linear:
@@ -181,7 +181,7 @@ class Decoder:
         return parts.projection(self.layers[layer], self.layout, self.shape, part, layer)
 
     def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
-        """The linear maps of a layer in which units stand, and which rows or columns belong to each part."""
+        """Return the linear maps of a layer that hold units, with the rows or columns of each part."""
         return [
             (parts.linear(self.layers[layer], piece.path, layer), parts.part_ranges(piece, self.shape))
             for piece in self.layout.slices
@@ -189,7 +189,7 @@ class Decoder:
         ]
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
-        """(batch, length, hidden) after the final norm, of (batch, length) token ids on any device.
+        """Return (batch, length, hidden) states after the final norm for (batch, length) token ids on any device.
 
         No LM head, no key/value cache; gradients flow where they are switched on.
         """
@@ -211,11 +211,11 @@ class Decoder:
     @contextmanager
     def counted_whole(self) -> Iterator[None]:
         """Restore the counts if the body fails, since work that runs out of memory is repeated."""
-        before = self.forward_tokens, self.backward_tokens
+        counts_before = self.forward_tokens, self.backward_tokens
         try:
             yield
         except BaseException:
-            self.forward_tokens, self.backward_tokens = before
+            self.forward_tokens, self.backward_tokens = counts_before
             raise
 
     @contextmanager
@@ -235,12 +235,12 @@ class Decoder:
             counter.remove()
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(..., vocabulary) from (..., hidden), scaled and capped as the family's own forward does it."""
+        """Return (..., vocabulary) logits from (..., hidden) states, scaled and capped as in the family's forward."""
         return logits(self.model, hidden).to(hidden.device)
 
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
-        """Squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
+        """Return squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
         down = [_column_norms(self.down_proj(layer)) for layer in range(self.shape.layers)]
         out = [_column_norms(self.o_proj(layer)) for layer in range(self.shape.layers)]
         return WeightNorms(
@@ -280,7 +280,7 @@ def require_language_model(model: object) -> None:
 
 
 def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
-    """Sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
+    """Return the sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
     with present(linear):
         weight = linear.weight
         square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
@@ -308,12 +308,12 @@ class _FixedBackbone(nn.Module):
 
 
 def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """(..., vocabulary) from (..., hidden) states after the final norm, as the model's own forward has it.
+    """Return (..., vocabulary) from (..., hidden) states after the final norm, as the model's own forward has it.
 
     Gradients flow where they are switched on; the model stays as it is.
     """
     stand = copy.copy(model)
-    # what libraries put in front of the whole model means its backbone too
+    # hooks that libraries put on the whole model also apply to its backbone
     stand.__dict__.pop("forward", None)
     stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
     flat = hidden.reshape(1, -1, hidden.shape[-1])

@@ -68,7 +68,7 @@ def peak(device: torch.device) -> int:
 
 
 def aside(step: Callable[[], None]) -> None:
-    """Run a function on a separate stream, so that what it does only the first time is not captured."""
+    """Run a function on a separate stream, so that its one-time initialization is not captured."""
     backend = _backend()
     stream = backend.Stream()
     stream.wait_stream(backend.current_stream())
@@ -78,7 +78,7 @@ def aside(step: Callable[[], None]) -> None:
 
 
 def capture_graph(step: Callable[[], None]) -> Any:
-    """Return a graph whose `replay` does what a call of a function does.
+    """Return a graph whose `replay` repeats a call of a function.
 
     Raises RuntimeError if the function does what cannot be captured, such as waiting for the device.
     """

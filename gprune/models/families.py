@@ -26,7 +26,7 @@ UNITS = {
     "query_heads": "query_heads",
     "key_heads": "key_heads",
 }
-"""What stands along the axis of each part: neurons, channels of query or of key heads, or such heads."""
+"""The units along the axis of each part: neurons, channels of query or of key heads, or such heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Slice:
     axis: int
     """0: rows of its weight, with the bias, or members of a list of modules; 1: columns"""
     parts: tuple[str, ...]
-    """keys of ``UNITS`` that stand there one after the other"""
+    """keys of ``UNITS`` whose units are concatenated there"""
     optional: bool = False
     """whether models of the family may lack the module"""
 
@@ -71,7 +71,7 @@ _BIASES = {"attention_bias": (*_QKV, "o_proj"), "mlp_bias": _GATED}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A family: what it is called, the names of its parts, and where its units stand."""
+    """A family: its label, the names of its parts, and where its units are stored."""
 
     label: str
     """what people call it"""
@@ -112,22 +112,22 @@ class Layout:
 
     @property
     def o_proj(self) -> str:
-        """Attention output projection, from a layer."""
+        """Return the path of the attention output projection in a layer."""
         return self.locate("o_proj")[0]
 
     @property
     def down_proj(self) -> str:
-        """Down projection, from a layer."""
+        """Return the path of the down projection in a layer."""
         return self.locate("down_proj")[0]
 
     @property
     def loaders(self) -> tuple[str, ...]:
-        """The Auto classes of transformers that a pruned model loads by; the last loads the dense one."""
+        """Return the Auto classes of transformers that load a pruned model; the last loads the dense one."""
         return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.text else ()))
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """Possible names of the list of layers in files of weights.
+        """Return possible names of the list of layers in weight files.
 
         Wrappers have had several, and a model that was saved without its head has no "model." in front.
         """
@@ -136,7 +136,7 @@ class Layout:
 
     @property
     def pruned(self) -> str:
-        """The pruned units of the family, in words."""
+        """Return the pruned units of the family, in words."""
         if self.text:
             return "FFN neurons and key/value groups of the language model, calibrated on text alone"
         if self.heads:
@@ -145,7 +145,7 @@ class Layout:
 
     @property
     def note(self) -> str:
-        """Notice before a run of the family starts; empty if there is none."""
+        """Return a notice to show before a run of the family; empty if there is none."""
         if self.text:
             return (
                 f"of {self.label} the language model is pruned, by what it does on text: what becomes of its "
@@ -261,7 +261,7 @@ _LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", 
 
 
 def dense_type(model_type: object) -> str:
-    """Return the model type before pruning; that of a dense model as it is."""
+    """Return the model type before pruning; a dense type is returned unchanged."""
     return str(model_type).removeprefix(PRUNED_PREFIX)
 
 
@@ -328,11 +328,11 @@ def require_reachable(values: Mapping[str, Any], retention: float) -> None:
     if layout is None or layout.heads:
         return
     shape = shape_of(values)
-    least = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
-    if retention < least:
+    lowest = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
+    if retention < lowest:
         raise SettingsError(
             f"retention is {retention:g}, but the heads of {layout.label} stay and are, with a neuron in "
-            f"every layer, {least:.3f} of the decoder's weights: choose more than that"
+            f"every layer, {lowest:.3f} of the decoder's weights: choose more than that"
         )
 
 
@@ -346,7 +346,7 @@ def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if layout is None or not layout.text:
         return values if layout is None or not layout.usual else {**layout.usual, **values}
     inner = values.get("text_config")
-    # early models of some wrappers have them beside what is not the language model's
+    # early models of some wrappers store these fields outside the language model's section
     inner = inner if isinstance(inner, Mapping) else values
     tied = values.get(TIED, layout.usual[TIED])
     return {**layout.usual, **inner, TIED: tied, "model_type": model_type}
@@ -369,5 +369,5 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
 
 
 def one_group(shape: ModelShape) -> ModelShape:
-    """Return the same sizes with all heads of a layer as one group, which costs what they cost together."""
+    """Return the same sizes with all heads of a layer as one group, of the same total cost."""
     return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

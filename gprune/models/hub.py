@@ -66,7 +66,7 @@ def require_room(name: str) -> None:
 
 
 def _cached_folder(name: str) -> Path | None:
-    """The folder of a model in the hub's cache, complete or not."""
+    """Return the folder of a model in the hub's cache, complete or not."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
 
@@ -105,15 +105,15 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
         reason = f"it answers {status}" if status else "no network"
         if constants.HF_HUB_OFFLINE:
             reason = "no network: HF_HUB_OFFLINE is set"
-        words = _missing(name, gap, f"the hub cannot be reached ({reason})")
+        message = _missing(name, gap, f"the hub cannot be reached ({reason})")
         if isinstance(cause, errors.GatedRepoError):
-            words = (
+            message = (
                 f"the model {name!r} is gated: ask for access at {constants.ENDPOINT}/{name}, and when it is "
                 "granted log in with `hf auth login` (or set HF_TOKEN); nothing has been downloaded"
             )
         elif isinstance(cause, errors.RepositoryNotFoundError):
-            words = (
+            message = (
                 f"the hub shows no model {name!r}: check the spelling, or log in with `hf auth login` if the "
                 "model is private"
             )
-        raise ModelError(words) from error
+        raise ModelError(message) from error

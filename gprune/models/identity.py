@@ -148,8 +148,8 @@ def parameter_tensors(folder: Path) -> list[weight_headers.Tensor]:
 def number_type(folder: Path) -> str:
     """Return the number type of a model's weights as stored; for random weights the one that is configured."""
     values = configuration(folder)
-    stored = weight_headers.most_common_type(stored_tensors(folder))
-    return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
+    tensors = weight_headers.most_common_type(stored_tensors(folder))
+    return tensors or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
 def _other_folder(folder: Path, gap: str) -> ModelError:
@@ -209,11 +209,11 @@ def _indexed_files(folder: Path) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = safe_parsing.sentence(error, 160) if isinstance(error, UnreadableError) else repr(error)
         raise ModelError(f"{str(index)!r} cannot be read ({reason}): copy the model again") from error
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
+    missing_files = [name for name in names if not (folder / name).is_file()]
+    if missing_files:
         raise ModelError(
-            f"the folder {str(folder)!r} lacks {len(missing)} of {len(names)} weight files, the first is "
-            f"{missing[0]!r}: copy the model again"
+            f"the folder {str(folder)!r} lacks {len(missing_files)} of {len(names)} weight files, the first is "
+            f"{missing_files[0]!r}: copy the model again"
         )
     return [folder / name for name in names]
 

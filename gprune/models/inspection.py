@@ -147,14 +147,14 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
         loadable.require_whole(folder)
     except ModelError:
         return "not as it is"
-    words = "without code of its own" + (", although it brings some" if has_code else "")
-    return "; ".join(filter(None, (words, loadable.attention_notice(folder))))
+    description = "without code of its own" + (", although it brings some" if has_code else "")
+    return "; ".join(filter(None, (description, loadable.attention_notice(folder))))
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:
-    """Format widths by layer: one number where all are equal, and the dense width where it differs."""
+    """Format widths by layer: one number if all are equal, and the dense width if it differs."""
     if not widths:
         return "not known"
     commonest, count = Counter(widths).most_common(1)[0]
-    words = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
-    return words + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")
+    text = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
+    return text + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")

@@ -16,7 +16,7 @@ from gprune.records import ModelShape
 from gprune.system import machine
 from gprune.system.errors import GpruneError, ModelError
 
-# what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
+# prefixes that PEFT, torch.compile, DDP and FSDP add to the names of tensors
 _WRAPPER = re.compile(
     r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module|language_model)\."
 )
@@ -62,8 +62,8 @@ def require_whole(folder: Path) -> None:
     if is_adapter or any(".lora_A." in key or ".base_layer." in key for key in tensors):
         raise identity.adapter_error(folder)
     require_unquantized(folder)
-    for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
-        raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
+    for match in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
+        raise ModelError(f"{name} is a classifier ({match[0]}) and predicts no tokens: choose a causal language model")
     lists = tuple(f"{path}." for path in (layout.stored if layout else ()))
     inner = [key for key in tensors if not key.startswith(lists) or "._" in key]
     wrapped = [key for key in inner if _WRAPPER.sub("", key).startswith(lists)]
@@ -201,22 +201,25 @@ def _compare_names(
     expected = {f"{prefix}.{layer}.{name}" for layer in range(layers) for name in names}
     if layout.norms:
         expected.add(f"{model}norm.weight")
-    ends = {name for name in tensors if name.endswith("lm_head.weight")}
-    (ends if ends and values.get(families.TIED) else expected).add(f"{model}embed_tokens.weight")
-    rest = {
+    heads = {name for name in tensors if name.endswith("lm_head.weight")}
+    (heads if heads and values.get(families.TIED) else expected).add(f"{model}embed_tokens.weight")
+    unexpected = {
         name
-        for name in tensors.keys() - expected - ends
+        for name in tensors.keys() - expected - heads
         if name.endswith((".weight", ".bias") if is_dense else ".weight")
         and (name.startswith(f"{prefix}.") or not layout.text)
     }
-    # such families have norms that their configuration turns on
-    rest = set() if any(piece.optional for piece in layout.slices) else rest
-    for words, denial, odd in (("lack", "has", expected - tensors.keys()), ("have", "does not have", rest)):
-        if odd:
-            name = min(odd)
+    # families with optional slices have norms that their configuration turns on
+    unexpected = set() if any(piece.optional for piece in layout.slices) else unexpected
+    for verb, denial, tensor_names in (
+        ("lack", "has", expected - tensors.keys()),
+        ("have", "does not have", unexpected),
+    ):
+        if tensor_names:
+            name = min(tensor_names)
             flag = next((flag for path, flag in flags.items() if flag and name.endswith(f".{path}")), "")
             reason = f"and {flag} is {bool(values.get(flag))}" if flag else f"which {layout.label} {denial}"
-            return f"its weights {words} {name}, {reason}"
+            return f"its weights {verb} {name}, {reason}"
     return ""
 
 
@@ -225,7 +228,7 @@ def _layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: st
 
 
 def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
-    """Rows or columns of a map in every layer."""
+    """Return the rows or columns of a map in every layer."""
     widths: list[int] = []
     prefix = _layer_list(tensors, layout, path)
     while (tensor := tensors.get(f"{prefix}.{len(widths)}.{path}.weight")) and len(tensor.shape) == 2:

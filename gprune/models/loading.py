@@ -120,13 +120,13 @@ def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
     label, files = type(tokenizer).__name__, (folder / "tokenizer.json", folder / identity.CONFIG_FILE)
     if label == transformers.PreTrainedTokenizerFast.__name__ or not all(file.is_file() for file in files):
         return ""
-    # for these model types the library overrules the label: the tokens are the same wherever the model is read
+    # for these model types the library ignores the label, so the tokens do not depend on it
     forced = vars(tokenization_auto).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
     if identity.configuration(folder).get("model_type") in forced:
         return ""
     expected = vocabulary.tokenizer(str(folder)).encode(_SAMPLE, add_special_tokens=False).ids
     actual = tokenizer(_SAMPLE, add_special_tokens=False)["input_ids"]
-    # a setting may put a blank before the first word
+    # a setting may add a space before the first word
     count = min(len(expected), len(actual)) - 2
     if count <= 0 or actual[-count:] == expected[-count:]:
         return ""
@@ -172,7 +172,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
             ignore_mismatched_sizes=True,
             **arguments,
         )
-    for key, words in (
+    for key, message in (
         ("mismatched_keys", "of another size"),
         ("missing_keys", "missing"),
         ("unexpected_keys", "left over"),
@@ -180,7 +180,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
         names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
         if names:
             raise ModelError(
-                f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {words}, the "
+                f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {message}, the "
                 f"first is {names[0]}: copy configuration and weights from the same model"
             )
     return model.eval()
@@ -198,8 +198,8 @@ def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any])
     # it warns of offloading, which the study asks for, and demands a folder, in which it writes nothing, as it reads
     # safetensors where they are
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="gprune-offload-") as work:
-        return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=work, **arguments)
+    with tempfile.TemporaryDirectory(prefix="gprune-offload-") as offload_folder:
+        return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=offload_folder, **arguments)
 
 
 @torch.no_grad()
@@ -259,5 +259,5 @@ def _as_model_error(context: str) -> Iterator[None]:
         yield
     except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic in Rust code is no Exception
+    except BaseException as error:  # a panic in Rust code is a BaseException, not an Exception
         raise ModelError(f"{context}: {sentence(error, 200)}") from error

@@ -37,14 +37,14 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
     `sizes` are outputs and inputs of each map.
     """
     sizes = list(sizes)
-    parts = iter(numbers.split([rank * width for outputs, inputs in sizes for width in (inputs, outputs)]))
+    factors = iter(numbers.split([rank * width for outputs, inputs in sizes for width in (inputs, outputs)]))
     for outputs, inputs in sizes:
-        yield next(parts).view(rank, inputs), next(parts).view(outputs, rank)
+        yield next(factors).view(rank, inputs), next(factors).view(outputs, rank)
 
 
 @torch.no_grad()
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
-    """Add to the linear maps of a model what recovery has learned; its other weights stay as they are.
+    """Add the learned changes of recovery to the linear maps of a model; other weights do not change.
 
     Raises ModelError if a sum overflows.
     """
@@ -63,28 +63,28 @@ def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | Non
     if recovered is None:
         yield
         return
-    before = {module: module.weight for _, module, _ in _matched(model, layout, recovered)}
+    original_weights = {module: module.weight for _, module, _ in _matched(model, layout, recovered)}
     merge(model, layout, recovered)
     try:
         yield
     finally:
-        for module, weight in before.items():
+        for module, weight in original_weights.items():
             module.weight = weight
 
 
 def _matched(
     model: Any, layout: Layout, recovered: RecoveredWeights
 ) -> list[tuple[str, nn.Linear, tuple[Tensor, Tensor]]]:
-    """The linear maps that were trained, each with its name and A and B."""
+    """Return the trained linear maps, each with its name and A and B."""
     maps = linear_maps(model, layout, dict.fromkeys(name.partition(".")[2] for name in recovered.maps))
-    chosen = [maps[name] for name in recovered.maps]
-    sizes = [(module.out_features, module.in_features) for module in chosen]
+    modules = [maps[name] for name in recovered.maps]
+    sizes = [(module.out_features, module.in_features) for module in modules]
     factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
-    return list(zip(recovered.maps, chosen, factors, strict=True))
+    return list(zip(recovered.maps, modules, factors, strict=True))
 
 
 def _merged(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
     change = left.to(weight.device, torch.float64) @ right.to(weight.device, torch.float64)
     untouched = change == 0
-    # what is not changed keeps its bits, the sign of a zero among them
+    # unchanged weights keep their bits, including the sign of a zero
     return torch.where(untouched, weight, change.mul_(scale).add_(weight).to(weight.dtype))

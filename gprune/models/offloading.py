@@ -25,18 +25,18 @@ _DISK = "disk"
 def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:
     """Map each part of a model: decoder layers to the disk, the rest to a device."""
     with torch.device("meta"):
-        # only the names of its parts matter, and this attention is everywhere
+        # eager attention is used because only the module names matter and every family supports it
         parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
-    # safetensors knows devices by name, and of several GPUs only with a number
+    # safetensors needs device names, with a number if there are several GPUs
     name = f"{device.type}:{device.index or 0}" if devices.is_gpu(device) else str(device)
-    parts: dict[str, str] = {}
+    devices_by_module: dict[str, str] = {}
     path = ""
     for step in layout.layers.split("."):
         for child, _ in parent.named_children():
             if child != step:
-                parts[path + child] = name
+                devices_by_module[path + child] = name
         parent, path = parent.get_submodule(step), f"{path}{step}."
-    return parts | {path + child: _DISK for child, _ in parent.named_children()}
+    return devices_by_module | {path + child: _DISK for child, _ in parent.named_children()}
 
 
 def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: Any) -> bool:
@@ -47,8 +47,8 @@ def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: A
     if ":" in device or not devices.is_gpu(target) or devices.count() < 2:
         return False
     size = sum(tensor.bytes for tensor in identity.stored_tensors(folder).values())
-    stored = getattr(torch, identity.number_type(folder) or "float32")
-    factor = 1.0 if dtype == "auto" else dtype.itemsize / stored.itemsize
+    stored_dtype = getattr(torch, identity.number_type(folder) or "float32")
+    factor = 1.0 if dtype == "auto" else dtype.itemsize / stored_dtype.itemsize
     return factor * size > WEIGHTS_OF_A_GPU * devices.memory(target)[1]
 
 
@@ -59,7 +59,7 @@ def memory_limits() -> dict[int | str, int]:
 
 
 def execution_device(module: nn.Module) -> torch.device:
-    """Return the device on which a module computes, also where its weights are offloaded."""
+    """Return the device on which a module computes, also if its weights are offloaded."""
     weight = next(module.parameters())
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device
@@ -69,7 +69,7 @@ def execution_device(module: nn.Module) -> torch.device:
 
 
 def present(module: nn.Module) -> AbstractContextManager[None]:
-    """Keep a module's own weights in memory while open, where they are otherwise offloaded."""
+    """Keep a module's own weights in memory while open, if they are otherwise offloaded."""
     offloaded = any(parameter.is_meta for parameter in module.parameters(recurse=False))
     return _resident(module) if offloaded and hasattr(module, "_hf_hook") else nullcontext()
 
@@ -80,7 +80,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
     hook: Any = module._hf_hook
     with align_module_device(module):
-        # a call of the module neither reads its weights again nor drops them
+        # while open, a call of the module neither reads nor drops its weights
         hook.offload = False
         try:
             yield
@@ -89,7 +89,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
 
 def load_offloaded(module: nn.Module) -> None:
-    """Read all offloaded weights of a module to where it computes, and keep them."""
+    """Load all offloaded weights of a module to its execution device, and keep them."""
     from accelerate.hooks import remove_hook_from_module
 
     for part in module.modules():
@@ -111,5 +111,5 @@ def release_hooks(model: nn.Module) -> None:
     remove_hook_from_submodules(model)
     del model.hf_device_map
     for part in model.modules():
-        # what accelerate leaves there is the forward function of the class
+        # accelerate leaves the forward function of the class on the instance
         part.__dict__.pop("forward", None)

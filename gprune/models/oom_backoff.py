@@ -23,7 +23,7 @@ MACHINE = torch.device("cpu")
 Pending = list[tuple[torch.Tensor, torch.Tensor]]
 """tensors of the measurements so far, each with its new values after a batch"""
 
-# messages of errors without a class of their own: torch's allocators for the CPU, cuBLAS, and CUDA itself
+# messages of torch's CPU allocators, cuBLAS and CUDA, which raise plain RuntimeErrors
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED", "CUDA error: out of memory")
 _REQUESTED = re.compile(r"allocate ([0-9.]+) ?([KMGT]iB|bytes)")
 
@@ -32,7 +32,7 @@ def out_of_memory(error: BaseException) -> bool:
     """Return True if an error of torch or Python says that memory ran out."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
 
 
 def commit(pending: Pending) -> None:
@@ -60,10 +60,10 @@ class AdaptiveBatches:
     kind: type[GpruneError] = SettingsError
     """error for when a single sequence does not fit"""
 
-    def fitting(self, run: Callable[[int], T], limit: int, done: int = 0, total: int = 1) -> T:
-        """Return the result of some work with as many of `limit` sequences at a time as memory allows.
+    def fitting(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
+        """Run work with as many of `limit` sequences at a time as memory allows, and return its result.
 
-        `run` takes their number and leaves nothing half done when it fails. `done` of `total` steps of the stage
+        `run` takes their number and leaves nothing half done when it fails. `finished` of `total` steps of the stage
         are for the listener. Raises `kind` where memory runs out with a single sequence.
         """
         while True:
@@ -76,8 +76,8 @@ class AdaptiveBatches:
                 if count == 1:
                     problem = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
                     raise self.kind(f"{problem} ({sizes(error, self.device)}): {self.remedy}") from error
-            # after the frames of the attempt have released their tensors
-            self._halve(count, done, total)
+            # halve outside the except block, when the frames of the attempt have released their tensors
+            self._halve(count, finished, total)
 
     def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
         """Process `total` sequences batch by batch; see `fitting`.
@@ -93,12 +93,12 @@ class AdaptiveBatches:
         while start < total:
             start += self.fitting(batch, total - start, *(progress or (start, total)))
 
-    def _halve(self, count: int, done: int, total: int) -> None:
+    def _halve(self, count: int, finished: int, total: int) -> None:
         release()
         self.size = count // 2
-        words = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
+        problem = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
         self.on_progress(
-            done, total, Notice(f"{words}going on with {self.size}, which takes longer and changes no result")
+            finished, total, Notice(f"{problem}going on with {self.size}, which takes longer and changes no result")
         )
 
 

@@ -25,21 +25,21 @@ class Rows:
 
     @property
     def weight(self) -> torch.Tensor:
-        """(rows, inputs) view of the weight."""
+        """Return the (rows, inputs) view of the weight."""
         return self.linear.weight[self.rows]
 
     @property
     def bias(self) -> torch.Tensor | None:
-        """(rows,) view of the bias, if there is one."""
+        """Return the (rows,) view of the bias, or None."""
         return None if self.linear.bias is None else self.linear.bias[self.rows]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(..., rows) of (..., inputs)."""
+        """Map (..., inputs) to (..., rows)."""
         return nn.functional.linear(inputs, self.weight, self.bias)
 
 
 Projection = nn.Linear | Rows
-"""a linear map, or what stands for it in one with others"""
+"""a linear map, or its rows in a fused one"""
 
 
 def language_config(model: Any) -> Any:
@@ -50,7 +50,7 @@ def language_config(model: Any) -> Any:
 
 
 def untie_separate_head(model: Any) -> None:
-    """Set ``tie_word_embeddings`` to false where a head was loaded that differs from the embedding."""
+    """Set ``tie_word_embeddings`` to false if the loaded head differs from the embedding."""
     tables = model.get_output_embeddings(), model.get_input_embeddings()
     weights = [table.weight for table in tables if hasattr(table, "weight")]
     if not getattr(model.config, TIED, False) or len(weights) < 2 or any(weight.is_meta for weight in weights):

@@ -26,7 +26,7 @@ def config_of(folder: Path) -> Any:
         values = values | {"attn_implementation": None}
     try:
         return AutoConfig.for_model(**values)
-    except Exception as error:  # whatever the library finds wrong with its fields
+    except Exception as error:  # any error that the library raises for its fields
         raise ModelError(f"{quote(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
 
 
@@ -43,7 +43,7 @@ def make_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str
         with devices.kept_random(target), torch.device(target):
             torch.manual_seed(_SEED)
             model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except Exception as error:  # sizes that fit nowhere or not together
+    except Exception as error:  # sizes that are too large or inconsistent
         if not out_of_memory(error):
             raise ModelError(f"{RANDOM}{shape} cannot be made: {sentence(error, 200)}") from error
         kind = str(dtype).removeprefix("torch.")

@@ -50,7 +50,7 @@ def register_when_loaded() -> None:
 class _Watcher:
     """Finds nothing by itself; hands the one module on with a loader that registers afterwards."""
 
-    # the base classes of finders and loaders take longer to import than all of this; they are not needed
+    # the base classes of finders and loaders are slow to import and not needed
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

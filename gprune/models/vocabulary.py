@@ -12,7 +12,7 @@ from gprune.system.errors import GpruneError, ModelError
 _BROKEN = "\ufffd"
 """what the bytes of half a character are decoded to"""
 _WIDEST = 3
-"""tokens beside one that may hold the rest of its character"""
+"""neighbouring tokens that may hold the rest of a token's character"""
 
 
 def tokenizer(model: str) -> Tokenizer:
@@ -25,7 +25,7 @@ def tokenizer(model: str) -> Tokenizer:
         )
     try:
         reader: Tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises plain Exceptions
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     reader.no_padding()
     reader.no_truncation()
@@ -74,12 +74,12 @@ def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, st
         start -= 1
     while end < min(at + 1 + _WIDEST, len(ids)) and _text(reader, ids[:end]).endswith(_BROKEN):
         end += 1
-    before, through, full = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
-    if through.startswith(before) and full.startswith(through):
-        token, after = through[len(before) :], full[len(through) :]
+    text_before, through, full = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
+    if through.startswith(text_before) and full.startswith(through):
+        token, text_after = through[len(text_before) :], full[len(through) :]
     else:
-        token, after = _text(reader, ids[start:end]), _text(reader, ids[end:])
-    return before, token or str(reader.id_to_token(ids[at]) or ""), after
+        token, text_after = _text(reader, ids[start:end]), _text(reader, ids[end:])
+    return text_before, token or str(reader.id_to_token(ids[at]) or ""), text_after
 
 
 def _text(reader: Tokenizer, ids: Sequence[int]) -> str:

@@ -92,9 +92,9 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
         try:
             result |= _read_header(file, file.stat().st_size, file.stat().st_mtime_ns)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            words = safe_parsing.sentence(error, 160)
+            reason = safe_parsing.sentence(error, 160)
             raise ModelError(
-                f"the weight file {str(file)!r} is truncated or damaged ({words}): copy or download it again"
+                f"the weight file {str(file)!r} is truncated or damaged ({reason}): copy or download it again"
             ) from error
     return result
 

@@ -43,8 +43,8 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     arrays["resample_drift_primary"] = drift.resample_primary
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
     arrays["half_drift"] = drift.half
-    learned = "gprune" in results.graph.study.methods
-    if learned:
+    has_learning = "gprune" in results.graph.study.methods
+    if has_learning:
         arrays |= _module_arrays(results)
     cutting = (METHODS[name] for name in results.graph.study.methods)
     for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
@@ -52,7 +52,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
             masks = results.get(stages.masks, name)
             suffix = "" if name == "gprune" else f"_{name}"
             arrays[f"ffn_mask{suffix}"], arrays[f"head_mask{suffix}"] = masks.ffn, masks.heads
-    if learned:
+    if has_learning:
         history = results.get(stages.learning)
         arrays |= {"history": history.steps, "module_threshold": history.thresholds}
         arrays["head_threshold"] = history.head_thresholds

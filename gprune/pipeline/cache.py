@@ -41,7 +41,7 @@ class CacheEntry:
 
     @property
     def name(self) -> str:
-        """Path below the cache."""
+        """Return the path below the cache."""
         return f"{self.kind}/{self.key}{self.suffix}"
 
 
@@ -64,13 +64,13 @@ class Overview:
     runs: dict[str, RunUsage]
     """the largest first"""
     others: dict[str, int]
-    """size of everything that is no result, by folder; `unfinished` is that of checkpoints"""
+    """size of everything that is not a result, by folder; `unfinished` is that of checkpoints"""
     unneeded: list[CacheEntry]
     """what no run needs"""
 
     @property
     def total(self) -> int:
-        """Bytes of everything."""
+        """Return the bytes of all entries."""
         return sum(size for _, size in self.kinds.values()) + sum(self.others.values())
 
 
@@ -101,7 +101,7 @@ def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict
 def overview(store: Store) -> Overview:
     """Measure what a cache holds, and for which runs."""
     entries = cache_entries(store)
-    needed = needed_by(store, entries)
+    needed_keys = needed_by(store, entries)
     kinds: dict[str, tuple[int, int]] = {}
     for entry in entries:
         if not entry.suffix:
@@ -110,14 +110,14 @@ def overview(store: Store) -> Overview:
     usage: dict[str, RunUsage] = {}
     for run in _run_keys(store):
         files = sum(size_of(store.root / part / run) for part in (_RUNS, _EXPORTS))
-        users = [(entry.size, needed[entry.kind, entry.key]) for entry in entries]
+        users = [(entry.size, needed_keys[entry.kind, entry.key]) for entry in entries]
         total = files + sum(size for size, names in users if run in names)
         usage[run] = RunUsage(total, files + sum(size for size, names in users if names == {run}))
     largest = dict(sorted(usage.items(), key=lambda item: -item[1].total))
     other_sizes = {path.name: size_of(path) for path in _visible(store.root) if path.name not in KINDS}
     unfinished = sum(entry.size for entry in entries if entry.suffix)
     other_sizes |= {"unfinished": unfinished} if unfinished else {}
-    return Overview(kinds, largest, other_sizes, [entry for entry in entries if not needed[entry.kind, entry.key]])
+    return Overview(kinds, largest, other_sizes, [entry for entry in entries if not needed_keys[entry.kind, entry.key]])
 
 
 def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -> list[CacheEntry]:
@@ -125,9 +125,9 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
 
     Nothing is removed while the record of a run cannot be read. Raises StoreError if the cache cannot be written.
     """
-    removed = []
+    removed_entries = []
     for entry in overview(store).unneeded if entries is None else entries:
-        # a run that has started meanwhile names what it needs in its record
+        # read again, because a run that has started meanwhile names its needs in its record
         if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
             continue
         with explain_errors(store.root):
@@ -135,8 +135,8 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
                 remove(store.root / entry.name)
             else:
                 store.discard(entry.kind, entry.key)
-        removed.append(entry)
-    return removed
+        removed_entries.append(entry)
+    return removed_entries
 
 
 def quarantined_results(store: Store) -> list[Path]:
@@ -202,8 +202,8 @@ def remove_run(store: Store, run: str) -> int:
         if reason:
             raise StoreError(reason)
         entries = cache_entries(store)
-        needed = needed_by(store, entries)
-        unshared = [entry for entry in entries if needed[entry.kind, entry.key] == {run}]
+        needed_keys = needed_by(store, entries)
+        unshared = [entry for entry in entries if needed_keys[entry.kind, entry.key] == {run}]
         freed = 0
         for path in (folder, store.folder(_EXPORTS, run)):
             if path.is_symlink():

@@ -22,7 +22,7 @@ _OF_THE_MODEL = ("components", "repaired", "scales", "recovered")
 
 
 class StageComputer:
-    """Computes stages of one graph; what they share, as the model, is loaded once."""
+    """Computes stages of one graph; shared objects, such as the model, are loaded once."""
 
     def __init__(self, results: Results, listener: Listener) -> None:
         """Bind the results of a study; the listener is told of progress and may raise Cancelled."""
@@ -72,7 +72,7 @@ class StageComputer:
                 store.put(stage.kind, stage.key, record, details())
         work.missing.discard(stage.key)
         resumption.end()
-        # what a stage has left between blocks is not added to the peak of the next
+        # release cached memory, so that it does not count in the next stage's peak
         machine.trim()
 
     def announce(self) -> None:
@@ -82,13 +82,13 @@ class StageComputer:
         """Return the record of a stage that another one needs."""
         return self.results.record(stage)
 
-    def _cost(self, spent: Spent) -> dict[str, Any]:
-        """Seconds, and passes of the dense model over a calibration set's worth of tokens."""
+    def _cost(self, cost: Spent) -> dict[str, Any]:
+        """Return seconds and passes of the dense model, in calibration sets."""
         calibration = self.results.graph.study.calibration
         tokens_in_set = calibration.samples * calibration.length
-        tokens = {"forward": spent.forward, "backward": spent.backward}
-        passes = {way: round(count / tokens_in_set, 3) for way, count in tokens.items()}
-        return {"seconds": round(spent.seconds, 3), "passes": passes if any(tokens.values()) else None}
+        tokens = {"forward": cost.forward, "backward": cost.backward}
+        passes = {direction: round(count / tokens_in_set, 3) for direction, count in tokens.items()}
+        return {"seconds": round(cost.seconds, 3), "passes": passes if any(tokens.values()) else None}
 
 
 def compute_result(

@@ -56,10 +56,10 @@ class Outlook:
             timed: seconds of this run by stage, where `expected` are proportions that no cache has measured.
         """
         total = sum(expected.values())
-        work = {name: seconds for name, seconds in expected.items() if name in finished}
+        finished_seconds = {name: seconds for name, seconds in expected.items() if name in finished}
         if stage in expected and stage not in finished:
-            work[stage] = expected[stage] * fraction
-        done, count = sum(work.values()), sum(name in finished for name in expected)
+            finished_seconds[stage] = expected[stage] * fraction
+        done, count = sum(finished_seconds.values()), sum(name in finished for name in expected)
         if count == len(expected) or total <= 0:
             return cls(count, len(expected), 1.0, None)
         if timed is None:
@@ -67,7 +67,9 @@ class Outlook:
             pace: float | None = (elapsed + prior) / (done + prior)
         else:
             batches = {
-                name: part for name, part in work.items() if expected[name] >= _BATCHED and part and name in timed
+                name: part
+                for name, part in finished_seconds.items()
+                if expected[name] >= _BATCHED and part and name in timed
             }
             pace = sum(timed[name] for name in batches) / sum(batches.values()) if batches else None
         return cls(count, len(expected), done / total, None if pace is None else (total - done) * pace)
@@ -95,8 +97,8 @@ class StageTimes:
             if (*model, calibration.get("samples"), calibration.get("length")) != settings:
                 continue
             for name, entry in record["stages"].items():
-                words = f"{name}_".replace(".", "_")
-                kind = max((kind for kind in KINDS if words.startswith(f"{kind}_")), key=len, default="")
+                prefix = f"{name}_".replace(".", "_")
+                kind = max((kind for kind in KINDS if prefix.startswith(f"{kind}_")), key=len, default="")
                 if not kind:
                     continue
                 seconds.setdefault(name, float(entry.get("seconds") or 0.0))
@@ -132,7 +134,7 @@ def missing_seconds(stages: Stages, results: Results) -> float | None:
 
 
 def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
-    """Return the expected seconds of every stage of a run by name, in order; 0 for results that are there.
+    """Return the expected seconds of every stage of a run by name, in order; 0 for existing results.
 
     Where no batches were timed these are proportions, as on the bundled demo.
     """

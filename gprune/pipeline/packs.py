@@ -98,23 +98,23 @@ def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_step
     record = runs.require_record(store, run)
     graph = recorded_graph(record, f"the record of the run {quote(run)}")
     results, earlier = Results(store, graph), (record.get("packed") or {}).get("left_out") or {}
-    chosen, left_out, missing = dict[tuple[str, str], Stage[Any]](), dict[str, str](), list[str]()
+    included, left_out, missing = dict[tuple[str, str], Stage[Any]](), dict[str, str](), list[str]()
     for name, stage in stages.stages_by_name(graph).items():
         reason = _reason_left_out(stage, with_texts, with_steps)
         if results.holds(stage):
             if reason:
                 left_out[name] = reason
             else:
-                chosen[stage.kind, stage.key] = stage
+                included[stage.kind, stage.key] = stage
         elif name in earlier:
             left_out[name] = earlier[name]
         elif not reason and record["stages"].get(name, {}).get("key") == stage.key:
             missing.append(stage.title)
-    packed = [stage for _, stage in sorted(chosen.items(), key=lambda item: item[0])]
+    packed = [stage for _, stage in sorted(included.items(), key=lambda item: item[0])]
     names = roles(graph.study)
-    used = [role for stage in chosen.values() if KINDS[stage.kind].holds_text for role in stage.id.texts]
+    used = [role for stage in included.values() if KINDS[stage.kind].holds_text for role in stage.id.texts]
     texts = tuple(dict.fromkeys(names.get(role, role) for role in used))
-    size = sum(path.stat().st_size for kind, key in chosen for path in store.folder(kind, key).glob("*.npy"))
+    size = sum(path.stat().st_size for kind, key in included for path in store.folder(kind, key).glob("*.npy"))
     return PackContents(run, record, tuple(packed), left_out, texts, size, tuple(missing))
 
 
@@ -166,7 +166,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
 def _packed_record(contents: PackContents) -> dict[str, Any]:
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
-        # no process of another machine works on it
+        # the packed run is no longer running, because no process of another machine works on it
         record |= {"state": "cancelled", "error": "it was packed before it had ended"}
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
@@ -194,7 +194,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
 
     Raises:
         SettingsError: there is no such file, or the name cannot be one of a run.
-        UnreadableError: the file is no pack, is damaged, or holds what no pack holds.
+        UnreadableError: the file is not a pack, is damaged, or contains unexpected files.
         StoreError: the cache holds another run of that name, or cannot be written.
     """
     try:
@@ -219,12 +219,12 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
             for number, (kind, key) in enumerate(results):
                 progress(number, len(results), "checking")
                 _stage_result(archive, staged, kind, key)
-            added = _publish(staged, store, results)
+            added_count = _publish(staged, store, results)
             runs.save(store, run, record)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     progress(len(results), len(results), "unpacked")
-    return Unpacked(run, added, len(results) - added)
+    return Unpacked(run, added_count, len(results) - added_count)
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
 
 
 def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
-    """Extract a result to the temporary store, and read it back as its record, which compares SHA-256."""
+    """Extract a result to the temporary store and read it back, which checks its SHA-256."""
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
     for name in sorted(_file_names(kind)):
@@ -306,14 +306,14 @@ def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) 
 
 
 def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> int:
-    """Move checked results into the cache where it lacks them; return how many."""
-    added = 0
+    """Move checked results into the cache if it lacks them; return how many were moved."""
+    added_count = 0
     for kind, key in results:
         with store.lock(kind, key):
             if not store.has(kind, key):
-                # a damaged result makes way
+                # replace a damaged result
                 store.set_aside(kind, key)
                 make_folder(store.folder(kind, key).parent)
                 os.replace(staged.folder(kind, key), store.folder(kind, key))
-                added += 1
-    return added
+                added_count += 1
+    return added_count

@@ -20,7 +20,7 @@ _DISTRIBUTION = "gprune-studio"
 
 @cache
 def versions() -> dict[str, Any]:
-    """Versions that a result depends on."""
+    """Return the versions that a result depends on."""
     return {
         "gprune": __version__,
         "python": platform.python_version(),
@@ -46,15 +46,15 @@ def _commit() -> dict[str, Any]:
         return {}
     try:
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match", "-"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return {}
-    described = done.stdout.strip()
+    described = result.stdout.strip()
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
 
 
 def _package() -> dict[str, Any]:
-    """The first 12 hexadecimal digits of a SHA-256, equal wherever the same wheel is installed.
+    """Return the first 12 hexadecimal digits of a SHA-256, equal wherever the same wheel is installed.
 
     Taken of the list of files and checksums that the installer keeps beside the package, if it keeps one.
     """
@@ -69,7 +69,7 @@ def _package() -> dict[str, Any]:
 
 
 def collect_provenance(inputs: Any, device: str) -> dict[str, Any]:
-    """Versions, machine, precision and fingerprints of what a run read.
+    """Return versions, machine, precision and fingerprints of a run's inputs.
 
     `device` is auto, cpu or cuda, as in its study.
     """

@@ -36,7 +36,7 @@ class RunRecord:
         missing_tasks: dict[str, str],
         listener: Listener,
     ) -> None:
-        """Read what is still valid of an earlier run of the study; nothing is written.
+        """Read the entries of an earlier run of the study that are still valid; nothing is written.
 
         `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
         cannot be measured here; the listener is told of every stage that is finished.
@@ -59,7 +59,7 @@ class RunRecord:
         entries, graph = previous.get("stages", {}), self.results.graph
         graphs, failures = [graph], runs.failures(previous)
         if failures:
-            # what was made without the stages that failed is valid until these can be computed
+            # results made without failed stages are valid until these can be computed
             graphs.append(Graph(graph.study, graph.inputs, failures=failures))
         valid = {(stage.name, stage.key) for each in graphs for stage in stages_by_name(each).values()}
         self._earlier, self._told = (
@@ -76,7 +76,7 @@ class RunRecord:
         tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
         for task, method in product(tasks, graph.study.methods):
             stage = accuracy(graph, method, task)
-            # a method that cannot run has no accuracy either, and says nothing of the task
+            # the accuracy of a method that cannot run says nothing about the task
             has_model = not any(need.name in reasons for need in required_stages(stage))
             if has_model and stage.name in reasons and stage.name not in self.stages:
                 unmeasured.setdefault(task, reasons[stage.name]["reason"])
@@ -91,13 +91,13 @@ class RunRecord:
 
     def covers(self, stages: Iterable[Stage[Any]]) -> bool:
         """Return True if the record, as read last, says that these stages are done."""
-        measured = self.until in ("perplexity", "all")
+        measures_perplexity = self.until in ("perplexity", "all")
         same = (self.previous.get("study"), self.previous.get("missing_tasks"))
         return (
             self._current
             and self.previous.get("state") == "done"
             and same == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
-            and (self._result is not None or not measured)
+            and (self._result is not None or not measures_perplexity)
             and all(stage.name in self._earlier or stage.name in self._told for stage in stages)
         )
 
@@ -118,10 +118,12 @@ class RunRecord:
         if reused:
             self.listener(stage.name, 1, 1, Reused("reused"))
             return
-        ended = self.expected.keys() & {*self.stages, *self.unavailable}
-        passes = (f", {count:g} {way} passes" for way, count in (details.get("passes") or {}).items() if count)
-        words = f"{seconds:.1f} s{''.join(passes)} (step {len(ended)} of {len(self.expected)})"
-        self.listener(stage.name, 1, 1, words)
+        finished = self.expected.keys() & {*self.stages, *self.unavailable}
+        passes = (
+            f", {count:g} {direction} passes" for direction, count in (details.get("passes") or {}).items() if count
+        )
+        message = f"{seconds:.1f} s{''.join(passes)} (step {len(finished)} of {len(self.expected)})"
+        self.listener(stage.name, 1, 1, message)
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Write the record.
@@ -139,7 +141,7 @@ class RunRecord:
             "owner": processes.this_one() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-            # by a clock that nobody sets
+            # the monotonic clock is never adjusted
             "seconds": round(time.monotonic() - self._began, 1),
             "expected": self.expected,
             "expected_from_cache": self.expected_from_cache,

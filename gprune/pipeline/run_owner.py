@@ -78,7 +78,7 @@ class RunOwner:
             self._record.save("done", result)
 
     def _is_owned_by_another(self) -> bool:
-        # in a cache that cannot be written nobody owns anything
+        # a cache that cannot be written has no owner
         with contextlib.suppress(OSError):
             make_folder(self._lock_path.parent)
             return not self._lock.acquire(LOOK_SECONDS)
@@ -86,10 +86,10 @@ class RunOwner:
 
     def _follow(self) -> None:
         record = runs.read(self._record.results.store, self._record.name) or {}
-        owner, done = record.get("owner") or {}, len(record.get("stages", {}))
-        where = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
-        words = f"waiting for {where}, which runs this study ({done} of {len(record.get('expected') or {})} stages)"
-        self.listener(self._plan[-1].name, 0, 1, Waiting(words))
+        owner, finished = record.get("owner") or {}, len(record.get("stages", {}))
+        holder = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+        text = f"waiting for {holder}, which runs this study ({finished} of {len(record.get('expected') or {})} stages)"
+        self.listener(self._plan[-1].name, 0, 1, Waiting(text))
 
     def _save(self) -> None:
         if self._lock.is_held:
@@ -99,6 +99,6 @@ class RunOwner:
     def _stop(self, state: str, error: str) -> None:
         if not self._announced:
             return
-        # on a full disk the run reads as interrupted once this process has ended
+        # if the disk is full, the run is shown as interrupted once this process has ended
         with contextlib.suppress(StoreError):
             self._record.save(state, error=error)

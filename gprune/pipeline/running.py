@@ -120,11 +120,11 @@ class _Runner(StageComputer):
     def _read_texts(self, plan: tuple[Stage[Any], ...]) -> None:
         """Read every text that is not there yet, so that one which the model cannot read fails before the rest."""
         texts = self.results.graph.study.evaluation.texts
-        missing = [stage for stage in plan if not self.results.holds(stage)]
-        for stage in missing:
+        missing_stages = [stage for stage in plan if not self.results.holds(stage)]
+        for stage in missing_stages:
             if stage.kind == "tokens" and stage.id.texts[0] != GRADIENT and not stage.needs:
                 self.compute_if_missing(stage)
-        for stage in missing:
+        for stage in missing_stages:
             if stage.kind == "overlap" and not is_sampled(text := texts[stage.id.item or 0]):
                 self.work.stream(text)
 

@@ -97,9 +97,9 @@ def _protocols(results: stages.Results, answered: dict[str, list[str]]) -> list[
             details = results.details(stage)
             stamps.append(protocol.of_perplexity(results.record(stage), details, precision, evaluation.windows))
         for task in tasks:
-            measured = stages.accuracy(graph, method, task)
-            details = results.details(measured)
-            stamps.append(protocol.of_accuracy(results.record(measured), details, precision=precision))
+            accuracy_stage = stages.accuracy(graph, method, task)
+            details = results.details(accuracy_stage)
+            stamps.append(protocol.of_accuracy(results.record(accuracy_stage), details, precision=precision))
     return [stamp.to_dict() | {"line": stamp.line} for stamp in dict.fromkeys(stamps)]
 
 

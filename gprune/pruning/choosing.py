@@ -15,7 +15,7 @@ from gprune.records import Array, CandidateFigures, Choice
 from gprune.system.errors import MethodError
 
 DIVERGENCE = "divergence"
-"""the measure that is no perplexity"""
+"""the measure that is not a perplexity"""
 WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
 """weight of each measure, scaled to a sum of 1; they won on the development models (docs/method.md):
 with more on divergence a choice is drawn to what is fitted to the model's own text"""
@@ -23,19 +23,19 @@ _LEAST = 1e-9
 """nats per token under which divergences are one: a model from which nothing is removed has none"""
 
 
-def choose(pairs: Sequence[tuple[str, str]], measured: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
-    """Choose the candidate of the lowest number; of equal ones the first.
+def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
+    """Choose the candidate with the lowest number; the first of equal ones.
 
-    `pairs` are masks and repair of every candidate by name, `measured` the figures of those that could be made, by
-    index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
+    `pairs` are masks and repair of every candidate by name, `results` the figures of those that could be made
+    by index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
     takes its place. Raises MethodError if none could be made.
     """
-    if not measured:
+    if not results:
         raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
-    base = reference if reference in measured else min(measured)
-    measures = measured[base].measures
+    base = reference if reference in results else min(results)
+    measures = results[base].measures
     means = np.full((len(pairs), len(measures)), np.nan)
-    for index, candidate in measured.items():
+    for index, candidate in results.items():
         means[index] = candidate.nats.mean(axis=1)
     weights = np.array([WEIGHTS.get(name, 1.0) for name in measures])
     weights /= weights.sum()
@@ -51,14 +51,14 @@ def choose(pairs: Sequence[tuple[str, str]], measured: Mapping[int, CandidateFig
         weights=weights,
         figures=figures,
         numbers=numbers,
-        sequences=measured[base].nats.shape[1],
+        sequences=results[base].nats.shape[1],
         reference=base,
         chosen=int(np.nanargmin(numbers)),
     )
 
 
 def _logarithms(means: Array, measures: Sequence[str]) -> Array:
-    """Logarithms of perplexities, which are their mean losses, and of divergences."""
+    """Return mean losses (log perplexities) as they are, and logarithms of divergences."""
     columns = [
         np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
         for name, row in zip(measures, means.T, strict=True)

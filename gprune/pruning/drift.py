@@ -1,6 +1,6 @@
 """Rank drift (Eq. 1, section 3.1): the shift of ranks between two calibration texts.
 
-Beside the drift between two texts stands its control: the drift between token-disjoint halves of one text,
+The control of the drift between two texts is the drift between token-disjoint halves of one text,
 which is what sampling alone does to the ranks. Since halves are noisier than whole sets, the two texts are
 compared on halves as well.
 """
@@ -40,7 +40,7 @@ def rank_drift(
 
 
 def signed_drift(first: Array, second: Array) -> Array:
-    """(layers, neurons) signed drift (r_A - r_B) / (N - 1) of scores of that shape, in [-1, 1].
+    """Return (layers, neurons) signed drift (r_A - r_B) / (N - 1) of scores of that shape, in [-1, 1].
 
     Positive where A, the first, ranks the neuron higher (appendix, direction-aware refinement).
     """
@@ -48,7 +48,7 @@ def signed_drift(first: Array, second: Array) -> Array:
 
 
 def match_scale(signed: Array, magnitude: Array) -> Array:
-    """(layers, neurons) signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
+    """Return (layers, neurons) signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
 
     Zeros in a layer where the signed drift does not vary.
     """

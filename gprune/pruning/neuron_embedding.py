@@ -3,7 +3,7 @@
 Neurons become points: by behaviour, from the mean and the spread of each shard of each text, every column
 standardised over the layer; by parameters, from the directions of their weights, which take the model.
 Principal components show the points as they are, in two of many directions; UMAP (McInnes, Healy and Melville
-2018) lays neighbours beside each other, and its axes and wide distances say nothing.
+2018) places neighbours close together; its axes and large distances have no meaning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,35 +38,35 @@ class Reduced:
     """(components,) share of the whole variance"""
 
 
-def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Array:
-    """(neurons, columns) float64 of what the neurons of a layer do, standardised over the neurons.
+def behaviour_rows(text_statistics: Sequence[ActivationStatistics], layer: int) -> Array:
+    """Return (neurons, columns) float64 activation statistics of a layer, each column standardized.
 
     For every text its shards' means, then their standard deviations over tokens; a column in which all
     neurons are equal is 0.
     """
     columns = []
-    for statistics in measured:
+    for statistics in text_statistics:
         spread = np.sqrt(np.maximum(statistics.ffn_moment[:, layer], 0.0) / statistics.shard_tokens[:, None])
         columns += [statistics.ffn_mean[:, layer], spread]
     rows: Array = np.concatenate(columns).T.astype(np.float64)
     deviation = rows.std(axis=0)
-    # of equal numbers rounding is left behind
-    moves = (rows != rows[:1]).any(axis=0) & (deviation > 0)
-    return np.where(moves, (rows - rows.mean(axis=0)) / np.where(moves, deviation, 1.0), 0.0)
+    # a column of equal numbers may have a tiny deviation from rounding
+    varies = (rows != rows[:1]).any(axis=0) & (deviation > 0)
+    return np.where(varies, (rows - rows.mean(axis=0)) / np.where(varies, deviation, 1.0), 0.0)
 
 
-def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
-    """The neurons of a layer in the principal components of what they do; see `behaviour_rows`.
+def behaviour(text_statistics: Sequence[ActivationStatistics], layer: int) -> Reduced:
+    """Return the neurons of a layer in the principal components of `behaviour_rows`.
 
     Raises NumericsError if they all do the same.
     """
-    rows = behaviour_rows(measured, layer)
+    rows = behaviour_rows(text_statistics, layer)
     require_different(rows, f"the behaviour of layer {layer}")
     return exact_components(rows, MOST_COMPONENTS)
 
 
 def exact_components(rows: Array, limit: int) -> Reduced:
-    """At most `limit` principal components of (neurons, columns), with few columns; none without variance.
+    """Return at most `limit` principal components of (neurons, columns) rows; none without variance.
 
     The largest entry by size of a component is positive, so that the same rows give the same picture.
     """
@@ -74,10 +74,10 @@ def exact_components(rows: Array, limit: int) -> Reduced:
     variances, directions = np.linalg.eigh(centred.T @ centred)
     order = np.argsort(-variances, kind="stable")[: min(limit, max(len(rows) - 1, 1))]
     order = order[variances[order] > 1e-10 * variances.max()]
-    chosen = directions[:, order]
-    largest = np.abs(chosen).argmax(axis=0)
-    chosen = chosen * np.where(chosen[largest, np.arange(len(order))] < 0, -1.0, 1.0)
-    return Reduced((centred @ chosen).astype(np.float32), variances[order] / (centred**2).sum())
+    components = directions[:, order]
+    largest = np.abs(components).argmax(axis=0)
+    components = components * np.where(components[largest, np.arange(len(order))] < 0, -1.0, 1.0)
+    return Reduced((centred @ components).astype(np.float32), variances[order] / (centred**2).sum())
 
 
 def require_different(rows: Array, subject: str) -> None:
@@ -105,48 +105,48 @@ def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
     require_enough(len(points))
     import umap
 
-    # which takes no larger seed
+    # UMAP accepts seeds below 2**32 only
     layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=APART, random_state=seed % 2**32, n_jobs=1)
-    places = np.asarray(layout.fit_transform(np.asarray(points, dtype=np.float32)), dtype=np.float32)
-    return places, shared_neighbours(points, places, NEIGHBOURS)
+    positions = np.asarray(layout.fit_transform(np.asarray(points, dtype=np.float32)), dtype=np.float32)
+    return positions, shared_neighbours(points, positions, NEIGHBOURS)
 
 
-def shared_neighbours(points: Array, places: Array, count: int) -> Array:
-    """(neurons,) float32 share of each neuron's nearest among some points that are its nearest in the plane.
+def shared_neighbours(points: Array, plane: Array, count: int) -> Array:
+    """Return (neurons,) float32 share of each neuron's nearest points that stay nearest in the plane.
 
-    Points are (neurons, components), places (neurons, 2); `count` is how many nearest, fewer than neurons.
+    `points` are (neurons, components), `plane` (neurons, 2); `count` is how many nearest, fewer than neurons.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    # asked for no point of its own, it leaves out the neuron itself
-    near = [
+    # without query points, scikit-learn excludes each neuron from its own neighbours
+    neighbours = [
         NearestNeighbors(n_neighbors=count, algorithm="brute").fit(coordinates).kneighbors(return_distance=False)
-        for coordinates in (points, places)
+        for coordinates in (points, plane)
     ]
-    shared = [len(np.intersect1d(*both)) / count for both in zip(*near, strict=True)]
+    shared = [len(np.intersect1d(*neighbour_sets)) / count for neighbour_sets in zip(*neighbours, strict=True)]
     return np.asarray(shared, dtype=np.float32)
 
 
 def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array:
-    """Numbers of at most `limit` neurons of a layer that a chart shows, evenly spaced where there are more.
+    """Return the numbers of at most `limit` neurons of a layer, evenly spaced.
 
     The neuron `always` is shown in any case.
     """
     if neurons <= limit:
         return np.arange(neurons)
-    chosen = np.linspace(0, neurons - 1, limit).round().astype(np.int64)
-    if always is not None and always not in chosen:
-        chosen[np.abs(chosen - always).argmin()] = always
-    return chosen
+    selected = np.linspace(0, neurons - 1, limit).round().astype(np.int64)
+    if always is not None and always not in selected:
+        selected[np.abs(selected - always).argmin()] = always
+    return selected
 
 
-def pad_to_plane(places: Array) -> Array:
-    """(neurons, 2) places in a plane of neurons that differ in one component only."""
-    return np.concatenate([places, np.zeros_like(places[:, :1])], axis=1)[:, :2]
+def pad_to_plane(coordinates: Array) -> Array:
+    """Return (neurons, 2) coordinates for neurons that differ in one component only."""
+    return np.concatenate([coordinates, np.zeros_like(coordinates[:, :1])], axis=1)[:, :2]
 
 
 def positions(scores: Array) -> Array:
-    """(neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
+    """Return (neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
     return ranks(scores) / max(len(scores) - 1, 1)
 
 
@@ -158,7 +158,7 @@ def table(
     scores: Mapping[str, UnitScores],
     masks: Mapping[str, PruningMasks],
 ) -> pd.DataFrame:
-    """One row a neuron of one layer (from 0), with what a run has found of it so far.
+    """Return one row a neuron of one layer (from 0), with the results that a run has so far.
 
     Scores are by the letter of their text, masks by what to call them.
     """

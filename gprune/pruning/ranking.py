@@ -35,20 +35,20 @@ class GroupedRanks:
         self._blocks = _blocks(self)
 
     def by_unit(self, scores: Array) -> Array:
-        """(units,) average ranks within the group, from 0 to its size - 1, of (units,) scores."""
+        """Return (units,) average ranks within the group, from 0 to its size - 1, of (units,) scores."""
         result = np.empty(len(self.by_group))
         result[self.by_group] = self.in_group_order(scores)
         return result
 
     def in_group_order(self, scores: Array) -> Array:
-        """The same ranks, but in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
+        """Return the same ranks in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
         result, numbers = np.empty(len(self.by_group)), _whole_numbers(scores)
         for block in self._blocks:
             result[block.places] = _doubled_ranks(block.gather(numbers))[block.real] / 2
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """(groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
+        """Return (groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
 
         Whole numbers, since shared ranks are halves: nothing is rounded, whatever the size of the groups.
         """
@@ -60,7 +60,7 @@ class GroupedRanks:
 
 
 def _blocks(grouped: GroupedRanks) -> list[_Block]:
-    """The groups in matrices whose rows are of about equal size, and which fit a core's own cache."""
+    """Return the groups in matrices of rows of similar size that fit a core's cache."""
     order = np.argsort(-grouped.size, kind="stable")
     size, blocks, first = grouped.size[order], [], 0
     while first < len(size):
@@ -73,7 +73,7 @@ def _blocks(grouped: GroupedRanks) -> list[_Block]:
 
 
 class _Block:
-    """Groups of about equal size, one a row; shorter rows are filled up with what sorts behind all scores."""
+    """Groups of about equal size, one a row; shorter rows are padded with values that sort last."""
 
     def __init__(self, groups: Array, grouped: GroupedRanks) -> None:
         """Lay out some groups, the largest first."""
@@ -87,49 +87,49 @@ class _Block:
         bits = (self.real.size - 1).bit_length()
         self._mask = (1 << bits) - 1
         self._numbered = numbered
-        # what fills up differs above these bits too, so that it is never taken for a tie
+        # padding values differ above these bits too, so that they are never taken for a tie
         self._low = np.where(self.real, numbered, (_BEHIND + (column << bits)) | numbered)
 
     def gather(self, numbers: Array) -> Array:
-        """(groups, width) of the numbers of all units; the order of what fills up is behind them."""
+        """Return (groups, width) values from those of all units, with padding that sorts last."""
         return np.where(self.real, numbers.take(self._units), self._low)
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """(groups,) see `GroupedRanks.displacement`; of the numbers that `_whole_numbers` gives."""
+        """Return (groups,) displacements as `GroupedRanks.displacement`, from `_whole_numbers`."""
         ordered = self._sorted(first.take(self._units))
-        # the second scores in the order of the first: what is sorted then carries the first rank along
-        again = self._sorted(second.take(self._units.take(ordered & self._mask)))
-        moved = again & self._mask
-        moved -= self._numbered
-        sums: Array = 2 * np.abs(moved, out=moved).sum(axis=1)
-        unsure = np.union1d(self._close(ordered), self._close(again))
+        # takes the second scores in the order of the first, so that sorting carries the first rank along
+        second_ordered = self._sorted(second.take(self._units.take(ordered & self._mask)))
+        second_positions = second_ordered & self._mask
+        second_positions -= self._numbered
+        sums: Array = 2 * np.abs(second_positions, out=second_positions).sum(axis=1)
+        unsure = np.union1d(self._close(ordered), self._close(second_ordered))
         if len(unsure):
             ranks = (_doubled_ranks(self.gather(scores)[unsure]) for scores in (first, second))
             sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
         return sums
 
     def _sorted(self, numbers: Array) -> Array:
-        """Rows in ascending order, each number with its place in the block instead of its lowest bits."""
+        """Return the rows in ascending order; the lowest bits of each number hold its position in the block."""
         numbers &= ~self._mask
         numbers |= self._low
         numbers.sort(axis=1)
         return numbers
 
     def _close(self, ordered: Array) -> Array:
-        """Rows in which two scores are equal but for the bits left out: tied, or in doubtful order."""
+        """Return the rows in which two scores are equal up to the dropped bits, so that ties or order are unclear."""
         flat = ordered.ravel()
         difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
         if not len(difference) or difference.min() > self._mask:
             return _NONE
         # the last of a row and the first of the next may be equal
-        rows, places = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
-        return rows[places < ordered.shape[1] - 1]
+        rows, columns = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
+        return rows[columns < ordered.shape[1] - 1]
 
 
 def _whole_numbers(scores: Array) -> Array:
-    """(units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
+    """Return (units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
     values = np.zeros(len(scores) + 1)
-    # the sum takes the sign from a zero
+    # adding 0 turns -0.0 into 0.0
     np.add(scores, 0.0, out=values[:-1])
     numbers = values.view(np.int64)
     if len(scores) and numbers.min() < 0:
@@ -138,7 +138,7 @@ def _whole_numbers(scores: Array) -> Array:
 
 
 def _doubled_ranks(numbers: Array) -> Array:
-    """(rows, width) int64 twice the average ranks within each row; equal numbers share their mean."""
+    """Return (rows, width) int64 twice the average ranks within each row; equal numbers share their mean."""
     width = numbers.shape[1]
     order = numbers.argsort(axis=1)
     ordered = np.take_along_axis(numbers, order, axis=1)
@@ -156,7 +156,7 @@ def _doubled_ranks(numbers: Array) -> Array:
 
 
 def ranks(scores: Array) -> Array:
-    """(..., units) float64 average ranks along the last axis: 0 is least important, ties share the mean."""
+    """Return (..., units) float64 average ranks along the last axis: 0 is least important, ties share the mean."""
     scores = np.asarray(scores)
     result = np.empty(scores.shape)
     if scores.size:
@@ -167,12 +167,12 @@ def ranks(scores: Array) -> Array:
 
 
 def module_sizes(labels: Array, count: int | None = None) -> Array:
-    """(modules,) int64 number of units that carry each label."""
+    """Return (modules,) int64 number of units that carry each label."""
     return np.bincount(labels, minlength=count or 0)
 
 
 def rank_quantile_within(scores: Array, labels: Array) -> Array:
-    """Within-module rank quantile (rank + 1/2) / size, in (0, 1): the score scale that MSL thresholds.
+    """Return the rank quantile (rank + 1/2) / size within the module, in (0, 1), which MSL thresholds.
 
     The half makes the fraction of units at or above a threshold t an unbiased 1 - t for modules of any size.
     """
@@ -181,13 +181,13 @@ def rank_quantile_within(scores: Array, labels: Array) -> Array:
 
 
 def module_means(values: Array, labels: Array, count: int | None = None) -> Array:
-    """(modules,) mean of `values` over the units of each module."""
+    """Return (modules,) mean of `values` over the units of each module."""
     sizes = module_sizes(labels, count)
     return np.bincount(labels, weights=values, minlength=len(sizes)) / np.maximum(sizes, 1)
 
 
 def spearman(first: Array, second: Array) -> Array:
-    """(...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
+    """Return (...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
     a, b = ranks(first), ranks(second)
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
@@ -197,13 +197,13 @@ def spearman(first: Array, second: Array) -> Array:
 
 
 def standardize(scores: Array) -> Array:
-    """Standard scores within each layer of (layers, units): mean 0, sample standard deviation 1 (ddof 1).
+    """Return (layers, units) scores standardized within each layer: mean 0, sample deviation 1 (ddof 1).
 
     Zeros in a layer whose scores are all equal.
     """
     scores = np.asarray(scores, dtype=np.float64)
     centred = scores - scores.mean(axis=1, keepdims=True)
     deviation = np.sqrt((centred**2).sum(axis=1, keepdims=True) / max(scores.shape[1] - 1, 1))
-    # a constant layer leaves rounding errors behind, which must not be blown up to a ranking
+    # a constant layer has only rounding errors, which must not become a ranking
     constant = (scores == scores[:, :1]).all(axis=1, keepdims=True) | (deviation == 0)
     return np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))

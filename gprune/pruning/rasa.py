@@ -19,13 +19,13 @@ _MOST_SPLITS = 126
 
 
 def balanced_splits(shards: int) -> list[Split]:
-    """Every way to part an even number of shards into two halves of equal size, shard 0 always in the first.
+    """Return splits of an even number of shards into two equal halves, with shard 0 in the first.
 
     The order of the halves is ignored: 8 shards give 35.
     """
     firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
-    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
-    halves = [firsts[index] for index in chosen]
+    selected = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
+    halves = [firsts[index] for index in selected]
     return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
 
 
@@ -37,7 +37,7 @@ def module_statistics(
     halves_auxiliary: Iterable[tuple[Array, Array]],
     settings: ReliabilitySettings,
 ) -> ModuleStatistics:
-    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7), by layer and label.
+    """Return drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
 
     The halves are (layers, neurons) scores on the two halves of a text, one pair for each balanced split;
     ``score_scale`` says whether the mean score is of raw or of standardised scores.
@@ -54,7 +54,7 @@ def module_statistics(
 
 
 def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
-    """(modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
+    """Return (modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
 
     pi is the rank / (size - 1), and 0 in a module of one. Differences of ranks are added up as whole numbers
     and divided once, so that modules which are equally repeatable under two texts are found to be.
@@ -67,7 +67,7 @@ def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> A
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
-    """(modules,) mean of (layers, neurons) scores under one text.
+    """Return (modules,) mean of (layers, neurons) scores under one text.
 
     ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros where all
     scores of the layer are equal), which makes modules of different layers comparable.
@@ -102,7 +102,7 @@ def adapt(
 
 
 def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
-    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it."""
+    """Return (modules,) bool, True for modules that would be scored from B if adapted; ignores thresholds."""
     if settings.source == "random":
         return np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
     return statistics.u_auxiliary < statistics.u_primary
@@ -115,6 +115,6 @@ def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.r
         return sensitive
     if selection == "drift_and_score":
         return unreliable
-    chosen = np.zeros_like(unreliable)
-    chosen[generator.choice(len(chosen), size=int(unreliable.sum()), replace=False)] = True
-    return chosen
+    selected = np.zeros_like(unreliable)
+    selected[generator.choice(len(selected), size=int(unreliable.sum()), replace=False)] = True
+    return selected

@@ -48,7 +48,7 @@ def cut(
     """
     model = PrunedModel.of(model)
     maps = _repaired(decoder, model, None, on_progress)
-    # all weights are shared but those that are narrowed, and so are the hooks that hold offloaded ones
+    # the copy shares all weights except the narrowed ones, and the hooks of offloaded weights
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
     model_copy = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
     slices = [entry for entry in decoder.layout.table() if entry[1] == 0]
@@ -69,30 +69,30 @@ def cut(
 
 
 class Silenced:
-    """The dense model with the removed units silent, for as long as one wants: what ``cut`` says, uncopied.
+    """The dense model with removed units silenced: computes what ``cut`` would, without a copy.
 
     While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and what is
-    repaired stands in for the dense weights.
+    repaired replaces the dense weights.
     """
 
     def __init__(
         self,
         decoder: Decoder,
         model: PruningMasks | PrunedModel,
-        prepared: Mapping[str, Any] | None = None,
+        repair_inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare masks and repairs, with errors as of ``cut``; the decoder stays as it is.
+        """Prepare masks and repairs, with errors as of ``cut``; the decoder is not changed.
 
-        `prepared` is what ``gprune.pruning.repair.prepare_repairs`` has found for the repairs; None looks for it.
+        `repair_inputs` is what ``gprune.pruning.repair.prepare_repairs`` has found for the repairs; None looks for it.
         """
         model = PrunedModel.of(model)
         if model.recovered is not None:
             raise ModelError("a recovered model is not the dense one with silent units: cut it instead")
-        self._maps = _repaired(decoder, model, prepared)
+        self._maps = _repaired(decoder, model, repair_inputs)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Silence the units, and leave the decoder as it was, whatever happens inside."""
+        """Silence the removed units while the context is open; restore the decoder afterwards."""
         with ExitStack() as undone:
             for output in self._maps:
                 undone.enter_context(output.applied())
@@ -100,9 +100,9 @@ class Silenced:
 
 
 def _repaired(
-    decoder: Decoder, model: PrunedModel, prepared: Mapping[str, Any] | None, on_progress: Progress = silent
+    decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any] | None, on_progress: Progress = silent
 ) -> list[repair.OutputMap]:
-    """The output maps of a model that fits, repaired."""
+    """Return the repaired output maps of a model. Raise ModelError if the masks do not fit."""
     _require_fit(decoder.shape, model.masks)
     for units, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
         empty = np.flatnonzero(~mask.any(axis=1))
@@ -111,8 +111,8 @@ def _repaired(
                 f"layer {int(empty[0])} would lose all {mask.shape[1]} {units}: keep at least one in every "
                 "layer, for example by a higher retention"
             )
-    prepared = repair.prepare_repairs(decoder, model) if prepared is None else prepared
-    return repair.repaired_output_maps(decoder, model, prepared, on_progress)
+    repair_inputs = repair.prepare_repairs(decoder, model) if repair_inputs is None else repair_inputs
+    return repair.repaired_output_maps(decoder, model, repair_inputs, on_progress)
 
 
 def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits:

@@ -33,7 +33,7 @@ class Size:
     available: int | None
     """disjoint sequences that the text would give, or None if that is not known, or without end"""
     characters: int | None
-    """that the drawn tokens stand for"""
+    """that the drawn tokens represent"""
     distinct: int | None
     """tokens that occur"""
     entries: int | None
@@ -45,13 +45,13 @@ class Size:
 
     @property
     def tokens(self) -> int:
-        """Tokens drawn."""
+        """Return the number of tokens drawn."""
         return self.sequences * self.length
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A text beside another one of its run; sampling is what two samples of one text would differ by."""
+    """A text compared with another of its run; sampling is the difference of two samples of one text."""
 
     letter: str
     name: str
@@ -82,7 +82,7 @@ class Against:
     distinct_shared: float
     """share of this text's distinct tokens that the other has as well; NaN likewise"""
     runs_shared: float
-    """share of this text's runs of `run` tokens that stand in the other; NaN likewise"""
+    """share of this text's runs of `run` tokens that occur in the other; NaN likewise"""
     run: int
     """tokens of such a run"""
 
@@ -112,35 +112,35 @@ class TextCard:
 
     @property
     def nearest(self) -> Against | None:
-        """The other text from which it differs least, sampling aside."""
+        """Return the other text from which it differs least beyond sampling."""
         return min(self.others, key=lambda other: other.drift_beyond, default=None)
 
     @property
     def farthest(self) -> Against | None:
-        """The other text that decides most neurons differently."""
+        """Return the other text that decides most neurons differently."""
         return max(self.others, key=lambda other: other.changed, default=None)
 
-    def needed(self, share: float, other: Against | None = None) -> float:
-        """Sequences at which sampling alone shifts ranks by a share, in (0, 1], of the drift to another text.
+    def needed(self, share: float, other_text: Against | None = None) -> float:
+        """Return the sequences at which resampling shifts ranks by a share of the drift to another text.
 
         The nearest of `others` unless another is given. Infinite where the two texts differ by no more than
         sampling, NaN if it cannot be said.
         """
-        other = other or self.nearest
-        return self.drift.reaches(share * other.drift_beyond) if other else float("nan")
+        other_text = other_text or self.nearest
+        return self.drift.reaches(share * other_text.drift_beyond) if other_text else float("nan")
 
-    def recommended(self, share: float, other: Against | None = None) -> int | None:
-        """The same as a number to ask for, of two digits, at least 1; None if none can be said."""
-        needed = self.needed(share, other)
-        if not math.isfinite(needed):
+    def recommended(self, share: float, other_text: Against | None = None) -> int | None:
+        """Return the needed sequences rounded up to two digits, at least 1; None if not known."""
+        sequences = self.needed(share, other_text)
+        if not math.isfinite(sequences):
             return None
-        count = max(math.ceil(needed), 1)
-        # an estimate is no more exact
+        count = max(math.ceil(sequences), 1)
+        # two digits, because the estimate is not more exact
         step = 10 ** max(len(str(count)) - 2, 0)
         return -(-count // step) * step
 
     def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:
-        """Every number as plain JSON values, with the sequences that a share asks for."""
+        """Return every number as plain JSON values, with the sequences that a share needs."""
         plain = asdict(self) | {
             "share": share,
             "recommended": {other.letter: self.recommended(share, other) for other in self.others},

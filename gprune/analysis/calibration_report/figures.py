@@ -57,7 +57,7 @@ def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> Non
 
 
 def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
-    """Logarithmic axes that hold all that is drawn."""
+    """Set logarithmic axes that contain everything plotted."""
     samples = card.resampled
     ticks = sorted({round(float(size)) for size in samples.sequences} | {card.size.sequences} | {round(last)})
     figure.update_xaxes(
@@ -74,17 +74,17 @@ def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
 
 
-def level(figure: go.Figure, height: float, words: str, color: str, *, side: str = "left", dash: str = "dash") -> None:
-    """A line across a logarithmic axis, at a height above 0, with words at its left or right end."""
+def level(figure: go.Figure, height: float, label: str, color: str, *, side: str = "left", dash: str = "dash") -> None:
+    """Add a labelled horizontal line to a logarithmic axis, at a height above 0."""
     figure.add_hline(y=height, line={"color": color, "dash": dash, "width": 1.5})
-    # an annotation of a logarithmic axis takes the exponent
+    # annotations of a logarithmic axis are positioned by the exponent
     position = {"x": 0 if side == "left" else 1, "xref": "paper", "y": math.log10(height)}
     anchors = {"xanchor": side, "yanchor": "bottom"}
-    figure.add_annotation(text=words, showarrow=False, font={"size": 12}, **position, **anchors)
+    figure.add_annotation(text=label, showarrow=False, font={"size": 12}, **position, **anchors)
 
 
 def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
-    """The mean over all draws of each size, with their range."""
+    """Add the mean over all draws of each size, with their range."""
     samples = card.resampled
     mean = samples.drift.mean(axis=1)
     figure.add_scatter(
@@ -105,12 +105,12 @@ def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
     )
 
 
-def _marked(figure: go.Figure, count: float, words: str, side: str, last: float) -> None:
-    """A number of sequences as a line up, its words on the side where there is room."""
+def _marked(figure: go.Figure, count: float, label: str, side: str, last: float) -> None:
+    """Add a labelled vertical line at a number of sequences."""
     inner = count < last / 2
     figure.add_vline(x=count, line={"color": _GREY, "dash": "dot", "width": 1.5})
     figure.add_annotation(
-        text=words,
+        text=label,
         x=math.log10(count),
         y=0 if side == "bottom" else 1,
         yref="paper",
@@ -123,7 +123,7 @@ def _marked(figure: go.Figure, count: float, words: str, side: str, last: float)
 
 
 def plot_overlap(card: TextCard) -> go.Figure:
-    """Jaccard index of the neurons that two texts keep, between chance and what sampling leaves."""
+    """Plot the Jaccard index of the neurons that two texts keep, between chance and resampling."""
     figure = go.Figure()
     rows = [f"{card.letter} and {other.letter}" for other in card.others]
     looks = (

@@ -52,19 +52,19 @@ class _Measured:
 
 
 def texts_of(study: Study) -> dict[str, str]:
-    """The texts that can have a card, by role: none that a model writes, or that a choice is made by."""
+    """Return the texts that can have a card, by role: not those written by the model or used for a choice."""
     return {role: text for role, text in roles(study).items() if role in texts_apart.ROLES}
 
 
 def measurable(results: Results) -> list[str]:
-    """Roles of the texts that a card can be made of; none where the model's norms and sizes are missing."""
+    """Return the roles of the texts that can have a card; none without the model's norms and sizes."""
     if not (results.has(stages.norms) and results.has(stages.shape)):
         return []
     return [role for role in texts_of(results.graph.study) if results.has(stages.statistics, role)]
 
 
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
-    """The cards of all texts of a run, by letter; `described` says by role what the run noted of them.
+    """Return the cards of all texts of a run, by letter; `described` has the run's notes by role.
 
     Raises StoreError if no text has been measured yet, or a result is damaged.
     """
@@ -80,19 +80,19 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
 
 
 def scored_by(study: Study) -> str:
-    """The metric that parts of a text are scored by: token-weighted FLAP needs more than their moments."""
+    """Return the metric that scores parts of a text; twFLAP needs more than their moments."""
     return study.metric if study.metric in scoring.METRICS else "flap"
 
 
 def _measured(results: Results, role: str) -> _Measured:
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
     statistics, metric = results.get(stages.statistics, role), scored_by(study)
-    # the released recursion has no value on a part of a text, which the whole is held against
+    # the released recursion is not defined on a part of a text, so the plain variance is used
     plain = replace(study.calibration, flap_variant="paper")
 
     def scored(shards: range | None = None) -> UnitScores:
-        chosen = None if shards is None else list(shards)
-        return scoring.score(metric, statistics, norms, shape, plain, chosen)
+        shard_list = None if shards is None else list(shards)
+        return scoring.score(metric, statistics, norms, shape, plain, shard_list)
 
     all_scores = scored()
     masks_of = [
@@ -122,7 +122,7 @@ def _card(
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
-    further = [other for other in texts if other is not card_text]
+    further = [other_text for other_text in texts if other_text is not card_text]
     masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
         letter=card_text.letter,
@@ -133,7 +133,7 @@ def _card(
         resampled=card_text.resampled,
         drift=card_text.drift,
         changed=card_text.changed,
-        others=tuple(_against(study, card_text, other, entries) for other in further),
+        others=tuple(_against(study, card_text, other_text, entries) for other_text in further),
         undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if further else float("nan"),
     )
 
@@ -145,42 +145,42 @@ def _size(study: Study, text: _Measured, entries: int | None) -> Size:
         return Size(text.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
     ids = text.tokens.ids
     size = 1 + int(ids.max())
-    counts = texts_apart.token_counts(ids, size)
-    frequent = np.sort(counts)[-texts_apart.MOST_FREQUENT :].sum() / counts.sum()
+    token_counts = texts_apart.token_counts(ids, size)
+    frequent = np.sort(token_counts)[-texts_apart.MOST_FREQUENT :].sum() / token_counts.sum()
     return Size(
         sequences=text.sequences,
         length=ids.shape[1],
-        # a text that the model writes has no end
+        # a text written by the model is unlimited
         available=None if is_sampled(getattr(study, text.role)) else text.tokens.available,
         characters=vocabulary.characters(study.model, ids),
-        distinct=int((counts > 0).sum()),
+        distinct=int((token_counts > 0).sum()),
         entries=entries,
         frequent=float(frequent),
         halves=texts_apart.half_distance(ids, size),
     )
 
 
-def _against(study: Study, text: _Measured, other: _Measured, entries: int | None) -> Against:
-    noises = [side.drift.at(side.sequences) for side in (text, other)]
-    drift = resampling.rank_drift(text.ranked, other.ranked)
-    changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other)]))
-    overlap = kept_units.count_shared(text.masks, other.masks, kept_units.NEURONS)
+def _against(study: Study, text: _Measured, other_text: _Measured, entries: int | None) -> Against:
+    noises = [side.drift.at(side.sequences) for side in (text, other_text)]
+    drift = resampling.rank_drift(text.ranked, other_text.ranked)
+    changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other_text)]))
+    overlap = kept_units.count_shared(text.masks, other_text.masks, kept_units.NEURONS)
     share = float(text.masks.ffn.mean())
     return Against(
-        letter=other.letter,
-        name=getattr(study, other.role),
+        letter=other_text.letter,
+        name=getattr(study, other_text.role),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
         drift_beyond=resampling.drift_beyond_sampling(drift, *noises),
-        changed=resampling.share_changed(text.masks.ffn, other.masks.ffn),
+        changed=resampling.share_changed(text.masks.ffn, other_text.masks.ffn),
         changed_sampling=changed_sampling,
-        groups_changed=resampling.share_changed(text.masks.heads, other.masks.heads),
+        groups_changed=resampling.share_changed(text.masks.heads, other_text.masks.heads),
         jaccard=overlap.jaccard,
         jaccard_chance=overlap.chance,
         jaccard_sampling=resampling.jaccard(share, changed_sampling),
         jaccard_halves=kept_units.count_shared(*text.halves, kept_units.NEURONS).jaccard,
-        jaccard_across=kept_units.count_shared(text.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
-        **_shared(text.tokens, other.tokens, entries),
+        jaccard_across=kept_units.count_shared(text.halves[0], other_text.halves[0], kept_units.NEURONS).jaccard,
+        **_shared(text.tokens, other_text.tokens, entries),
     )
 
 
@@ -202,7 +202,7 @@ def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) ->
 
 
 def letter_of(study: Study, text: str) -> str:
-    """The letter of a text by its letter, role or name. Raises SettingsError if there is no such text."""
+    """Return the letter of a text by letter, role or name. Raise SettingsError if there is no such text."""
     texts = texts_of(study)
     for role, name in texts.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):

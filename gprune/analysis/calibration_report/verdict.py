@@ -34,20 +34,20 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
 
 
 def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
-    count, near = card.size.sequences, card.nearest
+    count, nearest = card.size.sequences, card.nearest
     if not card.drift.known:
         return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
     shift = card.drift.at(count)
     numbers = f"Resampling {count:,} sequences shifts ranks by {shift:.3f} (median)"
-    if near is None:
+    if nearest is None:
         return f"{numbers}. The run has no other text to compare it with.", None
-    needed = card.recommended(share)
-    if needed is None:
-        return f"No. {numbers}, as much as {near.letter} does ({near.drift:.3f}).", False
-    part = f"{percent(shift / near.drift_beyond)} of the drift to {near.letter} ({near.drift_beyond:.3f})"
-    enough, far = needed <= count, " (extrapolated)" if needed > _FAR * count else ""
+    recommended = card.recommended(share)
+    if recommended is None:
+        return f"No. {numbers}, as much as {nearest.letter} does ({nearest.drift:.3f}).", False
+    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.letter} ({nearest.drift_beyond:.3f})"
+    enough, far = recommended <= count, " (extrapolated)" if recommended > _FAR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
-    start, goal = f"{'Yes' if enough else 'No'}. {numbers}, {part}", f"{needed:,} sequences{far} keep it at"
+    start, goal = f"{'Yes' if enough else 'No'}. {numbers}, {part}", f"{recommended:,} sequences{far} keep it at"
     return f"{start}. {goal} {percent(share)}{available}.", enough
 
 
@@ -55,7 +55,7 @@ def _decisions(card: TextCard) -> str:
     far = card.farthest
     if far is None:
         return "The run has no other text to compare it with."
-    # by what, so that nobody holds the share against that of another method
+    # name the metric, because shares of different methods are not comparable
     metric = METRICS.get(card.origin.metric, card.origin.metric)
     sampling = (
         f"; another sample changes {percent(far.changed_sampling, 1)}" if math.isfinite(far.changed_sampling) else ""

@@ -1,4 +1,4 @@
-"""A card as a file: a page that stands alone, or JSON.
+"""Write a card as a self-contained page or as JSON.
 
 What comes from outside (names of texts, runs and models) is escaped wherever it is written.
 """
@@ -24,7 +24,7 @@ from gprune.system.version import __version__
 
 
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
-    """The other texts side by side: one row a measure, one column a text; values are words, as they are read.
+    """Return the other texts side by side: one row a measure, one column a text; values are formatted.
 
     `share` is the part of the drift between texts that sampling alone may shift ranks by.
     """
@@ -51,9 +51,9 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
             lambda other: _count(card.recommended(share, other)),
         ),
     ]
-    table = {"measure": [words for words, _ in rows]}
+    table = {"measure": [label for label, _ in rows]}
     for other in card.others:
-        table[f"{other.letter}: {other.name}"] = [read(other) for _, read in rows]
+        table[f"{other.letter}: {other.name}"] = [format_value(other) for _, format_value in rows]
     return pd.DataFrame(table)
 
 
@@ -70,7 +70,7 @@ def _count(value: int | None) -> str:
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
-    """Return the size of the text as words and numbers; a dash where it is not known."""
+    """Return the size of the text as words and numbers; a dash if not known."""
     text_size = card.size
     vocabulary = f" of {text_size.entries:,}" if text_size.entries else ""
     sequences = f"{text_size.sequences:,}" + ("" if text_size.available is None else f" of {text_size.available:,}")
@@ -84,7 +84,7 @@ def size(card: TextCard) -> list[tuple[str, str]]:
 
 
 def resampling_table(card: TextCard) -> pd.DataFrame:
-    """Two samples of the text against each other: one row a measure and size, over all draws."""
+    """Return two samples of the text compared: one row a measure and size, over all draws."""
     rows = [
         (measure, int(count), draws.mean(), draws.min(), draws.max())
         for measure, samples in (("drift", card.resampled.drift), ("changed", card.resampled.changed))
@@ -121,7 +121,7 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
         raise SettingsError(f"a card is written as one of {', '.join(FORMS)} (got {path.name!r})")
     content = {".html": page, ".json": as_json}[form](card, share)
     try:
-        # a name from elsewhere may hold half a surrogate pair
+        # a name may contain half a surrogate pair, which cannot be encoded
         write_bytes(path, content.encode("utf-8", "replace"))
     except OSError as error:
         raise StoreError(
@@ -130,40 +130,40 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
 
 
 def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
-    """Every number of a card, and its answers."""
+    """Return every number of a card, and its answers."""
     answers = [{"question": verdict.question, "answer": verdict.answer} for verdict in verdicts(card, share)]
     values = card.to_dict(share) | {"verdicts": answers, "version": __version__}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
-    """The card as one HTML file with its charts in it; nothing is loaded from elsewhere."""
+    """Return the card as one HTML file with its charts; nothing is loaded from elsewhere."""
     title = html.escape(f"Calibration card of {card.name}")
-    read = Table(pd.DataFrame([dict(size(card))]))
-    parts = [
+    size_table = Table(pd.DataFrame([dict(size(card))]))
+    sections = [
         f"<h1>{title}</h1>",
         f"<p class='small'>{html.escape(_origin(card))}</p>",
         *(
             f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
             for verdict in verdicts(card, share)
         ),
-        f"<h2>Text read</h2>{read.html()}",
+        f"<h2>Text read</h2>{size_table.html()}",
         "<h2>Effect of sampling on ranks</h2>",
         _drawn(figures.noise(card, share)),
     ]
     if card.others:
         comparison = against(card, share)
-        parts += [
+        sections += [
             "<h2>The other texts of the run</h2>",
             _drawn(figures.plot_overlap(card)),
             f"<div class='wide'>{Table(comparison).html()}</div>",
         ]
-    parts.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
+    sections.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
     numbers = as_json(card, share).replace("<", "\\u003c")
     return (
         f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
         f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>\n<body>\n"
-        + "\n".join(parts)
+        + "\n".join(sections)
         + f"\n<script type='application/json' id='numbers'>{numbers}</script>\n</body></html>\n"
     )
 
@@ -178,7 +178,7 @@ def _origin(card: TextCard) -> str:
 
 
 def _drawn(figure: go.Figure) -> str:
-    """A figure as a part of the page, in ink that can be read on light and on dark ground."""
+    """Return a figure as a part of the page, readable on light and dark backgrounds."""
     figure.update_layout(font={"color": _INK, "family": "system-ui, sans-serif"}, template="none")
     figure.update_xaxes(gridcolor="#8884", linecolor="#8888")
     figure.update_yaxes(gridcolor="#8884", linecolor="#8888")

@@ -42,7 +42,7 @@ def show(
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))
         options |= {"on_select": chosen, "selection_mode": "single-row"}
-    safe: Any = table.guard(frame, shown=True)
+    safe: Any = table.guard(frame, display=True)
     if shares:
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
         safe = safe.style.format(words, na_rep="–")

@@ -21,7 +21,7 @@ _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_to
 
 
 class InMemoryModel(HFLM):
-    """Dense or pruned model on the device where it is.
+    """Adapter of a dense or pruned model in memory to lm-eval; the model stays on its device.
 
     Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half precision
     makes frequent, always count for the first choice.
@@ -29,7 +29,7 @@ class InMemoryModel(HFLM):
 
     def __init__(self, model: Any, tokenizer: Any, batch: int, on_progress: Progress) -> None:
         """Wrap a model; `batch` is the sequences of one forward pass."""
-        # lm-eval gives a tokenizer without a padding token one
+        # lm-eval adds a padding token to a tokenizer without one
         tokenizer = copy.deepcopy(tokenizer)
         super().__init__(model, tokenizer=tokenizer, backend="causal", batch_size=batch, softmax_dtype="float32")
         self._report = on_progress
@@ -65,7 +65,7 @@ class InMemoryModel(HFLM):
 
         def attempt(size: int) -> list[T]:
             self.batch_size_per_gpu = size
-            # of the longest come first, so that memory runs out at the beginning if it does at all
+            # the longest requests come first, so that memory runs out at the start if at all
             self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
             return measure(requests, disable_tqdm=True)
 
@@ -91,9 +91,9 @@ class InMemoryModel(HFLM):
 class _ResponseHook(CacheHook):
     """Receives every response as lm-eval has it: reports progress, refuses NaN."""
 
-    def __init__(self, on_progress: Progress, every: int, total: int) -> None:
+    def __init__(self, on_progress: Progress, interval: int, total: int) -> None:
         super().__init__(None)
-        self._on_progress, self._every, self._done, self._total = on_progress, every, 0, total
+        self._on_progress, self._every, self._done, self._total = on_progress, interval, 0, total
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
         """Take the response `res` to the request `req`."""
@@ -110,7 +110,9 @@ class _ResponseHook(CacheHook):
 
 
 def _longest(requests: list[Any]) -> str:
-    return max(("".join(part for part in each.args if isinstance(part, str)) for each in requests), key=len, default="")
+    return max(
+        ("".join(part for part in request.args if isinstance(part, str)) for request in requests), key=len, default=""
+    )
 
 
 def _short(text: str) -> str:

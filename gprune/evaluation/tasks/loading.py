@@ -105,16 +105,18 @@ def require_runnable(name: str, further: tuple[str, ...]) -> None:
     """
     index = task_manager(name).task_index
     if name not in index:
-        near = closest(name, further) or closest(name, index)
-        meant = (
-            f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(further)}."
+        suggestion = closest(name, further) or closest(name, index)
+        hint = (
+            f": did you mean {suggestion}?"
+            if suggestion
+            else f"; lm-eval and this package have none; known: {', '.join(further)}."
         )
-        raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl")
+        raise SettingsError(f"there is no task {name!r}{hint} A file of your own questions ends in .jsonl")
     unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
     if unsafe:
-        which = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
+        unsafe_names = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
         raise SettingsError(
-            f"the task {name!r} executes code that the model writes{which}, which is not done here: "
+            f"the task {name!r} executes code that the model writes{unsafe_names}, which is not done here: "
             "run it with lm-eval's own command on an exported folder, in a sandbox"
         )
 
@@ -240,7 +242,7 @@ def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
 
 
 def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, *, download: bool = True) -> str:
-    """Return the SHA-256 of what decides the questions of a task.
+    """Return the SHA-256 of everything that determines the questions of a task.
 
     These are the rows, for the demo the version of its texts; for other tasks of lm-eval, and with few-shot
     examples, the requests as a model reads them. A dataset that would have to be downloaded is known by its name
@@ -272,7 +274,7 @@ def _digest(content: object) -> str:
 
 @contextmanager
 def readable_faults(task: str) -> Iterator[None]:
-    """Turn what lm-eval raises about a task's data into a CorpusError."""
+    """Turn lm-eval's errors about a task's data into a CorpusError."""
     try:
         with quiet(), seeded():
             yield

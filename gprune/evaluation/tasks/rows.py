@@ -36,7 +36,7 @@ class TaskSource:
 
     @property
     def on_hub(self) -> bool:
-        """True if the rows come from a dataset of the hub."""
+        """Return True if the rows come from a dataset of the hub."""
         return self.kind == "registered" and self.file is None
 
 
@@ -142,13 +142,13 @@ def read_documents(source: TaskSource) -> list[Row]:
         check = STANDARD_TASKS[task].check_row
     rows = []
     for number, row in _read_lines(file):
-        where = f"the task {task!r}: line {number} of {str(file)!r}"
+        location = f"the task {task!r}: line {number} of {str(file)!r}"
         if not isinstance(row, dict):
-            raise CorpusError(f"{where} is no object: write one question a line")
+            raise CorpusError(f"{location} is no object: write one question a line")
         try:
             rows.append(row if check is None else check(row))
         except ValueError as error:
-            raise CorpusError(f"{where} {error}") from error
+            raise CorpusError(f"{location} {error}") from error
     if not rows:
         raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
     return rows

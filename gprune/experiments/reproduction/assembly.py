@@ -53,7 +53,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """One table with what is known of its rows."""
+    """One table with the current numbers of its rows."""
 
     table: PaperTable
     answers: tuple[Answer, ...]
@@ -73,7 +73,7 @@ class Assembled:
 
     @property
     def filled(self) -> int:
-        """Rows that have their numbers."""
+        """Return the rows that have their numbers."""
         return sum(answer.filled for answer in self.answers)
 
 
@@ -116,8 +116,10 @@ def _answer(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answ
 
 def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
     """Return the tasks that every row with accuracies has, in the order of the first such row."""
-    measured = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
-    return tuple(task for task in (measured[0] if measured else ()) if all(task in names for names in measured))
+    tasks_by_row = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
+    return tuple(
+        task for task in (tasks_by_row[0] if tasks_by_row else ()) if all(task in names for names in tasks_by_row)
+    )
 
 
 def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
@@ -126,13 +128,13 @@ def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
 
 def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
     """Return the mean accuracy and that of every task, or their standard errors, in points."""
-    chosen = _compared(answer, tasks)
-    if not chosen:
+    compared = _compared(answer, tasks)
+    if not compared:
         return {}
-    mean = accuracy.mean_accuracy(chosen, rule)
+    mean = accuracy.mean_accuracy(compared, rule)
     of_task = accuracy.reported_error if error else accuracy.reported_accuracy
     points = {ACCURACY: 100.0 * (mean.error if error else mean.value)}
-    return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in chosen}
+    return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
 
 
 def _stamps_by_column(answers: Iterable[Answer]) -> dict[str, list[Stamp | None]]:
@@ -193,11 +195,11 @@ def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str,
 
 
 def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
-    """Return both accuracies of a task; the normalised one where the task has it."""
-    about: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
-    values = [Value("acc", item.task, item.acc, item.acc_error, **about)]
+    """Return both accuracies of a task; the normalised one only if the task has it."""
+    details: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
+    values = [Value("acc", item.task, item.acc, item.acc_error, **details)]
     if not np.isnan(item.acc_norm):
-        values.append(Value("acc_norm", item.task, item.acc_norm, item.acc_norm_error, **about))
+        values.append(Value("acc_norm", item.task, item.acc_norm, item.acc_norm_error, **details))
     return values
 
 
@@ -228,8 +230,10 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     cells = []
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
-        for name, each in columns:
-            line[heading(metric_with_rule(name, each) if name == ACCURACY else name)] = _cell(rows[each][index], name)
+        for name, column_rule in columns:
+            line[heading(metric_with_rule(name, column_rule) if name == ACCURACY else name)] = _cell(
+                rows[column_rule][index], name
+            )
         cells.append(line | {REASON: answer.reason})
     cells += _summaries(answers, rows, columns) if table.name == "seeds" else []
     display = pd.DataFrame(cells).fillna("")
@@ -260,8 +264,8 @@ def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[st
     for method, group in spread.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]
         seeds = int(group["seeds"].max())
-        which = SUMMARY if seeds == len(method_rows) else f"{SUMMARY} of {seeds} of {len(method_rows)} seeds"
-        line = {"method": label(method_rows[0]), "seed": which}
+        seed_label = SUMMARY if seeds == len(method_rows) else f"{SUMMARY} of {seeds} of {len(method_rows)} seeds"
+        line = {"method": label(method_rows[0]), "seed": seed_label}
         for item in group[group["seeds"] == seeds].itertuples():
             metric = str(item.metric)
             if metric in names:
@@ -288,10 +292,10 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the metric gap of every metric but single tasks."""
     metrics = [metric for metric in derived.metrics(rows) if not is_single(metric)]
-    parts = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
-    if not parts:
+    tables = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
+    if not tables:
         return derived.metric_gap(rows)
-    table = pd.concat(parts, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
     return table[["metric", *(name for name in table.columns if name != "metric")]]
 
 
@@ -299,9 +303,11 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
-    """Return what a reader must know of a table, one fact a line."""
-    extra = sum(answer.row.extra for answer in answers)
-    controls = f"rows that the paper does not have, as controls: {extra}" if 0 < extra < len(answers) else ""
+    """Return the notes of a table, one fact a line."""
+    control_count = sum(answer.row.extra for answer in answers)
+    controls = (
+        f"rows that the paper does not have, as controls: {control_count}" if 0 < control_count < len(answers) else ""
+    )
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
         *(table.note, controls),
@@ -320,21 +326,21 @@ def _protocols(marks: Marks) -> list[str]:
 
 
 def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
-    refused = dict(item for answer in answers for item in answer.missing_tasks)
-    notes = [f"not measured: {task}: {reason}" for task, reason in refused.items()]
+    reasons = dict(item for answer in answers for item in answer.missing_tasks)
+    notes = [f"not measured: {task}: {reason}" for task, reason in reasons.items()]
     rows = [answer for answer in answers if answer.accuracies]
     if not rows:
         return notes
-    measured = dict.fromkeys(item.task for answer in rows for item, _ in answer.accuracies)
-    if left := [task for task in measured if task not in tasks]:
-        notes.append(f"not in the means, since not every row has them: {', '.join(left)}")
+    all_tasks = dict.fromkeys(item.task for answer in rows for item, _ in answer.accuracies)
+    if other_tasks := [task for task in all_tasks if task not in tasks]:
+        notes.append(f"not in the means, since not every row has them: {', '.join(other_tasks)}")
     if tasks:
         chance = accuracy.mean_accuracy(_compared(rows[0], tasks), accuracy.RULES[0]).chance
         guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""
         limits = sorted({item.limit for answer in rows for item in _compared(answer, tasks)})
         size = ", ".join(f"at most {limit} documents of each" if limit else "all documents" for limit in limits)
-        many = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
-        notes.append(f"accuracy in points, the mean over {many} ({', '.join(tasks)}; {size}){guessing}")
+        task_count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
+        notes.append(f"accuracy in points, the mean over {task_count} ({', '.join(tasks)}; {size}){guessing}")
         notes.append(
             "max: the higher of acc and acc_norm of each task; fixed: acc_norm where the task has it, else acc"
         )

@@ -34,7 +34,7 @@ class Reproduced:
     display: pd.DataFrame
     """the short form: text cells"""
     published: pd.DataFrame
-    """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
+    """the paper's figures, shown apart from the measured ones; may be empty"""
     published_title: str
     versions: dict[str, tuple[str, ...]]
     """versions and commits behind the rows, by program; more than one where runs differ"""
@@ -60,12 +60,12 @@ class Reproduction:
 
 def reproductions(cache: Path) -> list[Reproduction]:
     """Return every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
-    home = cache / "reproductions"
+    folder = cache / "reproductions"
     try:
-        names = [name for name in os.listdir(home) if _NAME.fullmatch(name)]
+        names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
     except OSError:
         return []
-    listed = [item for name in names if (item := _reproduction(home / name)) is not None]
+    listed = [item for name in names if (item := _reproduction(folder / name)) is not None]
     return sorted(listed, key=lambda item: (item.updated, item.name), reverse=True)
 
 
@@ -83,9 +83,9 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
     try:
         return _reproduced(table, index["tables"][table])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        where = f"the table {safe_parsing.quote(table)} in {folder / INDEX}"
+        location = f"the table {safe_parsing.quote(table)} in {folder / INDEX}"
         reason = safe_parsing.sentence(repr(error), 160)
-        raise StoreError(f"{where} is damaged ({reason}): run `reproduce` again") from error
+        raise StoreError(f"{location} is damaged ({reason}): run `reproduce` again") from error
 
 
 def _reproduction(folder: Path) -> Reproduction | None:

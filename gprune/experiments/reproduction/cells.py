@@ -9,7 +9,7 @@ from gprune.study import short
 
 
 def heading(metric: str) -> str:
-    """A metric's column title: `wikitext2 PPL`, `accuracy (max)`, `boolq`."""
+    """Return a metric's column title: `wikitext2 PPL`, `accuracy (max)`, `boolq`."""
     kind, sign, subject = metric.partition(":")
     if not sign:
         return kind
@@ -17,31 +17,31 @@ def heading(metric: str) -> str:
 
 
 def digits(metric: str) -> int:
-    """Digits behind the point: two of perplexities, accuracies and tokens a second, three of all else."""
+    """Return the decimals: two for perplexities, accuracies and tokens a second, else three."""
     if metric.endswith("MiB"):
         return 1
     return 2 if metric.startswith(("ppl:", "accuracy")) or metric.endswith("tokens/s") else 3
 
 
 def number(value: float, metric: str) -> str:
-    """A number as short text; empty if there is none."""
+    """Format a number as short text; empty if there is none."""
     return "" if np.isnan(value) else f"{value:.{digits(metric)}f}"
 
 
 def with_error(text: str, error: float, digits: int = 3) -> str:
-    """A short number with its spread, if there is one."""
+    """Format a short number with its spread, if there is one."""
     return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
 def count(parameters: int) -> str:
-    """A number of parameters in millions or billions; empty if it is not known."""
+    """Format a number of parameters in millions or billions; empty if not known."""
     if not parameters:
         return ""
     return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.2f}M"
 
 
 def cell(value: Any, name: str) -> str:
-    """A label or a number as text; retentions as percentages."""
+    """Format a label or a number; retentions are percentages."""
     if value is None or (isinstance(value, float) and np.isnan(value)) or value is pd.NA:
         return ""
     if name == "retention":

@@ -37,14 +37,14 @@ def fair_rows(series: Series) -> list[Row]:
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
-    # a method that is another by definition, or chosen among them, is no row of its own
+    # a method that equals another by definition, or is chosen among them, has no row
     excluded = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED}
     methods = together(name for name in BUILT_IN if name not in excluded)
     study = series.study(methods=methods, **where)
     rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
-    for identity, method, words, changes in _variants():
+    for identity, method, variant, changes in _variants():
         changed = series.study(methods=(method,), changes=changes, **where)
-        rows.append(Row({"words": words}, changed.renamed(f"{study.name} {words}"), method, item=identity))
+        rows.append(Row({"words": variant}, changed.renamed(f"{study.name} {variant}"), method, item=identity))
     return [
         replace(row, labels=where | {"method": ", ".join(filter(None, (label(row), row.labels.get("words"))))})
         for row in rows
@@ -64,7 +64,7 @@ def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
 
 
 def identifier(row: Row) -> str:
-    """Return what tells a row's method from the others of its retention and seed."""
+    """Return an identifier of a row's method that is unique within its retention and seed."""
     return str(row.item) or row.method
 
 
@@ -98,7 +98,7 @@ class Treatment:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As a study has it; what does not matter to the kind is left as it is."""
+        """Return the settings of a study; fields that do not matter to the kind keep their defaults."""
         settings = {"repair.kind": self.kind}
         if self.kind not in ("own", "none", "auto"):
             settings["repair.texts"] = self.texts
@@ -107,7 +107,7 @@ class Treatment:
         return settings
 
     def of(self, method: str) -> str:
-        """Return what tells a method with this treatment from every other."""
+        """Return a unique identifier of a method with this treatment."""
         return " ".join((method, *self.settings.values()))
 
 
@@ -118,7 +118,7 @@ def list_treatments() -> list[tuple[str, Treatment]]:
     """Return every method with its treatment, in the order of the table."""
     texts = {KINDS[-1]: "both_and_sampled"}
     crossed = [(method, Treatment(kind, texts.get(kind, TEXTS))) for kind in KINDS for method in MASKS]
-    further = [Treatment(kind, other) for kind in KINDS[3:5] for other in _OTHER_TEXTS]
+    further = [Treatment(kind, other_texts) for kind in KINDS[3:5] for other_texts in _OTHER_TEXTS]
     further += [Treatment(KINDS[4], target=target) for target in _TARGETS]
     return [
         *((method, OWN) for method in BASELINES),
@@ -144,7 +144,7 @@ def repair_rows(series: Series) -> list[Row]:
 
 def _repair_row(series: Series, method: str, treatment: Treatment, **where: Any) -> Row:
     row = series.row(method, first=where, extra=METHODS[method].control, changes=treatment.settings, **where)
-    words = "as published" if treatment == OWN else repair_label(row.study)
+    label = "as published" if treatment == OWN else repair_label(row.study)
     if treatment.target != TARGET:
-        words += f", towards {_TARGETS[treatment.target]}"
-    return replace(row, item=treatment.of(method), labels=row.labels | {"repair": words})
+        label += f", towards {_TARGETS[treatment.target]}"
+    return replace(row, item=treatment.of(method), labels=row.labels | {"repair": label})

@@ -62,12 +62,12 @@ class Block:
 
     @property
     def name(self) -> str:
-        """As in `demo at 50%`."""
+        """Return a name as `demo at 50%`."""
         return f"{short(self.series.model)} at {100 * self.retention:.0f}%"
 
     @property
     def methods(self) -> dict[str, list[Answer]]:
-        """The answers of every method, one a seed, by what tells it from the others."""
+        """Return the answers of every method, one a seed, by the method's identifier."""
         methods: dict[str, list[Answer]] = {}
         for answer in self.answers:
             methods.setdefault(identifier(answer.row), []).append(answer)
@@ -75,12 +75,12 @@ class Block:
 
     @property
     def unseen(self) -> list[Case]:
-        """The cases on text of other corpora."""
+        """Return the cases on text of other corpora."""
         return [case for case in self.cases if case.unseen]
 
     @property
     def text_names(self) -> list[str]:
-        """The texts without their options, where these do not tell one from another."""
+        """Return the names of the texts, without options unless two texts differ only in them."""
         stems = [short(case.text).partition("#")[0] for case in self.cases]
         return [
             short(case.text) if stems.count(stem) > 1 else stem for case, stem in zip(self.cases, stems, strict=True)
@@ -91,23 +91,25 @@ Cells = Callable[[Block, str, Answer], tuple[str, str, list[str]]]
 """returns name, second column and changes of a method; no changes where it is compared with nothing"""
 
 
-def blocks(store: Store, every: Sequence[Series], rows_of: Callable[[Series], list[Row]], first: str) -> list[Block]:
-    """Return the blocks of a table over some series, one a model.
+def blocks(
+    store: Store, all_series: Sequence[Series], rows_of: Callable[[Series], list[Row]], reference_method: str
+) -> list[Block]:
+    """Return the blocks of a table over some series: one for each model and retention.
 
-    `rows_of` gives the rows of a series, the dense model's first; `first` is the method whose study says what
-    the texts are.
+    `rows_of` returns the rows of a series, the dense model's first; `reference_method` is the method whose study
+    has the texts.
     """
-    finished, parts = Finished(store), list[Block]()
-    for series in every:
+    finished, series_blocks = Finished(store), list[Block]()
+    for series in all_series:
         dense, *answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows_of(series)]
         for retention in series.scale.retentions:
             block_answers = (dense, *(answer for answer in answers if answer.row.study.retention == retention))
-            study = next(answer.row.study for answer in block_answers if identifier(answer.row) == first)
+            study = next(answer.row.study for answer in block_answers if identifier(answer.row) == reference_method)
             results = opened(study, store)
             texts = stages.standings(results.graph, results.get)
             cases = tuple(_case(series, retention, text, block_answers) for text in texts.values())
-            parts.append(Block(series, retention, block_answers, cases, results, texts))
-    return parts
+            series_blocks.append(Block(series, retention, block_answers, cases, results, texts))
+    return series_blocks
 
 
 def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequence[Answer]) -> Case:
@@ -116,21 +118,21 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
         for value in answer.values:
             if value.subject == status.text and len(value.losses):
                 losses.setdefault(identifier(answer.row), {})[answer.row.study.seed] = value.losses
-    missing = frozenset(identifier(answer.row) for answer in answers if answer.reason == NOT_RUN)
-    return Case(short(series.model), retention, status.text, status.unseen, losses, missing)
+    pending = frozenset(identifier(answer.row) for answer in answers if answer.reason == NOT_RUN)
+    return Case(short(series.model), retention, status.text, status.unseen, losses, pending)
 
 
-# both documents
+# shared by both documents
 
 
-def _measured(every: Sequence[Series], parts: Sequence[Block], command: str) -> list[str]:
+def _measured(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
     """Return command, models, texts, sizes and seeds, and how differences are judged."""
-    scale, versions = every[0].scale, code()
-    lengths = sorted({value.length for block in parts for answer in block.answers for value in answer.values})
-    texts = {text: status for block in reversed(parts) for text, status in block.texts.items()}.values()
+    scale, versions = all_series[0].scale, code()
+    lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
+    texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
-        f"{MEASURED}{', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
+        f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration: {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
         f"{scale.epochs} epochs in steps of {scale.batch} sequences, seeds {', '.join(map(str, scale.seeds))}; "
         f"each seed draws its own sequences. Perplexity over {scale.windows or 'all'} windows of "
@@ -174,21 +176,21 @@ def _change(difference: Difference | None) -> str:
     return "" if difference is None else f"{in_percent(difference)}, {difference.verdict}"
 
 
-def _over(cases: Sequence[Case], first: str, second: str) -> Difference | None:
+def _over(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
     """Return how much worse one method is than another over texts of equal weight, or None if one is missing."""
-    differences = [case.difference(first, second) for case in cases]
+    differences = [case.difference(method, other_method) for case in cases]
     finite = [item for item in differences if item is not None and np.isfinite(item.nats)]
     return over_texts(finite) if finite and len(finite) == len(cases) else None
 
 
-def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, level: int) -> list[str]:
+def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: Cells, level: int) -> list[str]:
     """Return the perplexities of a block, a method a line, between the other columns of `cells`."""
-    columns = ("method", second, *block.text_names, *heads)
+    columns = ("method", second_column, *block.text_names, *heads)
     lines = []
     for name, answers in block.methods.items():
-        label, about, changes = cells(block, name, answers[0])
+        label, details, changes = cells(block, name, answers[0])
         values = (_perplexity(case, name) for case in block.cases)
-        lines.append([label, about, *values, *(changes or [""] * len(heads))])
+        lines.append([label, details, *values, *(changes or [""] * len(heads))])
         reasons = sorted({answer.reason for answer in answers} - {""})
         lines += [["", reason, *[""] * (len(columns) - 2)] for reason in reasons]
     return [f"{'#' * level} {block.name}", Table.of(columns, lines).markdown()]
@@ -197,24 +199,28 @@ def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, 
 # the report of `study`
 
 
-def study_document(store: Store, every: Sequence[Series], command: str) -> str:
-    """Return every method beside its controls for some series, one a model, and which claims of the paper hold."""
-    parts = blocks(store, every, fair_rows, GPRUNE)
-    cases = [case for block in parts for case in block.cases]
+def study_document(store: Store, all_series: Sequence[Series], command: str) -> str:
+    """Return the report of all methods and controls over some series, and which claims of the paper hold."""
+    series_blocks = blocks(store, all_series, fair_rows, GPRUNE)
+    cases = [case for block in series_blocks for case in block.cases]
     paragraphs = [
         "# A fair comparison",
         "Each method beside what people would otherwise use, and beside controls: the same learning on one "
         "module a layer, on random modules, on shuffled ones, without RASA, and the base metrics at one ratio "
         "with nothing learned. All numbers were measured here.",
-        *_measured(every, parts, command),
+        *_measured(all_series, series_blocks, command),
         "*Given* are the texts of a method, whether anything was learned, and its forward and backward "
         "passes of the dense model over as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
-        *(line for block in parts for line in _block_table(block, "given", _beside_gprune(block), _study_cells, 2)),
+        *(
+            line
+            for block in series_blocks
+            for line in _block_table(block, "given", _beside_gprune(block), _study_cells, 2)
+        ),
         "## What the parts change",
         "Of the first seed: the share of the rank drift's variance that lies between the modules, their "
         "initialization and random modules; and the share of the decisions that would change without each part.",
-        Table.of(_EFFECT_HEADS, [row for block in parts for row in _effects(block)]).markdown(),
+        Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
     ]
     return "\n\n".join(paragraphs) + "\n"
 
@@ -225,8 +231,8 @@ def _beside_gprune(block: Block) -> list[str]:
 
 def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
     label = str(answer.row.labels["method"]) + (" (control)" if answer.row.extra else "")
-    compared = name not in (GPRUNE, "dense")
-    changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if compared else []
+    is_compared = name not in (GPRUNE, "dense")
+    changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if is_compared else []
     return label, _given(answer, block), changes
 
 
@@ -307,28 +313,28 @@ _DEVELOPMENT = (
 )
 
 
-def repair_document(store: Store, every: Sequence[Series], command: str) -> str:
+def repair_document(store: Store, all_series: Sequence[Series], command: str) -> str:
     """Return masks times repairs for some series, a chapter each, and whether repairs hold on unseen text."""
-    return "\n\n".join([*_HEAD, *(_chapter(store, series, command) for series in every)]) + "\n"
+    return "\n\n".join([*_HEAD, *(_chapter(store, series, command) for series in all_series)]) + "\n"
 
 
 def _chapter(store: Store, series: Series, command: str) -> str:
-    parts = blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
-    cases = [case for block in parts for case in block.cases]
+    series_blocks = blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
+    cases = [case for block in series_blocks for case in block.cases]
     name = short(series.model)
     return "\n\n".join(
         [
             f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
-            *_measured([series], parts, command),
+            *_measured([series], series_blocks, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
-            *_recipe(parts),
-            *(line for block in parts for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
+            *_recipe(series_blocks),
+            *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
         ]
     )
 
 
-def _recipe(parts: Sequence[Block]) -> list[str]:
+def _recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
@@ -338,7 +344,7 @@ def _recipe(parts: Sequence[Block]) -> list[str]:
             ("model", *ratios, "against the best baseline with the same choice"),
             (
                 [block.name, _best(block, _BASELINES), _ratio(_own_masks(block)), _best(block, _CHOOSING_BASELINES)]
-                for block in parts
+                for block in series_blocks
             ),
         ).markdown(),
     ]

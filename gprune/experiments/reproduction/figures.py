@@ -42,20 +42,20 @@ Measure = tuple[str, float, float]
 
 
 def module_overlap(series: Series) -> list[Row]:
-    """Modules under substitution of each text, with two controls."""
+    """Return the rows of modules under substitution of each text, with two controls."""
     study = series.study(substitute=series.scale.substitute)
 
     def label(comparison: Comparison) -> str:
         if comparison.kind != SUBSTITUTION:
             return comparison.title
-        sides = (comparison.first.texts, comparison.second.texts)
-        return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in sides)
+        side_texts = (comparison.first.texts, comparison.second.texts)
+        return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in side_texts)
 
     return [_agreement_row(study, comparison, {"comparison": label(comparison)}) for comparison in _compared(study)]
 
 
 def figure_1b(series: Series) -> list[Row]:
-    """Modules of token-weighted FLAP and FANG's groups when the texts swap; beside it, substitutions."""
+    """Return the rows of twFLAP's modules and FANG's groups when texts swap, and of substitutions."""
     study = series.study(metric="twflap", substitute=series.scale.substitute)
 
     def labels(comparison: Comparison) -> dict[str, str]:
@@ -64,7 +64,7 @@ def figure_1b(series: Series) -> list[Row]:
             title = title.removeprefix(f"{comparison.kind}: ")
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
-    # the paper's own rows are those of A and B alone
+    # only the rows of A and B are in the paper
     rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in _compared(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
 
@@ -83,13 +83,13 @@ def figure_1a(series: Series) -> list[Row]:
     """Rank correlation when the text changes, above the floor of resampling it."""
     study = series.study()
     return [
-        Row({"comparison": words}, study, reads="drift", item=curve, extra=curve == drift.HALVES)
-        for curve, words in _CURVES.items()
+        Row({"comparison": label}, study, reads="drift", item=curve, extra=curve == drift.HALVES)
+        for curve, label in _CURVES.items()
     ]
 
 
 def figure_3(series: Series) -> list[Row]:
-    """GPrune beside FLAP in five bins of rising rank drift."""
+    """Return the rows of GPrune and FLAP in five bins of rising rank drift."""
     study = series.study(methods=("gprune", "flap"))
     return [
         Row({"drift bin": name}, study, reads="bins", item=index)
@@ -98,7 +98,7 @@ def figure_3(series: Series) -> list[Row]:
 
 
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
-    """The stages that a figure's row is read from. Raises MethodError if its study makes no such comparison."""
+    """Return the stages of a figure's row. Raise MethodError if its study makes no such comparison."""
     if row.reads == "agreement":
         comparisons = stages.agreements(graph)
         if row.item not in comparisons:
@@ -124,8 +124,8 @@ def figure_measures(row: Row, results: Results) -> list[Measure]:
             ("ARI", *agreement.spread(agreed.ari)),
             ("matched overlap", *agreement.spread(agreed.overlap)),
         ]
-    moved, partition, own_masks, base = records
-    return _bin(decisions.compare(moved.magnitude, partition, own_masks, base, BINS), int(row.item))
+    drift_record, partition, own_masks, base = records
+    return _bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
 def _drift(record: RankDrift, name: str) -> list[Measure]:

@@ -1,7 +1,7 @@
 """Rows of tables, the study that each needs, and the fewest studies that fill some rows.
 
 Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
-GPrune on FLAP at 50% retention stands in seven of the paper's tables).
+GPrune on FLAP at 50% retention is in seven of the paper's tables).
 """
 
 from collections.abc import Iterable
@@ -43,17 +43,17 @@ class Row:
 
     @property
     def method_id(self) -> str:
-        """The method with its base metric, as gprune.data.published names it: `gprune:flap`, `fang`."""
+        """Return the method with its base metric, as in gprune.data.published: `gprune:flap`, `fang`."""
         return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
 
     @property
     def target(self) -> float:
-        """The target retention, 1 for the dense model."""
+        """Return the target retention, 1 for the dense model."""
         return 1.0 if self.method == "dense" else self.study.retention
 
     @property
     def until(self) -> str:
-        """The stage that the study must have reached, one of gprune.pipeline.stages.UNTIL."""
+        """Return the stage that the study must have reached, one of gprune.pipeline.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")
 
 
@@ -66,18 +66,18 @@ class TableStudy(ScheduledStudy):
 
     @property
     def shared(self) -> Study:
-        """The study that its rows share; it tells the entry from others."""
+        """Return the study that its rows share."""
         return shared_study(self.study)
 
 
 def label(row: Row) -> str:
-    """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
+    """Return a row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
     method = METHODS[row.method]
     return f"{method.label} ({metric_label(row.study.metric)})" if method.learns else method.label
 
 
 def metric_label(metric: str) -> str:
-    """A metric as tables name it."""
+    """Return a metric as tables name it."""
     return "twFLAP" if metric == "twflap" else METRICS[metric]
 
 
@@ -120,7 +120,7 @@ class Series:
         changes: dict[str, Any] | None = None,
         **fields: Any,
     ) -> Study:
-        """One study of the series, named after what sets it apart.
+        """Return a study of the series, named after the settings in which it differs.
 
         `pair` is primary and auxiliary text, where they are not the series' own, `changes` are dotted
         settings that differ, `fields` retention, seed or substitute. Whether it measures zero-shot tasks
@@ -159,19 +159,19 @@ class Series:
         return self.scale.tasks_in == "all" or in_main
 
     def _name(self, study: Study) -> str:
-        words = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
+        words_of_name = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
-            words.append(f"{short(study.primary)}+{short(study.auxiliary)}")
+            words_of_name.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:
-            words.append("agreement")
-        words += [f"seed {study.seed}"] * (study.seed != self.base.seed)
+            words_of_name.append("agreement")
+        words_of_name += [f"seed {study.seed}"] * (study.seed != self.base.seed)
         base = self.base.to_dict()
         for section, values in study.to_dict().items():
             if isinstance(values, dict):
                 changed = (name for name in values if name not in TASKS and values[name] != base[section][name])
-                words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
-        # a name is for people: what does not fit is in the settings
-        return safe_parsing.sentence(" ".join(words), limits.LONGEST_NAME)
+                words_of_name += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
+        # the name is for display, so it may be truncated
+        return safe_parsing.sentence(" ".join(words_of_name), limits.LONGEST_NAME)
 
 
 def shared_study(study: Study) -> Study:
@@ -180,9 +180,9 @@ def shared_study(study: Study) -> Study:
 
 
 def together(methods: Iterable[str]) -> tuple[str, ...]:
-    """Methods in the order in which a study runs them."""
-    chosen = set(methods)
-    return tuple(name for name in METHODS if name in chosen)
+    """Return methods in the order in which a study runs them."""
+    selected = set(methods)
+    return tuple(name for name in METHODS if name in selected)
 
 
 def entries(rows: Iterable[Row]) -> list[TableStudy]:

@@ -53,11 +53,11 @@ class Value:
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
     """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
-    """by what protocol it was measured, or None if that is no figure of quality"""
+    """the protocol of its measurement, or None if it is not a figure of quality"""
 
     @property
     def column(self) -> str:
-        """The column of a table that it belongs to."""
+        """Return the column of a table that it belongs to."""
         return f"ppl:{self.subject}" if self.measure == "perplexity" else self.measure
 
 
@@ -90,13 +90,13 @@ class Answer:
 
     @property
     def stamps(self) -> dict[str, Stamp]:
-        """The protocol of every figure of quality, by its column."""
+        """Return the protocol of every perplexity and accuracy, by its column."""
         texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
         return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.accuracies}
 
     @property
     def filled(self) -> bool:
-        """True if the row has its numbers."""
+        """Return True if the row has its numbers."""
         return bool(self.values)
 
 
@@ -141,7 +141,7 @@ class Finished:
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
-            # what does not fit into memory may fit in smaller batches
+            # reasons are kept by batch size, because smaller batches may fit in memory
             batch = run.study.calibration.batch
             for entry in run.record.get("unavailable", {}).values():
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
@@ -166,24 +166,24 @@ class Finished:
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read(self, row: Row, results: Results) -> Answer | None:
-        refused = self._refused(row, results)
-        stages = self._stages(row, results, refused)
+        refused_tasks = self._refused(row, results)
+        stages = self._stages(row, results, refused_tasks)
         values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
-        first = stages[0]
+        main_stage = stages[0]
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
-            run=next((run.name for run in self._makers.get(first.key, ())), ""),
+            run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
             values=tuple(values),
-            accuracies=tuple(self._accuracies(row, results, first)),
-            missing_tasks=tuple((self._missing_tasks(row.study) | refused).items()),
-            clock=results.record(first) if row.reads == "speed" else None,
+            accuracies=tuple(self._accuracies(row, results, main_stage)),
+            missing_tasks=tuple((self._missing_tasks(row.study) | refused_tasks).items()),
+            clock=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
-            versions=results.details(first),
+            versions=results.details(main_stage),
         )
 
     def _refused(self, row: Row, results: Results) -> dict[str, str]:
@@ -191,14 +191,14 @@ class Finished:
         reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
         return {task: reason.words for task, reason in reasons.items() if reason is not None}
 
-    def _stages(self, row: Row, results: Results, refused: Container[str]) -> list[Stage[Any]]:
+    def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
         """Return the results that a row is read from; the first is the main one."""
         if row.reads in FIGURES:
             return list(figures.sources(row, results.graph))
         if row.reads == "speed":
             return [self._speed(row, results)]
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
-        return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused]
+        return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
         """Return the measurement of all methods of a row's study side by side."""
@@ -206,7 +206,7 @@ class Finished:
         return speed(Graph(study, results.graph.inputs, failures=results.graph.failures))
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
-        """Return every number of a row but accuracies; none where its method was not measured."""
+        """Return every number of a row except accuracies; none if its method was not measured."""
         if row.reads in FIGURES:
             return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
         if row.reads == "speed":
@@ -214,18 +214,18 @@ class Finished:
             return [Value(name, "", value, error) for name, value, error in timed]
         return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
 
-    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
-        """Return those of the study's tasks; where it has none, those of a run with the same perplexity."""
+    def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
+        """Return the accuracies of the study's tasks, or of a run with the same perplexity if it has none."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
             return _measured_tasks(row, results)
-        for run in self._makers.get(first.key, ()):
+        for run in self._makers.get(main_stage.key, ()):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
-            other = self._open(study) if study.evaluation.tasks else None
-            if other is not None:
-                return _measured_tasks(row, other)
+            other_results = self._open(study) if study.evaluation.tasks else None
+            if other_results is not None:
+                return _measured_tasks(row, other_results)
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -241,7 +241,7 @@ class Finished:
         if study not in self._results:
             self._results[study] = None
             reading = self._read_inputs(study)
-            # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
+            # without its plug-in a study has no results
             with contextlib.suppress(SettingsError):
                 if reading is not None:
                     inputs = replace(reading[0], plugins=plugins_read(study))
@@ -256,28 +256,31 @@ class Finished:
         return {} if reading is None else reading[1]
 
     def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Return why one result cannot be had itself, where a run has noted it and no other has made it since."""
+        """Return why a result is missing, if a run noted it and no run has made it since."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
 
     def _first_reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Return why some results cannot be had: the reason of the first of them, or of their needs, that has one."""
-        needed = order(stages) if self._reasons else ()
-        return next(filter(None, (self._reason_of(stage, results) for stage in needed)), None)
+        """Return the first reason why some results, or what they need, are missing."""
+        required = order(stages) if self._reasons else ()
+        return next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
         """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""
-        # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
+        # these methods stay, because they read further texts
         methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
         # other settings change no digest
-        reads = Study(study.model, **{name: getattr(study, name) for name in _READ})
-        reads = replace(reads, methods=methods) if methods else reads
-        if reads not in self._inputs:
-            missing: dict[str, str] = {}
-            self._inputs[reads] = None
+        input_study = Study(study.model, **{name: getattr(study, name) for name in _READ})
+        input_study = replace(input_study, methods=methods) if methods else input_study
+        if input_study not in self._inputs:
+            missing_tasks: dict[str, str] = {}
+            self._inputs[input_study] = None
             with contextlib.suppress(GpruneError):
-                self._inputs[reads] = read_inputs(reads, missing, download=False, store=self.store), missing
-        return self._inputs[reads]
+                self._inputs[input_study] = (
+                    read_inputs(input_study, missing_tasks, download=False, store=self.store),
+                    missing_tasks,
+                )
+        return self._inputs[input_study]
 
 
 def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
@@ -301,7 +304,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:
-    """Return the kept fraction of the decoder's weights and the parameters of the model, where they are known."""
+    """Return the kept fraction of the decoder's weights and the model's parameters, NaN and 0 if unknown."""
     try:
         summary = sizes(results, [row.method])
     except StoreError:

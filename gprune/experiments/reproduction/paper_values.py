@@ -1,4 +1,4 @@
-"""The paper's own figures of a table, to stand beside the measured rows and never among them."""
+"""Return the paper's figures of a table, which are shown apart from the measured rows."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ MAIN, GAP = "main", "metric-gap"
 
 
 def metric_with_rule(metric: str, rule: str) -> str:
-    """Return a metric's name with its rule, where it is an accuracy: `accuracy (max)`."""
+    """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
     return f"{metric} ({rule})" if metric.startswith(ACCURACY) else metric
 
 
@@ -29,17 +29,19 @@ def is_single(metric: str) -> bool:
 
 def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
-    parts = []
+    tables = []
     for index, (rule, frame) in enumerate(frames.items()):
         table = make(frame)
         if "metric" not in table.columns:
             continue
         ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
-        parts.append(ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]]))
-    filled = [part for part in parts if len(part)]
+        tables.append(
+            ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]])
+        )
+    filled = [part for part in tables if len(part)]
     if filled:
         return pd.concat(filled, ignore_index=True)
-    return parts[0] if parts else make(next(iter(frames.values())))
+    return tables[0] if tables else make(next(iter(frames.values())))
 
 
 def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:

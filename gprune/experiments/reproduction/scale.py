@@ -69,7 +69,7 @@ class Scale:
     methods: tuple[str, ...] = ()
     """methods of the main table, in place of the paper's rows and of the controls; empty for those"""
     controls: bool = True
-    """whether rows of controls stand beside the paper's own, in the main table and the ablation"""
+    """whether the main table and the ablation have additional rows of controls"""
     settings: tuple[tuple[str, Any], ...] = ()
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 
@@ -85,34 +85,34 @@ class Scale:
 
     @property
     def retention(self) -> float:
-        """Retention of every table but the main one: 0.5 where it is asked for, else the lowest."""
+        """Return the retention of every table but the main one: 0.5 if it is included, else the lowest."""
         return 0.5 if 0.5 in self.retentions else min(self.retentions)
 
     @property
     def seed(self) -> int:
-        """Seed of every table but that of the seeds."""
+        """Return the seed of every table except the table of seeds."""
         return self.seeds[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as plain JSON values."""
+        """Return every field as plain JSON values."""
         values = asdict(self)
-        # reproductions that name none have been written down without this field
+        # earlier reproductions that name no methods lack this field, so it is omitted if empty
         return values if self.methods else {name: values[name] for name in values if name != "methods"}
 
 
 def paper_model(model: str) -> str:
-    """The paper's name of a model that it measures, by the last part of a folder or hub name; else empty."""
+    """Return the paper's name of a model by the last part of its folder or hub name; else empty."""
     name_stem = stem(model)
     return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, name_stem)), "")
 
 
 def stem(model: str) -> str:
-    """The last part of a folder or hub name, in small letters and digits alone."""
+    """Return the last part of a folder or hub name, in lower-case letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
-    """The scale of a reproduction of a folder, a hub name, or `demo`.
+    """Return the scale of a reproduction of a folder, a hub name, or `demo`.
 
     `name` is one of SCALES; by default demo for the bundled model and paper for every other. `changes` are
     fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none) and are then
@@ -130,8 +130,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     if "methods" in fields:
         fields["methods"] = tuple(dict.fromkeys(fields["methods"]))
     if "tasks" in fields:
-        # a suite stands for all of its tasks
-        tasks = (task for word in fields["tasks"] for task in SUITES.get(word, (word,)))
+        # expand suites into their tasks
+        tasks = (task for task_or_suite in fields["tasks"] for task in SUITES.get(task_or_suite, (task_or_suite,)))
         fields |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
     if fields.get("limit") == 0:
         fields["limit"] = None

@@ -1,7 +1,7 @@
 """The tables and figures of the paper: their rows, and the study that gives each row.
 
 Perplexity and accuracy tables of section 4 and of the appendix; figures and the tables of speed have modules
-of their own. Labels and order are the paper's; `extra` rows are controls of ours that stand beside them.
+of their own. Labels and order are the paper's; `extra` rows are additional controls.
 """
 
 from collections.abc import Callable, Iterable
@@ -71,13 +71,13 @@ def _named(series: Series) -> list[Row]:
     for retention in series.scale.retentions:
         for name in names:
             for metric in bases if bases and name == "gprune" else ["flap"]:
-                where, control = {"retention": retention}, METHODS[name].control
-                rows.append(series.row(name, first=where, extra=control, metric=metric, retention=retention))
+                labels, control = {"retention": retention}, METHODS[name].control
+                rows.append(series.row(name, first=labels, extra=control, metric=metric, retention=retention))
     return rows
 
 
 def _controls(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
-    """Return rows of ours that say what a part of GPrune or of a baseline brings; none where they are left out."""
+    """Return our control rows, which isolate parts of GPrune or of baselines; none if they are left out."""
     rows = [series.row(name, extra=True, **settings) for name in names] if series.scale.controls else []
     return [replace(row, labels=row.labels | {"method": f"control: {row.labels['method']}"}) for row in rows]
 
@@ -90,8 +90,8 @@ def compared_methods(series: Series) -> list[Row]:
     for base, metric in _BASES.items():
         pairs += [(base, "flap"), ("gprune", metric)]
     for retention in scale.retentions:
-        where = {"retention": retention}
-        rows += [series.row(name, first=where, metric=metric, retention=retention) for name, metric in pairs]
+        labels = {"retention": retention}
+        rows += [series.row(name, first=labels, metric=metric, retention=retention) for name, metric in pairs]
     return [Row({"retention": 1.0, "method": "dense"}, dense, "dense"), *rows]
 
 
@@ -101,8 +101,8 @@ def ablation(series: Series) -> list[Row]:
     for bcm, rasa, changes in (("", "", _EQUAL_SIZE), ("yes", "", _UNADAPTED), ("yes", "yes", {})):
         rows.append(series.row(labels={"BCM": bcm, "RASA": rasa, "MSL": "yes"}, changes=changes))
     for row in _controls(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
-        learned = METHODS[row.method].decision == "learned"
-        rows.append(replace(row, labels=row.labels | {"MSL": "yes" if learned else ""}))
+        is_learned = METHODS[row.method].decision == "learned"
+        rows.append(replace(row, labels=row.labels | {"MSL": "yes" if is_learned else ""}))
     return rows
 
 
@@ -121,13 +121,13 @@ def multi_dataset(series: Series) -> list[Row]:
     primary, rows = short(series.scale.primary), list[Row]()
     for base, metric in _BASES.items():
         single = series.row(base, {"scoring": primary})
-        forms = [(f"{base}_{scoring}", words, False) for scoring, words in _SCORINGS.items()]
+        forms = [(f"{base}_{scoring}", label, False) for scoring, label in _SCORINGS.items()]
         if base == "wanda_sp":
             forms.append(("wanda_sp_dense", f"{primary}, dense statistics", True))
         rows.append(single)
-        for method, words, extra in forms:
+        for method, label, extra in forms:
             row = series.row(method, extra=extra)
-            rows.append(replace(row, labels=single.labels | {"scoring": words}))
+            rows.append(replace(row, labels=single.labels | {"scoring": label}))
         rows.append(series.row(labels={"scoring": f"{primary}+{short(series.scale.auxiliary)}"}, metric=metric))
     return rows
 
@@ -233,7 +233,7 @@ def choose_tables(names: Iterable[str]) -> list[PaperTable]:
 
     Raises SettingsError if a name is not known.
     """
-    chosen = list(names)
-    for name in chosen:
+    selected = list(names)
+    for name in selected:
         require_choice("table", name, (*TABLES, ALL))
-    return [table for name, table in TABLES.items() if name in chosen or (ALL in chosen and not table.scale)]
+    return [table for name, table in TABLES.items() if name in selected or (ALL in selected and not table.scale)]

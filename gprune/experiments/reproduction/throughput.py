@@ -18,7 +18,7 @@ SPEED_NOTE = (
 )
 _PHASES = ("whole", "prefill", "decode")
 _PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}
-"""base metric: the methods that stand beside GPrune on it, in the paper's table"""
+"""base metric: the methods that the paper's table compares with GPrune on it"""
 _ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
 
 
@@ -45,13 +45,13 @@ def speed_measures(record: Throughput, method: str) -> list[Measure]:
         return []
     rows = [row for row in record.rows if row["model"] == method]
     figures: list[Measure] = []
-    for mode, word in (("eager", ""), ("graph", "graph ")):
+    for mode, prefix in (("eager", ""), ("graph", "graph ")):
         phases = {row["phase"]: row for row in rows if row["mode"] == mode}
         for phase in (name for name in _PHASES if name in phases):
-            row, name = phases[phase], f"{phase} {word}"
+            row, name = phases[phase], f"{phase} {prefix}"
             figures.append((f"{name}tokens/s", float(row["tokens_per_second"]), float(row["spread"])))
             figures.append((f"{name}ratio", float(row["ratio"]), float(row["ratio_spread"])))
         if phases:
             largest = max(int(row["peak_bytes"]) for row in phases.values())
-            figures.append((f"{word}memory MiB", largest / 2**20, float("nan")))
+            figures.append((f"{prefix}memory MiB", largest / 2**20, float("nan")))
     return figures

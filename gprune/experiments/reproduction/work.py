@@ -49,7 +49,7 @@ class TableWork:
         *,
         command: str = "",
     ) -> None:
-        """Reads what is there of a cache and a folder for tables; nothing is started or written yet.
+        """Read the results of a cache and a folder of tables; nothing is started or written yet.
 
         `command` is the command line, for the index.
         """
@@ -86,13 +86,13 @@ class TableWork:
         return missing(self.tables, self.series, self.finished)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
-        """Assemble tables of what is there now and write them."""
+        """Assemble tables of the current results and write them."""
         assembled = [self.assemble(table) for table in tables]
         write(self.folder, self.series, assembled, self.command)
         return assembled
 
     def assemble(self, table: PaperTable) -> Assembled:
-        """One table of what is there now."""
+        """Return one table of the current results."""
         return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:

@@ -4,7 +4,7 @@
              main-fixed.md, main-fixed.tex, main-fixed-published.csv    (the other accuracy rule)
              index.json
 
-Every file is written beside its place and moved into it, so that a reader meets the old table or the new one.
+Every file is written under a temporary name and renamed, so that a reader sees the old table or the new one.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
     """
     with explain_errors(folder):
         make_folder(folder)
-        # another call may be adding its own tables to the same index
+        # locked, because another call may add its own tables to the same index
         lock = Lock(folder / f".{INDEX}.lock")
         while not lock.acquire(1.0):
             pass
@@ -120,7 +120,7 @@ def _cells(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _versions(table: Assembled) -> dict[str, list[str]]:
-    """Return every version behind the rows of a table; more than one where runs differ."""
+    """Return every version behind the rows of a table; several if runs differ."""
     versions: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in _PROGRAMS:
@@ -133,7 +133,7 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
 
 
 def setting(series: Series) -> str:
-    """Return what the measured rows of a series have in common, in one line."""
+    """Describe the common settings of the measured rows of a series in one line."""
     scale = series.scale
     windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
     texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"
@@ -148,16 +148,16 @@ def setting(series: Series) -> str:
 
 def markdown(table: Assembled, series: Series) -> str:
     """Return a table as Markdown, the published figures in a section of their own."""
-    parts = [f"# {table.table.name}: {table.table.title}", setting(series), Table(table.display).markdown()]
-    parts += [f"- {note}" for note in table.notes]
+    paragraphs = [f"# {table.table.name}: {table.table.title}", setting(series), Table(table.display).markdown()]
+    paragraphs += [f"- {note}" for note in table.notes]
     if len(table.published):
-        parts += [f"## {table.published_title}", Table(table.published).markdown()]
-    return "\n\n".join(parts) + "\n"
+        paragraphs += [f"## {table.published_title}", Table(table.published).markdown()]
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def latex(table: Assembled, series: Series) -> str:
     """Return a table as LaTeX for the booktabs package, the published figures as a table of their own."""
-    parts = [Table(table.display).latex(f"{table.table.title}. {setting(series)}")]
+    paragraphs = [Table(table.display).latex(f"{table.table.title}. {setting(series)}")]
     if len(table.published):
-        parts.append(Table(table.published).latex(f"{table.table.title}. {table.published_title}"))
-    return "\n".join(parts)
+        paragraphs.append(Table(table.published).latex(f"{table.table.title}. {table.published_title}"))
+    return "\n".join(paragraphs)

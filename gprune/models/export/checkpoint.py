@@ -36,7 +36,7 @@ def register_classes() -> None:
     import transformers
 
     for family, layout in FAMILIES.items():
-        # an older transformers has fewer of them
+        # older versions of transformers have fewer of them
         with contextlib.suppress(KeyError):
             model_class = modeling_gprune.classes_of(family)
             config = model_class.config_class
@@ -145,7 +145,7 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
     try:
         return move(model, live.device)
     except ModelError:
-        # the comparison is as good on the CPU
+        # the CPU is enough for the comparison
         model = model.to("cpu")
         devices.give_back()
         return model
@@ -154,20 +154,20 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(configuration(folder).get("model_type"))
     model_class = modeling_gprune.classes_of(dense_type(model_type))
-    # finds truncated and damaged files
+    # reading the files finds truncated and damaged ones
     weight_headers.tensors(weight_files(folder))
     loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
 
 def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
-    """Add what an ordinary model does not need: the modelling file, and the fields that it reads."""
+    """Add the modelling file and its configuration fields, which a stock model does not need."""
     model_class = modeling_gprune.classes_of(dense_type(model.config.model_type))
     if type(model) is model_class.dense_class:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
-    replaced = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in configuration(folder).items() if name not in replaced}
+    dropped_fields = (*modeling_gprune.FIELDS, "auto_map")
+    values = {name: value for name, value in configuration(folder).items() if name not in dropped_fields}
     values |= own_fields(model, layout)
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
@@ -195,5 +195,5 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
     }
 
 
-# whoever imports this can load what it saves
+# registered, so that a process that can save a folder can also load it
 register_classes()

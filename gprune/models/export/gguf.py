@@ -80,7 +80,7 @@ def _require_supported(model: Any) -> None:
 
 
 def _rope_factors(model: Any) -> Array | None:
-    """(head_width / 2,) float32 divisors of the rotary frequencies, or None if they are all 1."""
+    """Return (head_width / 2,) float32 divisors of the rotary frequencies, or None if they are all 1."""
     rotary, config = model.model.rotary_emb, model.config
     kind = config.rope_parameters["rope_type"]
     width = model.model.layers[0].self_attn.head_dim
@@ -115,7 +115,7 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
 
 
 def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
-    """Reorder the rows of each head: channels that rotate together are half a head apart, and neighbours in deci."""
+    """Reorder the rows of each head, so that channels that rotate together are neighbours, as in deci."""
     halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
@@ -131,7 +131,7 @@ def _converted(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
 
 
 def _write(file: Path, model: Any, vocabulary: Vocabulary, tensors: Tensors, dtype: str) -> None:
-    # the header first, then the tensors one after the other, so that only one is in memory twice
+    # tensors are written one by one after the header, so that only one is in memory twice
     import gguf
 
     writer = gguf.GGUFWriter(file, ARCHITECTURE)
@@ -157,7 +157,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     group_size = ordinary.group_size(config)
     window = getattr(config, "sliding_window", None) or config.max_position_embeddings
     writer.add_block_count(len(layers))
-    # up to the window, attention to the window is attention to all that is past
+    # with a context of at most the window, windowed attention equals full attention
     writer.add_context_length(min(window, config.max_position_embeddings))
     writer.add_embedding_length(config.hidden_size)
     neurons, groups = ordinary.widths(model, dense_layout(model))
@@ -175,10 +175,10 @@ def _add_shape(writer: Any, model: Any) -> None:
 def _require_same(file: Path, tensors: Tensors) -> None:
     import gguf
 
-    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    tensors_in_file = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     for name, values in tensors():
-        tensor = stored.pop(name, None)
+        tensor = tensors_in_file.pop(name, None)
         if tensor is None or not np.array_equal(tensor.data.reshape(values.shape), values):
             raise CheckpointError(f"the tensor {name} does not read back as it was written: check the disk")
-    if stored:
-        raise CheckpointError(f"the file holds tensors that were not written: {', '.join(sorted(stored))}")
+    if tensors_in_file:
+        raise CheckpointError(f"the file holds tensors that were not written: {', '.join(sorted(tensors_in_file))}")

@@ -109,13 +109,13 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
 
 
 def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
-    """Text and kind of every token; the embedding may have more rows than there are tokens."""
+    """Return text and kind of every token; embedding rows without a token are unused tokens."""
     model = values["model"]
     texts = {number: text for text, number in model["vocab"].items()}
     kinds = dict.fromkeys(texts, NORMAL)
-    for added in values["added_tokens"]:
-        texts[added["id"]] = added["content"]
-        kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
+    for added_token in values["added_tokens"]:
+        texts[added_token["id"]] = added_token["content"]
+        kinds[added_token["id"]] = CONTROL if added_token["special"] else USER_DEFINED
     if max(texts) >= size:
         raise CheckpointError(
             f"the tokenizer has {max(texts) + 1} tokens, the model {size}: token {texts[max(texts)]} has no embedding. "
@@ -142,19 +142,19 @@ def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) 
         rank.setdefault("".join(pair), number)
     for text in normal:
         splits = ((text[:at], text[at:]) for at in range(1, len(text)))
-        extra = next((s for s in splits if s[0] in normal and s[1] in normal and s not in pairs), None)
-        if extra is not None:
+        unmerged = next((s for s in splits if s[0] in normal and s[1] in normal and s not in pairs), None)
+        if unmerged is not None:
             raise CheckpointError(
-                f"the tokenizer does not merge {extra[0]!r} and {extra[1]!r}, which llama.cpp would merge "
+                f"the tokenizer does not merge {unmerged[0]!r} and {unmerged[1]!r}, which llama.cpp would merge "
                 f"into its token {text!r}: the model would be given other tokens"
             )
     return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
 
 
 def _split(values: dict[str, Any]) -> str:
-    """llama.cpp's name of how a byte-level tokenizer splits text."""
-    before = values.get("pre_tokenizer") or {}
-    steps = before.get("pretokenizers", [before])
+    """Return llama.cpp's name for how a byte-level tokenizer splits text."""
+    pre_tokenizer = values.get("pre_tokenizer") or {}
+    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
     ignores = bool(values["model"].get("ignore_merges"))
     kinds = [step.get("type") for step in steps]
     is_byte_level = (values.get("normalizer") or {"type": "NFC"})["type"] == "NFC"
@@ -175,10 +175,10 @@ def _split(values: dict[str, Any]) -> str:
 
 
 def _space_prefix(values: dict[str, Any]) -> bool:
-    normalizer, before = values.get("normalizer") or {}, values.get("pre_tokenizer") or {}
+    normalizer, pre_tokenizer = values.get("normalizer") or {}, values.get("pre_tokenizer") or {}
     steps = normalizer.get("normalizers", [normalizer])
-    if before.get("type") == "Metaspace":
-        return before.get("prepend_scheme", "always") != "never"
+    if pre_tokenizer.get("type") == "Metaspace":
+        return pre_tokenizer.get("prepend_scheme", "always") != "never"
     return any(step.get("type") == "Prepend" for step in steps)
 
 

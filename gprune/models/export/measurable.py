@@ -33,7 +33,7 @@ def load_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
         return random_weights.make_model(_random_config(shape, align), target, loading.DTYPES[dtype], shape)
     folder = locate(name, download=True)
     require_whole(folder)
-    # left open, the library would ask on the terminal whether to run the model's code
+    # set explicitly, because the library would otherwise ask on the terminal whether to run the model's code
     arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
     model = loading.read_model(loading.auto_class(folder), folder, **arguments)
     return loading.move(model.requires_grad_(False), target)
@@ -68,7 +68,7 @@ def _retention(text: str) -> float:
 
 
 def _narrow(config: Any, target: float, align: int) -> Any:
-    """The configuration of a model whose layers are all cut to one width near the target retention."""
+    """Return the configuration of a model with layers of one width near the target retention."""
     if align < 1:
         raise SettingsError(f"align must be 1 or more (got {align})")
     layout = layout_of(config.model_type, "a random model")

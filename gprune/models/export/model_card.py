@@ -96,7 +96,7 @@ def card_header(folder: Path) -> dict[str, Any]:
 
     try:
         return metadata_load(folder / CARD_FILE) or {}
-    except Exception:  # no file, or whatever the library meets in it
+    except Exception:  # the file is missing, or the library cannot read it
         return {}
 
 
@@ -172,9 +172,9 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
 
 
 def _number_types(folder: Path, base: Path | None) -> str:
-    saved, source = (identity.number_type(path) if path else "" for path in (folder, base))
-    differs = source and source != saved
-    return f"{saved} (the base model has {source}: the run computed in {saved})" if differs else saved
+    dtype, base_dtype = (identity.number_type(path) if path else "" for path in (folder, base))
+    differs = base_dtype and base_dtype != dtype
+    return f"{dtype} (the base model has {base_dtype}: the run computed in {dtype})" if differs else dtype
 
 
 def _training(record: PruningRecord) -> str:
@@ -219,10 +219,10 @@ def _loading(folder: Path, record: PruningRecord) -> str:
 
 def _licence(licence: dict[str, str], source: str) -> str:
     name = licence.get("license_name") or licence.get("license")
-    words = (
+    sentence = (
         f"That of {without_folders(source)}: {name}."
         if name
         else f"The licence of {without_folders(source) or 'the base model'} holds for this model too. It was not "
         "named where this card was written: look it up before you pass the model on."
     )
-    return f"## Licence\n\n{words}"
+    return f"## Licence\n\n{sentence}"

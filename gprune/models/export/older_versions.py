@@ -29,7 +29,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def add_older_rope_fields(folder: Path) -> None:
-    """Write rotary parameters in ``config.json`` where transformers 4.x reads them as well.
+    """Write rotary parameters to ``config.json`` in the fields of transformers 4.x as well.
 
     Without ``rope_theta`` at the top, 4.x takes a base of 10,000 and says nothing.
     """
@@ -42,7 +42,7 @@ def add_older_rope_fields(folder: Path) -> None:
 
 
 def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``rope_parameters`` say under the names of transformers 4.x."""
+    """Return ``rope_parameters`` under the names of transformers 4.x."""
     parameters = values.get("rope_parameters")
     if not isinstance(parameters, Mapping):
         return {}
@@ -56,7 +56,7 @@ def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     if set(scaling) - {"rope_type", "type"} or scaling.get("rope_type", "default") != "default":
         fields["rope_scaling"] = dict(parameters)
     if scaling.get("rope_type") == "longrope":
-        # Phi-3 in 4.x takes these three names and no other
+        # Phi-3 in 4.x accepts only these three names
         fields["rope_scaling"] = {"type": "longrope", **{name: parameters[name] for name in _LONG_FACTORS}}
     return fields
 
@@ -73,8 +73,8 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
             if (source / name).is_file():
                 shutil.copyfile(safe_parsing.inside(source, name, "the tokenizer"), folder / name)
         _name_class_of_both(folder)
-        saved = load_tokenizer(str(folder))
-        if saved.get_vocab() == tokenizer.get_vocab() and saved.chat_template == tokenizer.chat_template:
+        reloaded = load_tokenizer(str(folder))
+        if reloaded.get_vocab() == tokenizer.get_vocab() and reloaded.chat_template == tokenizer.chat_template:
             return
         for name in names:
             (folder / name).unlink(missing_ok=True)

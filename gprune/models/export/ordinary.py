@@ -1,4 +1,4 @@
-"""Find the stock model that a pruned model with layers of one width is.
+"""Find the stock model that equals a pruned model with layers of one width.
 
 Ordinary families have one FFN width and one number of key/value groups for all layers. A pruned model with equal
 widths is one of them, only narrower, and needs no code of ours. Biases that a repair has added stand where the
@@ -34,15 +34,15 @@ _TWINS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StockModel:
-    """The ordinary model that a pruned one is."""
+    """A stock model that equals a pruned one."""
 
     config: Any
     added_biases: tuple[str, ...]
-    """biases of the ordinary model that the pruned one lacks"""
+    """biases of the stock model that the pruned one lacks"""
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
-    """Return FFN neurons and key/value groups of every layer of a cut model; 1 group where its heads are one."""
+    """Return FFN neurons and key/value groups of every layer of a pruned model; 1 group without `layout.heads`."""
     layers = list(model.get_submodule(layout.layers).children())
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
     if not layout.heads:
@@ -53,8 +53,8 @@ def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
 
 def head_width(model: Any, layout: Layout) -> int:
     """Return the channels of a head."""
-    first = next(iter(model.get_submodule(layout.layers).children()))
-    return int(first.get_submodule(layout.attention).head_dim)
+    first_layer = next(iter(model.get_submodule(layout.layers).children()))
+    return int(first_layer.get_submodule(layout.attention).head_dim)
 
 
 def group_size(config: Any) -> int:
@@ -63,7 +63,7 @@ def group_size(config: Any) -> int:
 
 
 def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
-    """Find the ordinary model that has exactly the weights of a cut one, apart from biases of zero.
+    """Find the stock model that has exactly the weights of a pruned one, apart from biases of zero.
 
     `model` is of an own class of the family, or of ours. None if layers differ in width, other parts stand beside
     the language model, or no family has a place for every weight.
@@ -78,7 +78,7 @@ def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     if layout.heads:
         sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * group_size(config)}
     for family, values in stock_candidates(model):
-        # some configurations refuse a number of heads
+        # some configurations reject a number of heads
         with contextlib.suppress(CheckpointError):
             stock = stock_config(family, values | sizes)
             biases = _added_biases(model, stock)
@@ -88,10 +88,9 @@ def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
 
 
 def to_stock_model(model: Any, layout: Layout) -> Any:
-    """Return a cut model of its family's own class as an ordinary one whose configuration states its widths.
+    """Return the pruned model as a stock transformers model, or None if no stock family fits.
 
-    That is the model itself where its family holds it, else another that shares its weights, or None if there is
-    none.
+    May modify `model` in place or share its weights.
     """
     stock = find_stock_model(model, layout)
     if stock is None:
@@ -101,7 +100,7 @@ def to_stock_model(model: Any, layout: Layout) -> Any:
     for name, value in stock.config.to_dict().items():
         if name in _SIZES or name.endswith("_bias"):
             setattr(model.config, name, value)
-    # of the dense model's folder, whose code is not in that of this one
+    # auto_map refers to code in the dense model's folder, which this folder does not contain
     vars(model.config).pop("auto_map", None)
     for name, bias in _zeros(model, stock.added_biases).items():
         model.get_submodule(name.removesuffix(".bias")).bias = nn.Parameter(bias, requires_grad=False)
@@ -109,7 +108,7 @@ def to_stock_model(model: Any, layout: Layout) -> Any:
 
 
 def has_own_class(model: Any) -> bool:
-    """Return True for a model of a class of ours, which ordinary models do not need."""
+    """Return True for a model of one of our classes, which stock models do not need."""
     return str(model.config.model_type).startswith(PRUNED_PREFIX)
 
 
@@ -120,10 +119,10 @@ def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     values = {name: value for name, value in config.to_dict().items() if name not in ignored}
     yield family, values
     yield family, values | {name: True for name in values if name.endswith("_bias")}
-    # what lies over several GPUs is tied to its modules
+    # a model on several GPUs cannot be moved to another class, because its hooks belong to its modules
     if family in _TWINS and not _uses_window(config) and not getattr(model, "hf_device_map", None):
-        twin, added = _TWINS[family]
-        yield twin, {name: values[name] for name in values if name not in (*_WINDOW_FIELDS, *_LLAMA_FIELDS)} | added
+        twin, fields = _TWINS[family]
+        yield twin, {name: values[name] for name in values if name not in (*_WINDOW_FIELDS, *_LLAMA_FIELDS)} | fields
 
 
 def _uses_window(config: Any) -> bool:
@@ -135,7 +134,7 @@ def _uses_window(config: Any) -> bool:
 
 
 def stock_config(family: str, values: dict[str, Any]) -> Any:
-    """Return an ordinary configuration. Raises CheckpointError if the family does not take these values."""
+    """Return a stock configuration. Raise CheckpointError if the family does not accept these values."""
     from transformers import AutoConfig
 
     with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
@@ -143,7 +142,7 @@ def stock_config(family: str, values: dict[str, Any]) -> Any:
 
 
 def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
-    """Return an ordinary model without memory for its weights; `options` are those of ``from_config``."""
+    """Return a stock model without memory for its weights; `options` are those of ``from_config``."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
@@ -151,13 +150,13 @@ def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
-    """Biases that an ordinary model has beside the tensors of a cut one, or None if its other tensors differ."""
+    """Return the biases that the stock model has and this one lacks, or None if other tensors differ."""
     with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
-    added = tuple(name for name in expected if name not in tensors)
+    extra_tensors = tuple(name for name in expected if name not in tensors)
     has_same_rest = all(name in expected and expected[name].shape == tensor.shape for name, tensor in tensors.items())
-    return added if has_same_rest and all(name.endswith(".bias") for name in added) else None
+    return extra_tensors if has_same_rest and all(name.endswith(".bias") for name in extra_tensors) else None
 
 
 def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:
@@ -166,7 +165,7 @@ def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:
 
 
 def _rebuild(model: Any, stock: StockModel) -> Any:
-    """Build an ordinary model of another family on the weights of this one."""
+    """Build a stock model of another family on the weights of this one."""
     rebuilt = empty_model(stock.config, model.dtype, attn_implementation=model.config._attn_implementation)
     rebuilt.load_state_dict(model.state_dict() | _zeros(model, stock.added_biases), assign=True)
     for name, buffer in model.named_buffers():

@@ -62,7 +62,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
 
 
 def _padded_config(pruned: Any, repaired_by: str) -> Any:
-    """The configuration of the smallest ordinary model that can hold a pruned one."""
+    """Return the configuration of the smallest stock model that can hold a pruned one."""
     config, layout = pruned.config, dense_layout(pruned)
     if layout.text:
         raise CheckpointError(
@@ -82,11 +82,11 @@ def _padded_config(pruned: Any, repaired_by: str) -> Any:
 
 
 def _head_counts(family: str, config: Any) -> dict[str, int]:
-    """The most key/value groups of a layer, or the next number that the family's configuration accepts."""
+    """Return the most key/value groups of a layer, or the next number that the family accepts."""
     groups, group_size = max(config.key_value_groups), ordinary.group_size(config)
     if not FAMILIES[family].free_heads:
         groups = config.num_key_value_heads
-    # llama's configuration refuses a hidden size that is no multiple of the query heads
+    # llama's configuration requires a hidden size that is a multiple of the query heads
     while family == "llama" and groups < config.num_key_value_heads and config.hidden_size % (group_size * groups):
         groups += 1
     return {"num_key_value_heads": groups, "num_attention_heads": group_size * groups}

@@ -83,7 +83,7 @@ class PruningRecord(BaseModel):
 
     @cached_property
     def pruned(self) -> PrunedModel:
-        """Masks and repairs; the records from which the repairs were made are not in the folder."""
+        """Return masks and repairs; the folder does not contain the records that the repairs were made from."""
         neurons = _mask(self.kept_neurons, self.neurons)
         groups = _mask(self.kept_key_value_groups, self.key_value_groups)
         masks = PruningMasks(self.method, neurons, groups, self.retention, self.target)
@@ -91,7 +91,7 @@ class PruningRecord(BaseModel):
 
     @property
     def widths(self) -> tuple[list[int], list[int]]:
-        """Kept neurons and key/value groups of every layer."""
+        """Return kept neurons and key/value groups of every layer."""
         return [len(units) for units in self.kept_neurons], [len(units) for units in self.kept_key_value_groups]
 
 
@@ -111,14 +111,14 @@ def read_record(folder: Path) -> PruningRecord:
         ) from error
     except ValidationError as error:
         fault = error.errors()[0]
-        words = " ".join([*(f"{part}:" for part in fault["loc"]), fault["msg"]])
-        raise _unreadable(path, words) from error
+        fault_text = " ".join([*(f"{part}:" for part in fault["loc"]), fault["msg"]])
+        raise _unreadable(path, fault_text) from error
     except UnreadableError as error:
         raise _unreadable(path, str(error)) from error
 
 
-def _unreadable(path: Path, words: str) -> CheckpointError:
-    return CheckpointError(f"{str(path)!r} cannot be read ({sentence(words, 160)}): export the model again")
+def _unreadable(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{str(path)!r} cannot be read ({sentence(reason, 160)}): export the model again")
 
 
 def _mask(kept_units: Units, width: int) -> Array:

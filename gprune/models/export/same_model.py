@@ -23,22 +23,26 @@ def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float
     """
     vocabulary = model.get_input_embeddings().num_embeddings
     tokens = list(tokens) or torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist()
-    chosen = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
-    return tokens, _logits(model, tokens)[-1][chosen].tolist()
+    probed = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
+    return tokens, _logits(model, tokens)[-1][probed].tolist()
 
 
 @torch.inference_mode()
 def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
-    """(tokens, vocabulary) float32 on the CPU."""
+    """Return (tokens, vocabulary) float32 logits on the CPU."""
     batch = torch.tensor([tokens], device=model.device)
     return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
 
 
 def require_same_tensors(live: Any, loaded: Any) -> None:
     """Raise CheckpointError if a tensor of two models is missing, extra or differs in a bit."""
-    before, after = live.state_dict(), loaded.state_dict()
-    for name in sorted(before.keys() | after.keys()):
-        if name not in before or name not in after or not torch.equal(before[name].to(after[name].device), after[name]):
+    expected, actual = live.state_dict(), loaded.state_dict()
+    for name in sorted(expected.keys() | actual.keys()):
+        if (
+            name not in expected
+            or name not in actual
+            or not torch.equal(expected[name].to(actual[name].device), actual[name])
+        ):
             raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
 
 

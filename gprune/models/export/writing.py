@@ -1,4 +1,4 @@
-"""Write exports under a temporary name beside their target, and rename them when they are complete."""
+"""Write exports under a temporary name next to their target, and rename them when they are complete."""
 
 import shutil
 from collections.abc import Iterator

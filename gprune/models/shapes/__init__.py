@@ -57,7 +57,7 @@ def folder(name: str) -> Path:
             f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
-    # under its own depth it is the same model
+    # with its original depth it is the same model
     is_published = SHAPES[shape].get("num_hidden_layers") == layers
     return FOLDER / (shape if is_published else f"{shape}#{depth}")
 
@@ -85,7 +85,7 @@ def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def holds(folder: Path) -> bool:
-    """Return True for the folder of a shape, whose weights are in no files."""
+    """Return True for the folder of a shape, which has no weight files."""
     shape, mark, _ = folder.name.partition("#")
     is_shape = shape in SHAPES and (not mark or layers(folder) is not None)
     return is_shape and folder.parent.resolve() == FOLDER.resolve()

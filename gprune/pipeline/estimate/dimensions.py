@@ -55,29 +55,29 @@ class Dimensions:
 
     @property
     def channels(self) -> int:
-        """Inputs of o_proj in a layer."""
+        """Return the number of inputs of o_proj in a layer."""
         return self.shape.heads * self.shape.head_width
 
     @property
     def keys(self) -> int:
-        """Outputs of k_proj in a layer, and of v_proj."""
+        """Return the number of outputs of k_proj in a layer, which v_proj has too."""
         return self.shape.kv_heads * self.shape.head_width
 
     @property
     def units(self) -> int:
-        """Neurons and o_proj channels of all layers."""
+        """Return the number of neurons and o_proj channels of all layers."""
         return self.shape.layers * (self.shape.neurons + self.channels)
 
     @property
     def outer_weights(self) -> int:
-        """Weights outside the decoder layers: embeddings, LM head, norms, other parts."""
+        """Return the number of weights outside the decoder layers: embeddings, LM head, norms, other parts."""
         tables = (1 if self.tied else 2) * self.vocabulary * self.shape.hidden
         norms = (2 * self.shape.layers + 1) * self.shape.hidden
         return tables + norms + self.other_weights
 
     @property
     def parameters(self) -> int:
-        """Weights of the model without biases, which are about a ten-thousandth."""
+        """Return the number of weights without biases, which are about a ten-thousandth."""
         return self.shape.decoder_weights + self.outer_weights
 
 
@@ -90,5 +90,5 @@ def of_model(name: str) -> Dimensions:
     dimensions = Dimensions.of(identity.configuration(folder))
     if not dimensions.multimodal:
         return dimensions
-    other = sum(tensor.numbers for tensor in identity.parameter_tensors(folder)) - dimensions.parameters
-    return replace(dimensions, other_weights=max(other, 0))
+    other_weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder)) - dimensions.parameters
+    return replace(dimensions, other_weights=max(other_weights, 0))

@@ -135,8 +135,8 @@ def estimate_missing(
     stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
 ) -> Forecast | None:
     """Estimate the stages of a run that have no result; None if the model is not on this machine."""
-    missing = [stage for stage in stages if not results.holds(stage)]
-    return forecast(results.graph.study, results.graph.inputs.precision, missing, times or stage_times(results))
+    missing_stages = [stage for stage in stages if not results.holds(stage)]
+    return forecast(results.graph.study, results.graph.inputs.precision, missing_stages, times or stage_times(results))
 
 
 def estimate_study(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
@@ -174,8 +174,8 @@ class Verdict:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All sentences in order."""
-        warnings = tuple(f"warning: {words}" for words in self.warnings)
+        """Return all sentences in order."""
+        warnings = tuple(f"warning: {warning}" for warning in self.warnings)
         return (self.summary, *warnings, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
 
 
@@ -184,8 +184,8 @@ def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) ->
     if estimate is None or not estimate.stages:
         return
     verdict = judge(estimate)
-    for words in (verdict.summary, *verdict.warnings):
-        listener(ESTIMATE, 1, 1, Notice(words))
+    for sentence in (verdict.summary, *verdict.warnings):
+        listener(ESTIMATE, 1, 1, Notice(sentence))
     if verdict.refusal:
         if not anyway:
             raise TooLarge(verdict.refusal)
@@ -225,24 +225,24 @@ def _refusal(forecast: Forecast, stage: StageNeed) -> str:
     shortage = _shortage(forecast, stage.need)
     if shortage is None:
         return ""
-    memory, needed, available = shortage
+    memory, needed_bytes, available = shortage
     smallest = " with a single sequence at a time" if stage.need.setting else ""
     return (
-        f"{stage.title} takes about {_gib(needed)}{smallest}, more than the {_gib(available)} of {memory}: "
+        f"{stage.title} takes about {_gib(needed_bytes)}{smallest}, more than the {_gib(available)} of {memory}: "
         f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
     )
 
 
 def _shortage(forecast: Forecast, need: MemoryNeed) -> tuple[str, float, float] | None:
-    """The memory that cannot hold a stage with one sequence: its name, the bytes needed and those available."""
+    """Return the memory that cannot hold a stage with one sequence: its name, needed and available bytes."""
     capacity, host = forecast.capacity, forecast.on_host(need, 1)
     limits = [("this machine’s memory", host, capacity.host)]
     if capacity.gpu:
         limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card))
-    for memory, needed, available in limits:
+    for memory, needed_bytes, available in limits:
         exact = need.weights if memory == capacity.device or not capacity.gpu else 0.0
-        if available and exact + (needed - exact) / SLACK > available:
-            return memory, needed, available
+        if available and exact + (needed_bytes - exact) / SLACK > available:
+            return memory, needed_bytes, available
     return None
 
 
@@ -256,12 +256,12 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
     while length >= 8 and stage.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
         changes[f"set calibration.length {length}"] = {"calibration.length": length}
         length //= 2
-    for words, settings in changes.items():
+    for remedy, settings in changes.items():
         width = WIDTHS[settings.get("dtype", forecast.precision)]
         case = Case(forecast.model, study.with_settings(settings), width, forecast.capacity.gpu, forecast.gpus)
         need = memory_need(stage.identity, case)
         if need is not None and _shortage(forecast, need) is None:
-            return words
+            return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"
     larger = "use a GPU with more memory" if forecast.capacity.gpu else "use a machine with more memory"

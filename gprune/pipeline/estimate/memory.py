@@ -48,7 +48,7 @@ class MemoryNeed:
     after_batches: float = 0.0
     """on the device once the last batch is freed"""
     host: float = 0.0
-    """in the machine's memory, beside the device"""
+    """bytes in the machine's memory, in addition to the device"""
     batch: int = 1
     """sequences of a batch as set in the study"""
     setting: str = ""
@@ -75,7 +75,7 @@ class Case:
 
     @property
     def weights(self) -> float:
-        """Bytes of the dense model on each GPU; with offload, of what is outside its layers and of one module."""
+        """Return the bytes of the dense model on each GPU; with offload, of one module and the outer parts."""
         if not self.study.offload:
             return float(self.model.parameters * self.width) / self.gpus
         shape = self.model.shape
@@ -83,17 +83,17 @@ class Case:
         return float((self.model.outer_weights + 2 * shape.neurons * shape.hidden) * self.width)
 
     def pruned(self, method: str) -> float:
-        """Bytes of a method's model beside the dense one, which shares its embeddings and norms."""
+        """Return the additional bytes of a method's model, which shares embeddings and norms with the dense one."""
         if METHODS[method].decision == "none":
             return 0.0
         return self.study.retention * self.model.shape.decoder_weights * self.width / self.gpus
 
     def stream(self, sequences: int) -> float:
-        """Bytes of the hidden states of calibration sequences."""
+        """Return the bytes of the hidden states of calibration sequences."""
         return float(sequences * self.study.calibration.length * self.model.shape.hidden * self.width)
 
     def forward(self, length: int) -> float:
-        """Bytes of a sequence in one layer, of which none is stored for a backward pass."""
+        """Return the bytes of a sequence in one layer, if nothing is stored for a backward pass."""
         shape, width = self.model.shape, self.width
         ffn = width * (2 * shape.hidden + 3 * shape.neurons)
         norm = shape.hidden * (2 * width + 3 * 4)
@@ -101,7 +101,7 @@ class Case:
         return float(length * max(ffn, norm, attention))
 
     def backward(self, length: int, share: float = 1.0, recomputed: bool = False) -> float:
-        """Bytes that all layers store of a sequence for the backward pass through frozen weights, and its gradients.
+        """Return the bytes that all layers store of a sequence for the backward pass, with its gradients.
 
         Each layer stores the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
         the sums of the softmax; gate, its activation, the up projection and their product. If `recomputed`,
@@ -116,7 +116,7 @@ class Case:
         return length * (stored + neurons * (3 * width + 4) + 2 * hidden * (width + 4))
 
     def logits(self, count: int, copies: int) -> float:
-        """Bytes of logits in the model's number type, and of copies of them in float32."""
+        """Return the bytes of logits in the model's number type, and of copies of them in float32."""
         return float(count * (self.width + 4 * copies))
 
 
@@ -129,7 +129,7 @@ def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
 def _calibration(
     case: Case, *, per_sequence: float = 0.0, host: float = 0.0, fixed: float = 0.0, after: float = 0.0
 ) -> MemoryNeed:
-    """Passes over calibration texts: a layer's activations, and what a stage adds to them."""
+    """Estimate passes over calibration texts: a layer's activations, and what a stage adds to them."""
     calibration = case.study.calibration
     per_sequence += case.forward(calibration.length)
     return MemoryNeed(case.weights, fixed, per_sequence, after, host, calibration.batch, "calibration.batch")
@@ -168,7 +168,7 @@ def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
-    """Only the scores of LLM-Pruner run the model: one batch, and the gradient of one matrix at a time."""
+    """Estimate scores; only LLM-Pruner's run the model: one batch, and one matrix's gradient at a time."""
     if stage.metric != "llm_pruner":
         return None
     baselines, shape = case.study.baselines, case.model.shape
@@ -179,7 +179,7 @@ def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
 
 
 def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
-    """Only layer-by-layer methods run the model, with all sequences stored between layers; plug-ins may."""
+    """Estimate masks; only layer-by-layer methods and plug-ins run the model."""
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
     if method.foreign:
         return MemoryNeed(case.weights)
@@ -199,7 +199,7 @@ def _repaired(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
-    """Least squares for a share of a layer's inputs, between `streams` of all sequences; `weights` are fitted ones."""
+    """Estimate least squares for a share of a layer's inputs, between `streams` of all sequences."""
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
     # moments of the inputs in float64, then a damped copy, its inverse and the weights
     moments, product = _WIDE * inputs * inputs, 4 * inputs * inputs
@@ -217,7 +217,7 @@ def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> M
 
 
 def _learning(stage: StageId, case: Case) -> MemoryNeed:
-    """All that learns: trained numbers, logits, what a batch stores for the backward pass, the dense model's states.
+    """Estimate learning: numbers, logits, stored activations and the dense model's states.
 
     Thresholds, gates and scales are learned in the dense model; scales of given masks and LoRA factors in a pruned
     one beside it.
@@ -256,7 +256,7 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _low_rank(case: Case) -> tuple[float, float]:
-    """The numbers of all LoRA factors in float32, and the bytes that they add to what is stored of a token."""
+    """Return the number of all LoRA factors, and the bytes that they add to each token's activations."""
     study, model, shape, settings = case.study, case.model, case.model.shape, case.study.recovery
     # inputs and outputs of the linear maps of a layer that are trained, of the seven that there are
     share = len(settings.targets) / 7
@@ -268,7 +268,7 @@ def _low_rank(case: Case) -> tuple[float, float]:
 
 
 def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
-    """A pruned model beside the dense one: batches through its layers, then a piece of the logits."""
+    """Estimate an evaluation: a pruned and the dense model, their activations and a block of logits."""
     study, shape, evaluation = case.study, case.model.shape, case.study.evaluation
     weights, per_sequence = case.weights + case.pruned(stage.method), 0.0
     # a repair widens the numbers of one map
@@ -289,7 +289,7 @@ def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _speed(_: StageId, case: Case) -> MemoryNeed:
-    """Two models at a time, each with its cache of keys and values."""
+    """Estimate a speed measurement: two models at a time, each with its cache of keys and values."""
     preset = case.study.evaluation.speed
     preset = ("gpu" if case.gpu else "cpu") if preset == "auto" else preset
     batch, tokens = SPEED_TOKENS[preset]
@@ -302,7 +302,7 @@ def _speed(_: StageId, case: Case) -> MemoryNeed:
 
 
 def _weights(stage: StageId, case: Case) -> MemoryNeed:
-    """Work on the weights alone: a model is read into the machine's memory, a neuron's weights are compared."""
+    """Estimate work on weights alone: the model in host memory, and one layer's neurons compared."""
     shape = case.model.shape
     # the largest matrix is checked in copies of float32
     host = 3 * 4.0 * max(case.model.vocabulary, shape.neurons) * shape.hidden + (case.weights if case.gpu else 0.0)
@@ -314,10 +314,10 @@ def _weights(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _checkpoint(stage: StageId, case: Case) -> MemoryNeed:
-    """The pruned model, and a copy read back, on the host where the device is a GPU."""
+    """Estimate an export: the pruned model and its copy, on the host if the device is a GPU."""
     pruned = case.pruned("gprune")
     copy = pruned + case.model.outer_weights * case.width
-    # a recovered model has its weights of before beside it
+    # a recovered model also holds its weights before recovery
     weights = case.weights + (2 if stage.variant else 1) * pruned
     return MemoryNeed(weights, host=copy) if case.gpu else MemoryNeed(weights + copy)
 

@@ -43,9 +43,9 @@ def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool 
     except SettingsError as error:
         raise UnreadableError(safe_parsing.sentence(f"{source} holds a study of another version: {error}")) from error
     inputs = from_plain((record.get("provenance") or {}).get("inputs"))
-    missing = min(missing_texts(study, inputs), default="") if inputs else ""
-    if missing:
-        raise UnreadableError(f"{source} does not say what it has read as {missing!r}")
+    missing_text = min(missing_texts(study, inputs), default="") if inputs else ""
+    if missing_text:
+        raise UnreadableError(f"{source} does not say what it has read as {missing_text!r}")
     if inputs is None and require_inputs:
         raise UnreadableError(f"{source} does not say what the run has read: run the study again")
     return Graph(study, inputs, failures=runs.failures(record))

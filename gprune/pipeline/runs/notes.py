@@ -2,7 +2,7 @@
 
     <cache>/runs/<run>/about.json
 
-Kept beside the record, in a file of its own, so that whoever computes the run never writes over it.
+They have a file of their own next to the record, so that the process that computes the run never overwrites them.
 """
 
 from dataclasses import asdict, dataclass
@@ -54,10 +54,10 @@ def _read(path: Path, _: Stamp) -> tuple[RunNotes, str]:
         return RunNotes(), f"the name cannot be read, saving writes it anew ({reason})"
 
 
-def save_notes(store: Store, run: str, about: RunNotes) -> None:
+def save_notes(store: Store, run: str, run_notes: RunNotes) -> None:
     """Write the notes on a run; StoreError without such a run, or if the cache cannot be written."""
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")
     with explain_errors(store.root):
-        write_json(folder / FILE, asdict(about))
+        write_json(folder / FILE, asdict(run_notes))

@@ -48,7 +48,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run as its record stands now; equal to itself alone."""
+    """One run with its current record; equal only to itself."""
 
     root: str
     """the cache folder"""
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """running, done, failed, cancelled or interrupted, also where its process is just gone."""
+        """Return running, done, failed, cancelled or interrupted; interrupted if its process has died."""
         return runs.current_state(Path(self.root), self.record)
 
     @property
@@ -88,17 +88,17 @@ class Run:
 
     @property
     def shape(self) -> ModelShape | None:
-        """Sizes of the model, once known."""
+        """Return the sizes of the model, once known."""
         return self.find(stages.shape)
 
     @property
     def size(self) -> ModelSize | None:
-        """Parameters and biases of the model, once known."""
+        """Return the parameters and biases of the model, once known."""
         return self.find(stages.size)
 
     @property
     def unavailable(self) -> dict[str, dict[str, Any]]:
-        """Stages that a method could not be brought through, by name: key and reason."""
+        """Return the stages that failed for a method, by name: key and reason."""
         return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def outlook(self) -> dict[str, float]:
-        """Seconds that every stage was expected to take when the run began, by name, in order."""
+        """Return the seconds that every stage was expected to take when the run began, by name, in order."""
         return self.record.get("expected") or {}
 
     @property
@@ -159,18 +159,18 @@ class Run:
         return bool(stage.key) and (is_recorded or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-        """Content key of a result that is there. Raises MissingResultError if the run has not come that far."""
+        """Return the content key of a result. Raise MissingResultError if the run has not computed it yet."""
         return self._there(declare(self.graph, *args, **kwargs)).key
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """A record: `run.load(stages.masks, "flap")`.
+        """Return a record: `run.load(stages.masks, "flap")`.
 
         Raises MissingResultError if the run has not come that far, StoreError if the result is damaged.
         """
         return self.read(declare(self.graph, *args, **kwargs))
 
     def find(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        """A record as `load` gives it, or None if the run has not come that far."""
+        """Return a record as `load` does, or None if the run has not computed it yet."""
         stage = declare(self.graph, *args, **kwargs)
         return self.read(stage) if self.has_result(stage) else None
 
@@ -181,7 +181,7 @@ class Run:
         return value
 
     def read(self, stage: Stage[R]) -> R:
-        """The record of a stage; for errors see `load`."""
+        """Return the record of a stage; for errors see `load`."""
         kind = stages.KINDS[self._there(stage).kind].record
         return cast(R, record(self.root, stage.kind, stage.key, kind.__name__ if kind else ""))
 
@@ -192,23 +192,23 @@ class Run:
 
     @property
     def cut(self) -> list[str]:
-        """The methods whose masks are there, GPrune first."""
+        """Return the methods whose masks exist, GPrune first."""
         methods = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
         return sorted(methods, key=lambda name: name != "gprune")
 
     @property
     def masked(self) -> list[str]:
-        """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
+        """Return existing masks by the names under which methods use them: GPrune's first, controls last."""
         controls = {name: of_masks(name, self.graph.methods).control for name in self.cutting.values()}
         order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
-        """The masks that are there. Raises StoreError if one is damaged."""
+        """Return the existing masks. Raise StoreError if one is damaged."""
         return {name: self.load(stages.masks, name) for name in self.masked}
 
     def agreement(self) -> records.Agreement:
-        """The comparisons of modules that are there. Raises MissingResultError if none is."""
+        """Return the existing comparisons of modules. Raise MissingResultError if there is none."""
         comparisons = stages.agreements(self.graph)
         rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
         if not rows:
@@ -223,7 +223,7 @@ def root() -> str:
 
 @lru_cache(maxsize=16)
 def _store(root: str) -> Store:
-    # a page asks some hundred times, and to resolve a path asks the disk about each of its folders
+    # cached, because a page asks some hundred times and resolving a path reads every folder on it
     return Store(Path(root))
 
 
@@ -237,27 +237,27 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
     return _record(root, stage, key, kind, _store(root).stamp(stage, key))
 
 
-# a large run has 233 records: four of them side by side
+# room for four large runs, each with 233 records
 @lru_cache(maxsize=1024)
 def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
     return _store(root).get(stage, key, _RECORDS[kind])
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
-    """Return every run of a cache, the latest started first, and those that cannot be read."""
-    good: list[Run] = []
-    bad: list[Unreadable] = []
+    """Return every run of a cache, the latest started first, and the runs that cannot be read."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
     for path in sorted((Path(root) / "runs").glob("*/run.json")):
         try:
             record, graph, reason = cached.read_record(path)
         except OSError:
             continue
         if record is None or graph is None:
-            bad.append(Unreadable(path.parent.name, reason))
+            unreadable.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
-    good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    return good, bad
+            runs.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
+    runs.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
+    return runs, unreadable
 
 
 def run_named(root: str, name: str) -> Run:

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
 
 
 def _is_name(value: str) -> bool:
-    # nothing that leads out of a folder
+    # reject names that lead out of the folder
     return bool(_NAME.fullmatch(value)) and ".." not in value
 
 
@@ -114,9 +114,9 @@ def require_record(store: Store, run: str) -> dict[str, Any]:
     except UnreadableError as error:
         if os.path.lexists(path):
             raise StoreError(f"{error}; {REMEDY}") from error
-        near = did_you_mean(run, (other.parent.name for other in path.parents[1].glob(f"*/{RECORD}")))
+        suggestion = did_you_mean(run, (record_file.parent.name for record_file in path.parents[1].glob(f"*/{RECORD}")))
         raise StoreError(
-            f"there is no run {safe_parsing.quote(run)}{near} in {store.root}: `python -m gprune runs` "
+            f"there is no run {safe_parsing.quote(run)}{suggestion} in {store.root}: `python -m gprune runs` "
             "lists those that are"
         ) from error
 

@@ -37,12 +37,12 @@ Decision = tuple[PruningMasks, Array]
 def baseline_masks(
     graph: Graph, method: Method, identity: StageId, title: str, attention: dict[str, Stage[PruningMasks]]
 ) -> Stage[PruningMasks]:
-    """The masks that a baseline decides, or a control that learns nothing.
+    """Declare the masks of a baseline, or of a control that learns nothing.
 
     `attention` has the masks whose key/value groups are kept, under this name; none decides on its own.
     """
     (needs, decide), study = _DECISIONS[method.decision](graph, method), graph.study
-    # with another method's attention they are no longer the masks that another one has
+    # masks with another method's attention are not shared with another method
     name = method.masks if attention else method.same_as or method.masks
     settings: dict[str, Any] = {"method": name, "retention": study.retention}
     if method.decision == "fang":
@@ -52,9 +52,9 @@ def baseline_masks(
     if plugin is not None:
         settings |= {"seed": study.seed, **plugins.plugin_settings(plugin)}
     if method.scoring == "pooled":
-        # scored here and not by a stage of its own
-        how = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
-        settings |= {**how.settings, **how.head_settings}
+        # pooled scores are computed here, so their settings belong to this stage
+        primary_scoring = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
+        settings |= {**primary_scoring.settings, **primary_scoring.head_settings}
     settings |= study.sparsity.shaped
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
@@ -65,9 +65,9 @@ def baseline_masks(
             masks = align_widths(masks, margins, shape, study.sparsity.alignment)
         return replace(masks, method=name)
 
-    reads = graph.model if method.layered or method.foreign else {}
+    model_inputs = graph.model if method.layered or method.foreign else {}
     needs = {"shape": shape(graph), **needs, **attention}
-    return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
+    return graph.stage(identity, title, make, needs=needs, reads=model_inputs, settings=settings)
 
 
 def scored_on(method: Method) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ Declared = tuple[dict[str, Any], Callable[..., Decision]]
 
 
 def _ranked(graph: Graph, method: Method) -> Declared:
-    """One ranking of the whole model (FLAP), or one ratio in every layer (Wanda-sp), from stored scores."""
+    """Decide from stored scores: one ranking of the whole model (FLAP), or one ratio a layer (Wanda-sp)."""
 
     def decide(
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
@@ -90,7 +90,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
         from gprune.pruning.allocation import flap, uniform
         from gprune.pruning.allocation.alignment import margin
 
-        # of a pooled method the parts are what its scores are made from
+        # for a pooled method, `parts` are the inputs of its scores
         pooled = [_pooled(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
         ranked = _combined(method, pooled, shape)
         target, equal = work.study.retention, _equal_counts(work.study, shape)
@@ -113,12 +113,12 @@ def _combined(method: Method, scores: list[UnitScores], shape: ModelShape) -> Un
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
 
 
-def _pooled(study: Study, metric: str, parts: list[Any]) -> UnitScores:
-    """Scores of both texts as one."""
+def _pooled(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
+    """Return scores from the pooled statistics of both texts."""
     from gprune.pruning.scoring import score
 
-    together = records.pool(parts[0]["statistics"], parts[1]["statistics"])
-    return score(metric, together, parts[0]["norms"], parts[0]["shape"], study.calibration)
+    together = records.pool(needs_by_text[0]["statistics"], needs_by_text[1]["statistics"])
+    return score(metric, together, needs_by_text[0]["norms"], needs_by_text[0]["shape"], study.calibration)
 
 
 def _sequential(graph: Graph, _: Method) -> Declared:
@@ -165,40 +165,40 @@ def _grouped(
         measured, heads = [together], [_pooled(study, "flap", heads)]
     count = contexts.centroids.shape[1]
     profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
-    each = [
+    scores_by_text = [
         twflap.score(statistics, contexts, norms, groups.labels, profile, head, study.contexts)
         for statistics, head in zip(measured, heads, strict=True)
     ]
-    combined, equal = _combined(method, each, shape), _equal_counts(study, shape)
+    combined, equal = _combined(method, scores_by_text, shape), _equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
-    # the shared group stays
+    # the shared group always stays
     stays = groups.labels == groups.labels.max()
     return masks, np.where(stays, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
 
 
 def _fang(graph: Graph, method: Method) -> Declared:
-    """FANG: groups, scores within them and layer changes of the primary text, or of both texts."""
+    """Decide by FANG: groups, scores within them and layer changes of the primary text, or of both."""
     pooled, texts = method.scoring == "pooled", scored_on(method)
     heads = [scoring(graph, text, "flap") for text in texts]
     needs = {
         "norms": norms(graph),
         "contexts": contexts(graph),
         "groups": groups(graph),
-        # groups are the primary text's unless pooled: only then does the affinity of the other one matter
+        # the auxiliary text's affinity is needed only if pooled, because groups are otherwise the primary text's
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
-        "heads": [how.needs if pooled else how.stage(graph) for how in heads],
+        "heads": [head_scoring.needs if pooled else head_scoring.stage(graph) for head_scoring in heads],
     }
     return needs, partial(_grouped, method)
 
 
 @once
 def taylor_tokens(graph: Graph) -> Stage[Tokens]:
-    """The sequences of LLM-Pruner's gradient: of the primary text, or cut from a text of its own."""
+    """Declare the sequences of LLM-Pruner's gradient, from the primary text or a text of its own."""
     settings = graph.study.baselines
     if not settings.taylor_text:
         return tokens(graph)
     sampling = {"samples": settings.taylor_samples, "length": settings.taylor_length, "seed": graph.study.seed}
-    # a study without the method has not read its text: pages may ask for its masks nevertheless
+    # a study without the method has not read this text, but pages may still declare its masks
     digest = graph.inputs.calibration.get(GRADIENT, "")
 
     def make(work: RunContext) -> Tokens:
@@ -206,7 +206,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
             tokens_drawn = corpora.draw_windows(settings.taylor_text, work.tokenizer, **sampling, cache=work.text_cache)
             work.require_embedded(tokens_drawn.ids, settings.taylor_text)
         except CorpusError as error:
-            # no other method reads it
+            # a MethodError, because no other method reads this text
             raise MethodError(f"baselines.taylor_text: {error}") from error
         return tokens_drawn
 
@@ -221,9 +221,9 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
 
 @once
 def taylor(graph: Graph) -> Stage[UnitScores]:
-    """LLM-Pruner's scores, on the primary text or on one of its own."""
-    read = "its own text" if graph.study.baselines.taylor_text else graph.letters[PAIR[0]]
-    # a text of its own is in the key of its tokens
+    """Declare LLM-Pruner's scores, on the primary text or a text of its own."""
+    text_label = "its own text" if graph.study.baselines.taylor_text else graph.letters[PAIR[0]]
+    # the text is part of the key of its tokens
     settings = settings_of(graph.study.baselines, without=("fang_grouping", "taylor_text"))
 
     def make(work: RunContext, tokens: Tokens) -> UnitScores:
@@ -233,7 +233,7 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
 
     return graph.stage(
         StageId("scores", ("primary",), metric="llm_pruner"),
-        f"importance scores of LLM-Pruner on {read}",
+        f"importance scores of LLM-Pruner on {text_label}",
         make,
         needs={"tokens": taylor_tokens(graph)},
         reads=graph.model,
@@ -252,7 +252,7 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
 
 
 def _margins(scores: Array, mask: Array) -> Array:
-    """(layers, neurons) margins from (layers, neurons) scores and mask, infinite in layers that are left whole."""
+    """Return (layers, neurons) margins from scores and mask, infinite in layers that are not pruned."""
     from gprune.pruning.allocation.alignment import margin
 
     stays = mask.all(axis=1, keepdims=True)
@@ -266,7 +266,7 @@ def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
 
 
 def _removed(graph: Graph, method: Method) -> Declared:
-    """OSSCAR and SlimLLM: every layer is decided above the layers that are pruned and repaired already."""
+    """Decide by OSSCAR or SlimLLM: each layer after those below are pruned and repaired."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform

@@ -19,25 +19,25 @@ from gprune.records import Contexts, ContextStatistics, SampledText, StrongestPo
 
 @once
 def shape(graph: Graph) -> Stage[records.ModelShape]:
-    """The sizes of the model that decide what can be pruned."""
+    """Declare the sizes of the model that decide what can be pruned."""
     return graph.stage(StageId("shape"), "sizes of the model", lambda work: work.decoder.shape, reads=graph.model)
 
 
 @once
 def size(graph: Graph) -> Stage[records.ModelSize]:
-    """Parameters and biases of the model."""
+    """Declare the counts of the model's parameters and biases."""
     return graph.stage(StageId("size"), "parameters of the model", lambda work: work.decoder.size, reads=graph.model)
 
 
 @once
 def norms(graph: Graph) -> Stage[records.WeightNorms]:
-    """Weight norms that the scores need."""
+    """Declare the weight norms that the scores need."""
     return graph.stage(StageId("norms"), "weight norms", lambda work: work.decoder.weight_norms(), reads=graph.model)
 
 
 @once
 def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
-    """Text that the dense model writes, for a calibration text by role or an evaluation text by name.
+    """Declare a text written by the dense model, by calibration role or evaluation text name.
 
     If `held_out`, other documents of a calibration text, for a choice between models.
     """
@@ -52,11 +52,11 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
         return sample(work.decoder, recipe, name, work.progress)
 
     index = None if calibration else graph.study.evaluation.texts.index(text)
-    words = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
+    text_label = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
     variant, method = ("held_out",) if held_out else (), "" if calibration else "evaluation"
     return graph.stage(
         StageId("sampled", (text,), method=method, variant=variant, item=index),
-        f"{words}{', held out' if held_out else ''}, written by the model",
+        f"{text_label}{', held out' if held_out else ''}, written by the model",
         make,
         reads=graph.model | graph.tokenizer,
         settings=asdict(recipe),
@@ -65,19 +65,19 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
 
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
-    """The calibration set of a role: primary, auxiliary, substitute or sampled."""
+    """Declare the calibration set of a role: primary, auxiliary, substitute or sampled."""
     return _draw_tokens(graph, text, graph.study.calibration.samples)
 
 
 @once
 def held_out(graph: Graph, text: str) -> Stage[Tokens]:
-    """Sequences of a text, by role, that took part in nothing: none is of a calibration set."""
-    after = graph.study.calibration.samples if text in ROLES else 0
-    return _draw_tokens(graph, text, graph.study.choice.sequences, after)
+    """Declare sequences of a text, by role, that are in no calibration set."""
+    skipped = graph.study.calibration.samples if text in ROLES else 0
+    return _draw_tokens(graph, text, graph.study.choice.sequences, skipped)
 
 
 def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
-    """Sequences of a text by role: its calibration set, or held-out ones after so many."""
+    """Declare sequences of a text by role: its calibration set, or held-out ones after `after` others."""
     name, is_held_out = text_of(graph.study, text), after is not None
     sampling = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
     digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
@@ -106,7 +106,7 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
 
 @once
 def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[records.ActivationStatistics]:
-    """One pass of the dense model over a calibration set, which serves the study's own metric and `metric`.
+    """Declare the statistics of a calibration set, which serve the study's metric and `metric`.
 
     The recursion of FLAP's released code is kept beside the moments where one of them needs it.
     """
@@ -136,7 +136,7 @@ def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[r
 
 @once
 def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
-    """Positions of the strongest activations of each FFN neuron: the pass of the statistics yields them.
+    """Declare the positions of each FFN neuron's strongest activations; computed with the statistics.
 
     If these exist already, it takes a pass.
     """
@@ -159,10 +159,10 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
 
 @once
 def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[Contexts]:
-    """Context clusters made from a sample of a calibration set (base metric twFLAP, FANG)."""
+    """Declare context clusters from a sample of a calibration set (base metric twFLAP, FANG)."""
     study = graph.study
     seed = study.seed + other_seed
-    # every clustering is a setting but the one that was there before there were two
+    # the original clustering is not a setting, so that older keys stay valid
     plain = ("clustering",) if study.contexts.clustering == "balanced" else ()
 
     def make(work: RunContext, tokens: Tokens) -> Contexts:
@@ -189,12 +189,12 @@ def context_statistics(
     gradient: bool,
     other_seed: bool = False,
 ) -> Stage[ContextStatistics]:
-    """One pass over a calibration set under the contexts of another, `made_on`, maybe of another seed.
+    """Declare statistics of a calibration set under the contexts of the text `made_on`.
 
     If `gradient`, the affinity of neurons and contexts is measured as well, by a backward pass.
     """
     settings = graph.study.calibration
-    # FANG's groups of a text under another seed are the control of those under its own: one pass serves both
+    # one pass serves FANG's groups under both seeds, because the other seed's groups are their control
     control = None
     if gradient and text == made_on and not other_seed:
         control = context_statistics(graph, text, text, gradient=True, other_seed=True)
@@ -230,7 +230,7 @@ def context_statistics(
 
 @once
 def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[records.Partition]:
-    """FANG's functional groups of one text (section 4, baselines); the seed is that of its contexts."""
+    """Declare FANG's functional groups of one text (section 4, baselines), with the seed of its contexts."""
     grouping = graph.study.baselines.fang_grouping
 
     def make(_: Any, measured: ContextStatistics) -> records.Partition:
@@ -238,19 +238,19 @@ def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> 
 
         return functional_groups(measured.affinity, grouping)
 
-    measured = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
+    statistics_stage = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
     return graph.stage(
         StageId("groups", (text,), variant=seed_variant(other_seed)),
         f"FANG’s functional groups on {graph.letters[text]}{seed_suffix(other_seed)}",
         make,
-        needs={"measured": measured},
+        needs={"measured": statistics_stage},
         settings={"grouping": grouping},
     )
 
 
 @once
 def components(graph: Graph, layer: int) -> Stage[records.Components]:
-    """The neurons of a layer, counted from 0, in the principal components of their parameters."""
+    """Declare the principal components of a layer's neuron parameters; layers count from 0."""
 
     def make(work: RunContext) -> records.Components:
         from gprune.pruning.calibration.principal import principal_coordinates
@@ -271,7 +271,7 @@ def components(graph: Graph, layer: int) -> Stage[records.Components]:
 
 @once
 def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()) -> Stage[records.NeuronMap]:
-    """The neurons of a layer, counted from 0, laid out by UMAP.
+    """Declare the UMAP layout of a layer's neurons; layers count from 0.
 
     `basis` is BEHAVIOUR or PARAMETERS; `texts` are roles of the texts whose statistics tell the behaviour; of
     no effect on parameters.
@@ -286,8 +286,8 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
     ) -> records.NeuronMap:
         points = neuron_embedding.behaviour(measured, layer).places if reduced is None else reduced.places
         work.progress(0, 1, f"UMAP of {len(points):,} neurons")
-        places, variance = neuron_embedding.laid_out(points, seed)
-        return records.NeuronMap(layer, basis, variance, places)
+        layout, variance = neuron_embedding.laid_out(points, seed)
+        return records.NeuronMap(layer, basis, variance, layout)
 
     needs: dict[str, Any] = {"reduced": components(graph, layer)}
     if basis == neuron_embedding.BEHAVIOUR:
@@ -303,7 +303,7 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
 
 
 def mapped_texts(graph: Graph, has: Callable[[Stage[Any]], bool]) -> tuple[str, ...]:
-    """Roles of the texts of a study whose statistics are there, of which a behaviour is put together."""
+    """Return the roles of the texts whose statistics exist, from which neuron behaviour is built."""
     return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))
 
 

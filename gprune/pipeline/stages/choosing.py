@@ -28,27 +28,27 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
     """Return the candidates for some masks, or for the recommended recipe: masks and repair; the reference first."""
     choice, method = graph.study.choice, of_masks(name, graph.methods)
     if method.decision == "chosen":
-        tried = [(mask_name, word) for mask_name in choice.masks for word in (UNREPAIRED, *choice.repairs)]
+        pairs = [(mask_name, repair) for mask_name in choice.masks for repair in (UNREPAIRED, *choice.repairs)]
         return [
-            (METHODS[mask_name].masks, word)
-            for mask_name, word in tried
-            if TRIED_SCALED not in word or mask_name == choice.masks[0]
+            (METHODS[mask_name].masks, repair)
+            for mask_name, repair in pairs
+            if TRIED_SCALED not in repair or mask_name == choice.masks[0]
         ]
-    own_words = [OWN] if own_repairs(method, graph.study) else []
-    return [(name, word) for word in (UNREPAIRED, *own_words, *choice.repairs)]
+    own_specs = [OWN] if own_repairs(method, graph.study) else []
+    return [(name, repair) for repair in (UNREPAIRED, *own_specs, *choice.repairs)]
 
 
 @once
-def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
-    """Losses of some masks under a repair on held-out text."""
+def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[CandidateFigures]:
+    """Declare the losses of some masks under a repair on held-out text."""
     study, method = graph.study, of_masks(name, graph.methods)
-    kind = word.partition(":")[0]
+    kind = repair_spec.partition(":")[0]
     needs: dict[str, Any] = {"masks": pruning.decided_masks(graph, name)}
-    if word == OWN:
+    if repair_spec == OWN:
         needs |= pruning.own_needs(graph, method)
-    if pruning.is_fitted(method, word):
-        needs |= {"weights": pruning.repaired_weights(graph, name, word)}
-    measured = measured_on(study)
+    if pruning.is_fitted(method, repair_spec):
+        needs |= {"weights": pruning.repaired_weights(graph, name, repair_spec)}
+    text_roles = measured_on(study)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> CandidateFigures:
         from gprune.evaluation.perplexity import window_divergences, window_losses
@@ -57,7 +57,7 @@ def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
         measures, nats = [], []
         try:
             live = work.cut(identity.name, PrunedModel(masks, pruning.chosen_repairs(graph, method.name, kind), inputs))
-            for role, tokens in zip(measured, texts, strict=True):
+            for role, tokens in zip(text_roles, texts, strict=True):
                 if role == FRESH:
                     measures.append(choosing.DIVERGENCE)
                     nats.append(window_divergences(work.decoder.model, live, tokens.ids, settings.batch, work.progress))
@@ -68,48 +68,48 @@ def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
             raise MethodError(str(error)) from error
         return CandidateFigures(tuple(measures), np.stack(nats))
 
-    identity = StageId("candidate", method=name, variant=tuple(word.split(":")))
+    identity = StageId("candidate", method=name, variant=tuple(repair_spec.split(":")))
     return graph.stage(
         identity,
-        f"measuring {METHODS[method.name].label} on held-out text, {describe_candidate(graph, word)}",
+        f"measuring {METHODS[method.name].label} on held-out text, {describe_candidate(graph, repair_spec)}",
         make,
-        needs=needs | {"texts": [held_out(graph, role) for role in measured]},
+        needs=needs | {"texts": [held_out(graph, role) for role in text_roles]},
         reads=graph.model,
     )
 
 
 @once
 def choice(graph: Graph, name: str) -> Stage[Choice]:
-    """The candidate that is best on held-out text, with the figures of all; its key holds those that were measured.
+    """Declare the choice of the best candidate on held-out text; its key holds the measured candidates.
 
     `name` is of masks, or of the recommended recipe. A candidate that failed has no figures, and the next run tries
     it again. Making it raises MethodError if none could be made.
     """
-    tried = candidates(graph, name)
-    measured = {str(index): candidate(graph, *pair) for index, pair in enumerate(tried)}
+    candidate_pairs = candidates(graph, name)
+    candidate_stages = {str(index): candidate(graph, *pair) for index, pair in enumerate(candidate_pairs)}
 
     def make(_: RunContext, figures: dict[str, CandidateFigures]) -> Choice:
-        return choosing.choose(tried, {int(index): losses for index, losses in figures.items()})
+        return choosing.choose(candidate_pairs, {int(index): losses for index, losses in figures.items()})
 
     return graph.stage(
         StageId("choice", method=name),
-        f"choosing among {len(tried)} candidates for {METHODS[of_masks(name).name].label}",
+        f"choosing among {len(candidate_pairs)} candidates for {METHODS[of_masks(name).name].label}",
         make,
-        needs={"figures": graph.without_failed(measured)},
-        settings={"candidates": [list(pair) for pair in tried], "weights": choosing.WEIGHTS},
+        needs={"figures": graph.without_failed(candidate_stages)},
+        settings={"candidates": [list(pair) for pair in candidate_pairs], "weights": choosing.WEIGHTS},
     )
 
 
 @once
 def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
-    """The weights of the repair that was chosen; without numbers where that is none, or the method's own."""
-    tried = [pair for pair in candidates(graph, name) if pruning.is_fitted(of_masks(pair[0]), pair[1])]
-    fitted = {str(index): pruning.repaired_weights(graph, *pair) for index, pair in enumerate(tried)}
+    """Declare the weights of the chosen repair; they are empty if it is none or the method's own."""
+    fitted_pairs = [pair for pair in candidates(graph, name) if pruning.is_fitted(of_masks(pair[0]), pair[1])]
+    fitted = {str(index): pruning.repaired_weights(graph, *pair) for index, pair in enumerate(fitted_pairs)}
 
     def make(_: RunContext, weights: dict[str, RepairedWeights], choice: Choice) -> RepairedWeights:
         pair = (choice.masks[choice.chosen], choice.repair)
-        if pair in tried:
-            return weights[str(tried.index(pair))]
+        if pair in fitted_pairs:
+            return weights[str(fitted_pairs.index(pair))]
         none, biases, errors = np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros((0, 2))
         return RepairedWeights(*pair, "float32", none, none, np.zeros(0, np.float32), biases, errors)
 
@@ -122,7 +122,7 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
 
 
 def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
-    """The masks of the recommended recipe: those of the candidate that was chosen, under their own name."""
+    """Declare the masks of the recommended recipe: those of the chosen candidate."""
     names = [METHODS[mask_name].masks for mask_name in graph.study.choice.masks]
     masks = graph.without_failed({mask_name: pruning.decided_masks(graph, mask_name) for mask_name in names})
 
@@ -137,10 +137,10 @@ def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
     )
 
 
-def describe_candidate(graph: Graph, word: str) -> str:
+def describe_candidate(graph: Graph, repair_spec: str) -> str:
     """Describe a candidate repair."""
-    if word in (UNREPAIRED, OWN):
-        return "no repair" if word == UNREPAIRED else "its own repair"
-    settings = with_word(graph.study.repair, word)
+    if repair_spec in (UNREPAIRED, OWN):
+        return "no repair" if repair_spec == UNREPAIRED else "its own repair"
+    settings = with_word(graph.study.repair, repair_spec)
     letters = [graph.letters[role] for role in settings.roles]
-    return f"{REPAIRS[word.partition(':')[0]].label} on {join_words(letters)}"
+    return f"{REPAIRS[repair_spec.partition(':')[0]].label} on {join_words(letters)}"

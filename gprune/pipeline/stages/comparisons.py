@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def texts(self) -> frozenset[str]:
-        """The roles of the texts it reads."""
+        """Return the roles of the texts that it reads."""
         return frozenset(self.first.texts + self.second.texts)
 
 
@@ -81,7 +81,7 @@ COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison
 
 
 def list_comparisons(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
-    """The comparisons that a study makes, in the order of the figure.
+    """Return the comparisons that a study makes, in the order of the figure.
 
     A swap of the texts says something of token-weighted FLAP only, since the size of the drift is the same in
     both orders; FANG's groups stand beside where FANG is among the methods, and beside token-weighted FLAP;

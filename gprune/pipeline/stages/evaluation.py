@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """Share of an evaluation text's windows that occurs in the calibration sets of A and B."""
+    """Declare the share of an evaluation text's windows that occurs in the calibration sets of A and B."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
         windows = corpus_relation.cut(_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return corpus_relation.measure_overlap(text, windows, calibration, len(work.tokenizer))
 
-    # a check text counts as one that was calibrated on: it has chosen
+    # a check text counts as a calibration text, because the repair was chosen on it
     calibration = [tokens(graph, role) for role in PAIR]
     calibration += [held_out(graph, role) for role in roles(graph.study) if role == CHECK]
     return graph.stage(
@@ -50,30 +50,30 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
-    """Perplexity of a method on an evaluation text of the study."""
+    """Declare the perplexity of a method on an evaluation text of the study."""
     return _perplexity(graph, "perplexity", method, text, model_inputs(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
-    """Perplexity of a method after its recovery; what is measured without stands at its own key."""
+    """Declare the perplexity of a method after recovery; the one before recovery has its own key."""
     return _perplexity(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
 def _perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
-    name, when = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
+    name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
-        # the model first: a method that leaves nothing must not wait for a text
+        # the model comes first, so that a method that fails does not wait for a text
         model = work.cut(name, pruned_model(graph, method, **parts))
         return measurement.perplexity(model, _token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
         StageId(kind, method=method, item=index),
-        f"perplexity of {METHODS[method].label}{when}, text {index + 1}",
+        f"perplexity of {METHODS[method].label}{suffix}, text {index + 1}",
         make,
         needs={**needs, **_sampled_text(graph, text)},
         reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
@@ -91,7 +91,7 @@ def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> A
 
 @once
 def speed(graph: Graph) -> Stage[Throughput]:
-    """Tokens a second of the dense model and of every method that can run, side by side in one run.
+    """Declare tokens a second of the dense model and every method that can run, measured in one run.
 
     Beside the dense model and the first one, one at a time is in memory. Prompt and new tokens shrink to what
     the model can read. A method that does not fit ends the stage: its result has all methods or is none.
@@ -102,17 +102,17 @@ def speed(graph: Graph) -> Stage[Throughput]:
     def make(work: RunContext, models: dict[str, Any]) -> Throughput:
         from gprune.evaluation import speed as measurement
 
-        decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
+        decoder, speed_settings = work.decoder, measurement.preset(study.evaluation.speed)
         if decoder.is_mapped:
             raise MethodError("speed is measured on one device: set device cuda:0 and offload off, or speed none")
-        fitting = measurement.fitting(decoder.config, chosen)
+        fitting = measurement.fitting(decoder.config, speed_settings)
         device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
-        chosen = measurement.with_changes(chosen, **device_facts, **fitting)
+        speed_settings = measurement.with_changes(speed_settings, **device_facts, **fitting)
         work.release_model()
         cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in models.items()}
-        rows = measurement.measure(cuts, chosen, work.progress)
+        rows = measurement.measure(cuts, speed_settings, work.progress)
         return Throughput(
-            chosen.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
+            speed_settings.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
         )
 
     return graph.stage(
@@ -127,13 +127,13 @@ def speed(graph: Graph) -> Stage[Throughput]:
 
 @once
 def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
-    """Zero-shot accuracy of a method on a task of the study that has data here."""
+    """Declare the zero-shot accuracy of a method on a task of the study."""
 
     def make(work: RunContext, **parts: Any) -> Accuracy:
         try:
             answered = _ask(graph, work, method, task, parts)
         except TaskError as error:
-            # the same questions would fail again
+            # record the failure, because the same questions would fail again
             graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
             raise
         work.keep(answers(graph, method, task).key, answered.answers)
@@ -145,7 +145,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 
 @once
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
-    """The likelihood of every option of a task's questions, which the pass of the accuracy yields."""
+    """Declare the likelihood of every option of a task's questions; computed with the accuracy."""
 
     def make(work: RunContext, **parts: Any) -> Answers:
         return _ask(graph, work, method, task, parts).answers
@@ -177,7 +177,7 @@ def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str
 
 @once
 def questions(graph: Graph, task: str) -> Stage[Questions]:
-    """The questions of a task of the study as models are asked them; no model is loaded for it."""
+    """Declare the questions of a task as models are asked them; no model is loaded."""
     index = graph.study.evaluation.tasks.index(task)
 
     def make(work: RunContext) -> Questions:

@@ -61,7 +61,7 @@ KINDS: dict[str, Kind] = {
     "sampled": Kind(records.SampledText, seconds=6.0, holds_text=True),
     "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
-    # they show a text beside its tokens and nothing without them: they go where the tokens go
+    # texts are useless without their tokens, so they are stored with the tokens
     "positions": Kind(records.StrongestPositions, holds_text=True),
     "contexts": Kind(records.Contexts, version=2, seconds=1.2, on_pages=False),
     "context_statistics": Kind(records.ContextStatistics, seconds=4.7, on_pages=False),
@@ -147,7 +147,7 @@ class StageId:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage(Generic[R]):
-    """A handle of one result: knows its key and what it needs, holds no data."""
+    """A handle of one result: has its key and its needs, but no data."""
 
     id: StageId
     title: str
@@ -162,7 +162,7 @@ class Stage(Generic[R]):
 
     @property
     def kind(self) -> str:
-        """Folder of the store that keeps it."""
+        """Return the folder of the store that holds its results."""
         return self.id.kind
 
     @property
@@ -172,7 +172,7 @@ class Stage(Generic[R]):
 
     @property
     def stage(self) -> Stage[R]:
-        """Itself: a need is a stage, or a part of one."""
+        """Return itself: a need is a stage or a part of one."""
         return self
 
 
@@ -218,12 +218,12 @@ class Graph:
         """held while something is declared: the pages of several people share the graph of a run"""
 
     def require_known(self) -> None:
-        """Raise StoreError if a run does not say what it has read."""
+        """Raise StoreError if a run has not recorded its inputs."""
         if not self.known:
             raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
 
     def record_failure(self, stage: Stage[Any], reason: str) -> None:
-        """Leave out a stage that cannot be computed: what is declared from now on is made without it."""
+        """Record that a stage cannot be computed; stages declared from now on do without it."""
         with self.lock:
             self.failures[stage.key] = reason
             self.declarations.clear()
@@ -254,7 +254,7 @@ class Graph:
         """
         with self.lock:
             stage = self._stages.get(identity)
-            # a failure changes the keys of stages that are made without what failed
+            # a failure changes the keys of stages that do without the failed stage
             if stage is None or self.failures:
                 needs = needs or {}
                 key = self._key(identity.kind, settings or {}, needs, reads or {})
@@ -310,13 +310,13 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
     return declare_once
 
 
-def _flatten_needs(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Need]]:
+def _flatten_needs(needs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Need]]:
     for name, need in needs.items():
         if isinstance(need, Stage | FieldSubset):
-            yield before + name, need
+            yield prefix + name, need
         else:
             inner = need if isinstance(need, Mapping) else dict(enumerate(need))
-            yield from _flatten_needs({str(key): value for key, value in inner.items()}, f"{before}{name}.")
+            yield from _flatten_needs({str(key): value for key, value in inner.items()}, f"{prefix}{name}.")
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
@@ -339,7 +339,7 @@ def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
 
 
 def order(goals: Iterable[Stage[Any]]) -> tuple[Stage[Any], ...]:
-    """Return some stages and all that they are made from, each after what it needs."""
+    """Return some stages and all their needs, each after what it needs."""
     ordered: dict[Stage[Any], None] = {}
 
     def add(stage: Stage[Any]) -> None:

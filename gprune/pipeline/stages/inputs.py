@@ -61,7 +61,7 @@ class Inputs:
 
     @classmethod
     def unknown(cls, study: Study) -> Inputs:
-        """Blanks for all that a study reads."""
+        """Return inputs with empty digests for everything that a study reads."""
         evaluation = study.evaluation
         texts, tasks = dict.fromkeys(evaluation.texts, ""), dict.fromkeys(evaluation.tasks, "")
         return cls("", "", "", dict.fromkeys(roles(study), ""), texts, tasks)
@@ -88,7 +88,7 @@ def text_of(study: Study, role: str) -> str:
 def fitted_repairs(study: Study) -> list[RepairSettings]:
     """Return the repairs that are fitted to texts that the study names."""
     repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
-    return repairs + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
+    return repairs + [with_word(study.repair, repair_spec) for repair_spec in study.choice.repairs if study.chooses]
 
 
 def measured_on(study: Study) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
 
 
 def tokens_read(study: Study, role: str) -> int | None:
-    """Tokens of a text that a study reads where it is a hub text with more of them; None for all.
+    """Return the tokens read of a hub text that has more of them, else None for all.
 
     `role` is that of a calibration text, or evaluation.
     """
@@ -254,7 +254,7 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
 
 
 def _require_own(study: Study) -> None:
-    """Check that what a study chooses by is neither fitted to nor evaluated, as far as names tell."""
+    """Check by name that the texts of a choice are neither fitted to nor evaluated."""
     choice = study.choice
     if not study.chooses:
         return
@@ -264,9 +264,9 @@ def _require_own(study: Study) -> None:
         is_taken = corpora.is_sampled(choice.check_text) or choice.check_text in study.evaluation.texts
         require(not is_taken, "choice.check_text", choice.check_text, rule)
         return
-    fresh, calibration_texts = corpora.seed_of(choice.fresh), roles(study)
+    fresh_seed, calibration_texts = corpora.seed_of(choice.fresh), roles(study)
     for role, text in calibration_texts.items():
-        if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh:
+        if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh_seed:
             raise SettingsError(
                 f"choice.fresh {choice.fresh!r} has the seed of {text!r}, which is fitted to: what chooses "
                 "must be text that took part in nothing. Give it another seed, as self:#seed=1"
@@ -278,10 +278,10 @@ def _require_different(texts: dict[str, str], calibration: dict[str, str], evalu
 
     `texts` are names by role, `calibration` digests by role, `evaluation` digests by name.
     """
-    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
-        if second in calibration and calibration[first] == calibration[second]:
+    for first, other_role in (ROLES[:2], ROLES[::2], ROLES[1:]):
+        if other_role in calibration and calibration[first] == calibration[other_role]:
             raise SettingsError(
-                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
+                f"{first} {texts[first]!r} and {other_role} {texts[other_role]!r} are the same text: "
                 "rank drift between them would be zero. Choose texts with different content"
             )
     contents = {texts[role]: content for role, content in calibration.items() if role in ROLES[:2]} | evaluation
@@ -344,7 +344,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
 
 
 def scoring_of(study: Study) -> str:
-    """Return what asks and scores the tasks, with its version; empty without tasks.
+    """Return the software that asks and scores tasks, with its version; empty without tasks.
 
     A change of either makes other figures of the same documents.
     """

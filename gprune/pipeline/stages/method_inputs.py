@@ -54,49 +54,49 @@ class MethodInputs:
 
     @property
     def repaired_with(self) -> str:
-        """Its repair and the texts of it in words; empty if nothing was repaired."""
+        """Return the repairs and their texts in words; empty if nothing was repaired."""
         return _described(self.repairs, self.repaired_on, self.scaled_on)
 
     @property
     def means(self) -> str:
-        """Its texts and its learning in words that follow a *has*."""
+        """Return its texts and its learning steps in words that follow "has"."""
         steps = f"{self.steps} steps of learning" if self.steps else "nothing learned"
         return f"{join_words(self.texts) or 'no text'} and {steps}"
 
 
 def repair_label(study: Study) -> str:
     """Describe the repair that a study gives every method; empty if each has its own."""
-    chosen = study.repair
-    if chosen.kind == "none":
+    settings = study.repair
+    if settings.kind == "none":
         return "no repair"
-    if chosen.kind == AUTO.word:
+    if settings.kind == AUTO.word:
         return AUTO.label
-    repairs_ = [WORDS[word] for word in (chosen.base, "scales" * chosen.scaled) if word in WORDS]
-    letters = ([LETTERS[role] for role in roles] for roles in (chosen.roles, study.scales.roles))
-    return _described(repairs_, *letters)
+    repairs = [WORDS[name] for name in (settings.base, "scales" * settings.scaled) if name in WORDS]
+    letters = ([LETTERS[role] for role in roles] for roles in (settings.roles, study.scales.roles))
+    return _described(repairs, *letters)
 
 
 def recovery_label(graph: Graph) -> str:
     """Describe the training of pruned models in a study; empty without one."""
-    chosen = graph.study.recovery
-    if chosen.kind == "none":
+    settings = graph.study.recovery
+    if settings.kind == "none":
         return ""
-    weights = {"distillation": chosen.distillation_weight, "cross-entropy": chosen.cross_entropy_weight}
+    weights = {"distillation": settings.distillation_weight, "cross-entropy": settings.cross_entropy_weight}
     losses = [name if weight == 1 else f"{weight:g} × {name}" for name, weight in weights.items() if weight]
-    texts = join_words([graph.letters[role] for role in chosen.roles])
-    maps = "every linear map" if set(chosen.targets) == set(LINEAR_MAPS) else join_words(chosen.targets)
+    texts = join_words([graph.letters[role] for role in settings.roles])
+    maps = "every linear map" if set(settings.targets) == set(LINEAR_MAPS) else join_words(settings.targets)
     return (
-        f"LoRA of rank {chosen.rank} on {maps}, {chosen.steps} steps of {chosen.batch} sequences of {texts}, "
-        f"{' and '.join(losses)}, learning rate {chosen.learning_rate:g}"
+        f"LoRA of rank {settings.rank} on {maps}, {settings.steps} steps of {settings.batch} sequences of {texts}, "
+        f"{' and '.join(losses)}, learning rate {settings.learning_rate:g}"
     )
 
 
 def _described(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
-    """Repairs and the texts that they are made from, learned scales last; empty for none."""
+    """Describe repairs and the texts they are made from, learned scales last; empty for none."""
     scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
     fits = [repair for repair in repairs if repair not in scales]
-    parts = [(fits, letters), (scales, scaled_on)]
-    return ", then ".join(f"{labels(part)} on {join_words(texts)}" for part, texts in parts if part)
+    repairs_and_letters = [(fits, letters), (scales, scaled_on)]
+    return ", then ".join(f"{labels(part)} on {join_words(texts)}" for part, texts in repairs_and_letters if part)
 
 
 def _scale_letters(graph: Graph) -> tuple[str, ...]:
@@ -112,15 +112,15 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
     needs = model_inputs(graph, method)
     if not needs or not results.holds(needs["masks"].stage):
         return None
-    behind = order(every_need(needs))
-    read = {stage.id.texts[0] for stage in behind if stage.kind == "tokens"}
-    passes = [counts for stage in behind if (counts := results.details(stage).get("passes"))]
+    required = order(every_need(needs))
+    read_roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
+    passes = [counts for stage in required if (counts := results.details(stage).get("passes"))]
     return MethodInputs(
         method=method,
-        texts=tuple(word for role, word in {**LETTERS, GRADIENT: "its own text"}.items() if role in read),
+        texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in read_roles),
         forward=_sum(passes, "forward"),
         backward=_sum(passes, "backward"),
-        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in (*LEARNING, LEARNED)),
+        steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
         repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
@@ -129,7 +129,7 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
 
 
 def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
-    """The roles of the texts that a method's repair is made from; where it was chosen, of the choice."""
+    """Return the roles of the texts that a method's repair, or its chosen repair, is made from."""
     settings, selection = METHODS[method], find_choice(results, method)
     if selection is None:
         return repair_texts(results.graph, settings)
@@ -138,17 +138,17 @@ def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
     return with_word(results.graph.study.repair, selection.repair).roles if ":" in selection.repair else ()
 
 
-def _sum(passes: list[Any], way: str) -> float:
-    return float(sum(counts.get(way, 0.0) for counts in passes)) if passes else NAN
+def _sum(passes: list[Any], direction: str) -> float:
+    return float(sum(counts.get(direction, 0.0) for counts in passes)) if passes else NAN
 
 
-def standings(graph: Graph, read: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
+def standings(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
     """Return how the evaluation texts relate to the calibration texts; unknown if an overlap is corrupt.
 
-    `read` gives the record that a declaration speaks of, as `Results.get`.
+    `get_record` returns the record of a declaration and its arguments, as `Results.get`.
     """
     overlaps = {}
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):
-            overlaps[text] = read(overlap, text)
+            overlaps[text] = get_record(overlap, text)
     return holdout.standings(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)

@@ -73,7 +73,7 @@ def all_stages(graph: Graph) -> tuple[Stage[Any], ...]:
 
 
 def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stage[Any], ...]:
-    """Add the stages whose records the work of another one yields, each after that one."""
+    """Add the stages whose records another stage computes as well, each after that stage."""
     ordered: dict[Stage[Any], None] = {}
     for stage in stages:
         products: tuple[Stage[Any], ...] = ()

@@ -44,7 +44,7 @@ def load_code(plugin: PluginInfo) -> Any:
 
 @once
 def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
-    """Declare the facts that a metric computes of the weights."""
+    """Declare the facts that a metric computes from the weights."""
 
     def make(work: RunContext) -> WeightFacts:
         decoder, shape = work.decoder, work.decoder.shape

@@ -20,7 +20,7 @@ from gprune.system.errors import SettingsError
 
 @once
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Masks by the name under which methods use them; see `pruning.decided_masks`.
+    """Declare masks by the name under which methods use them; see `pruning.decided_masks`.
 
     Raises SettingsError if no method has masks of this name.
     """
@@ -34,7 +34,7 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
         return {}
     mask_stage = masks(graph, settings.masks)
     versions = repair_versions(graph, method)
-    # a repair may need nothing that would tell its model from another one
+    # the version is part of the key, because a repair without needs would not change it
     needs = {"masks": graph.part(mask_stage, versions, {"masks": mask_stage}) if versions else mask_stage}
     return needs | _repair_inputs(graph, method, mask_stage)
 
@@ -51,7 +51,7 @@ def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dic
     """Return the inputs of a method's repairs by parameter; scales are learned after the other repairs."""
     entry, sequence = graph.methods[method], pruning.repairs(graph, method)
     if sequence == (AUTO,):
-        # its own may be chosen
+        # the method's own repair may be chosen, so its inputs are needed
         return {"weights": chosen(graph, entry.masks)} | pruning.own_needs(graph, entry)
     needs = [(name, kind) for repair in sequence for name, kind in repair.needs.items()]
     inputs: dict[str, Any] = {}
@@ -60,19 +60,19 @@ def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dic
             inputs[name] = pruning.repaired_weights(graph, entry.masks)
         elif kind != LEARNED:
             inputs[name] = [pruning.OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, entry)]
-    learned = [name for name, kind in needs if kind == LEARNED]
+    scale_names = [name for name, kind in needs if kind == LEARNED]
     identity, scaled = StageId(LEARNED, method=method), {"masks": masks} | inputs
-    return inputs | {name: pruning.scaling(graph, identity, method, scaled) for name in learned}
+    return inputs | {name: pruning.scaling(graph, identity, method, scaled) for name in scale_names}
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
     """Return the roles of the texts that a repair is fitted to; of a method's own repair, those of its scores."""
-    chosen = graph.study.repair
-    return baselines.scored_on(method) if chosen.base == "own" else chosen.roles
+    settings = graph.study.repair
+    return baselines.scored_on(method) if settings.base == "own" else settings.roles
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """Return what the keys of a method's repairs contain besides their needs."""
+    """Return the versions that are in the keys of a method's repairs besides their needs."""
     versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     return {"repairs": versions} if versions else {}
 
@@ -92,7 +92,7 @@ def pruned_model(
 
 @once
 def recovered_weights(graph: Graph, method: str) -> Stage[RecoveredWeights]:
-    """Weights that low-rank training adds to the repaired ones of a method; see `recovered_from`."""
+    """Declare the weights that low-rank training adds to a method's repaired ones."""
     study = graph.study
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
@@ -100,8 +100,8 @@ def recovered_weights(graph: Graph, method: str) -> Stage[RecoveredWeights]:
 
         work.release_model()
         model = work.pruned(pruned_model(graph, method, masks, **inputs))
-        about = study.recovery, study.seed, work.progress, work.resumption
-        return recover(work.decoder, model, method, texts, *about)
+        run_arguments = study.recovery, study.seed, work.progress, work.resumption
+        return recover(work.decoder, model, method, texts, *run_arguments)
 
     return graph.stage(
         StageId("recovered", method=method),
@@ -120,9 +120,9 @@ def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
 
 @once
 def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) -> Stage[Any]:
-    """The pruned model of a method as a folder, read back and compared before it is called done.
+    """Declare the pruned model of a method as a folder that is read back and compared.
 
-    That with its `recovery` is a folder of its own: what was trained takes the place of nothing that was not.
+    With `recovery`, the recovered model is written to a folder of its own.
     """
 
     def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
@@ -130,14 +130,14 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 
         work.progress(0, 1, "writing and reading back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
-        cut = work.cut(method, replace(model, recovered=None))
-        folder_form.save(cut, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
+        model_to_save = work.cut(method, replace(model, recovered=None))
+        folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()
-    words = f"{'recovered' if recovery else 'pruned'} model{'' if is_gprune else f' of {METHODS[method].label}'}"
+    description = f"{'recovered' if recovery else 'pruned'} model{'' if is_gprune else f' of {METHODS[method].label}'}"
     return graph.stage(
         StageId("checkpoint", method="" if is_gprune else method, variant=variant),
-        f"writing the {words}",
+        f"writing the {description}",
         make,
         needs=recovered_from(graph, method) if recovery else model_inputs(graph, method),
         reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
@@ -152,12 +152,12 @@ def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
     """
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})
-    inputs, read = graph.inputs, roles(study)
+    inputs, texts_by_role = graph.inputs, roles(study)
     digests = {
-        role: content_of(study, inputs.model, inputs.precision, read[role], role)
+        role: content_of(study, inputs.model, inputs.precision, texts_by_role[role], role)
         for role in (SAMPLED, FRESH, CHECK)
-        # a check text is what it was
-        if role in read and not (role == CHECK and role in inputs.calibration)
+        # the digest of a check text does not change
+        if role in texts_by_role and not (role == CHECK and role in inputs.calibration)
     }
     inputs = replace(inputs, calibration=inputs.calibration | digests)
     return Graph(study, inputs, graph.letters, graph.failures)

@@ -28,8 +28,8 @@ def _learned_by(kind: str, method: str, usual: str) -> StageId:
 
 @once
 def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
-    """Modular sparsity learning (MSL, section 3.3), of a method whose masks are learned."""
-    study, chosen = graph.study, METHODS[method]
+    """Declare modular sparsity learning (MSL, section 3.3) for a method whose masks are learned."""
+    study, definition = graph.study, METHODS[method]
 
     def make(
         work: RunContext, adapted: Any, heads: Any, partition: Any, attention: Any = None, **texts: Tokens
@@ -39,19 +39,19 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
         kept_groups = None if attention is None else attention.heads
         return learn(work.learning(**texts), adapted.scores, heads.heads, partition, study.retention, kept_groups)
 
-    # widths are settings where they ask for something; whose attention it is, is a need
-    without = (COMPENSATION, "attention", "alignment", "widths")
-    settings = settings_of(study.sparsity, without=without) | study.sparsity.shaped
+    # widths are settings only if set; the method whose attention is kept is a need, not a setting
+    excluded = (COMPENSATION, "attention", "alignment", "widths")
+    settings = settings_of(study.sparsity, without=excluded) | study.sparsity.shaped
     return graph.stage(
         _learned_by("learning", method, "gprune"),
-        f"learning the sparsity ({chosen.label})",
+        f"learning the sparsity ({definition.label})",
         make,
         needs={
             "adapted": adapted_scores(graph, method),
-            "heads": scored_in(graph, PAIR[0], chosen.modules).stage(graph),
-            "partition": space(graph, chosen.modules),
+            "heads": scored_in(graph, PAIR[0], definition.modules).stage(graph),
+            "partition": space(graph, definition.modules),
             **{role: tokens(graph, role) for role in PAIR},
-            **fixed_attention(graph, chosen),
+            **fixed_attention(graph, definition),
         },
         reads=graph.model,
         settings=settings | {"retention": study.retention, "seed": study.seed},
@@ -60,10 +60,10 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 
 @once
 def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
-    """Gates of single units (gprune.pruning.sparsity.gates), of a method whose masks follow from them."""
-    study, chosen = graph.study, METHODS[method]
+    """Declare the learning of unit gates for a method whose masks follow from them."""
+    study, definition = graph.study, METHODS[method]
     started = [scores(graph, text) for text in (PAIR if study.gates.start == "mean" else PAIR[:1])]
-    epochs = chosen.epochs * study.sparsity.epochs
+    epochs = definition.epochs * study.sparsity.epochs
 
     def make(work: RunContext, scores: list[records.UnitScores], **texts: Tokens) -> GateLearning:
         from gprune.pruning.sparsity.gates import learn_gates
@@ -74,24 +74,24 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         from gprune.pruning.sparsity.scales import learn_scaled_gates
 
         settings = study.scales, study.gates, study.sparsity
-        about = study.retention, study.seed, work.progress, work.resumption
-        return learn_scaled_gates(work.decoder, scores, texts, settings, *about)
+        run_arguments = study.retention, study.seed, work.progress, work.resumption
+        return learn_scaled_gates(work.decoder, scores, texts, settings, *run_arguments)
 
     needs: dict[str, Any] = {"scores": started}
-    if chosen.scaled:
+    if definition.scaled:
         needs["texts"] = [tokens(graph, role) for role in study.scales.roles]
         settings = settings_of(study.scales, without=("texts", "steps", "learning_rate"))
         settings |= {"temperature": study.gates.temperature}
     else:
         needs |= {role: tokens(graph, role) for role in PAIR}
-        # settings of MSL that gates learn by too, besides its epochs
+        # settings of MSL that gates use too, besides the epochs
         shared = ("batch", "distillation_weight", "distillation_temperature")
         settings = settings_of(study.gates) | {name: getattr(study.sparsity, name) for name in shared}
         settings |= {"epochs": epochs}
     return graph.stage(
         _learned_by("gates", method, "gates"),
-        f"learning the gates ({chosen.label})",
-        make_scaled if chosen.scaled else make,
+        f"learning the gates ({definition.label})",
+        make_scaled if definition.scaled else make,
         needs=needs,
         reads=graph.model,
         settings=settings | study.sparsity.shaped | {"retention": study.retention, "seed": study.seed},
@@ -100,7 +100,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 
 @once
 def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Masks that are not chosen among candidates, by the name under which methods use them.
+    """Declare masks that are not chosen among candidates, by their name.
 
     Making them raises MethodError if the method cannot run on the model or at the retention. Raises
     SettingsError if no method has masks of this name.
@@ -113,12 +113,12 @@ def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     def make(_: RunContext, learning: Learning | GateLearning) -> PruningMasks:
         return learning.masks
 
-    learned = learning if method.decision == "learned" else gates
-    return graph.stage(identity, title, make, needs={"learning": learned(graph, method.name)})
+    declare_learning = learning if method.decision == "learned" else gates
+    return graph.stage(identity, title, make, needs={"learning": declare_learning(graph, method.name)})
 
 
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
-    """Return the masks whose attention a method takes over: GPrune's for a control, where the study says so."""
+    """Return the masks whose attention a method takes over: GPrune's for a control, if the study says so."""
     fixed = method.control and graph.study.sparsity.attention == "gprune"
     return {"attention": decided_masks(graph)} if fixed else {}
 
@@ -134,17 +134,17 @@ def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
 
 
 @once
-def repaired_weights(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWeights]:
-    """The weights that stay, fitted to some masks by the repair of the study or of the method itself.
+def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> Stage[RepairedWeights]:
+    """Declare the weights fitted to some masks by the repair of the study or of the method.
 
-    `word` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
+    `repair_spec` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
     choice does without it.
     """
     study, method = graph.study, of_masks(masks_name, graph.methods)
-    if TRIED_SCALED in word:
-        return _fitted_and_scaled(graph, method, masks_name, word)
-    settings, label = fit_settings(study, method, word), method.label
-    if word:
+    if TRIED_SCALED in repair_spec:
+        return _fitted_and_scaled(graph, method, masks_name, repair_spec)
+    settings, label = fit_settings(study, method, repair_spec), method.label
+    if repair_spec:
         letters = join_words([graph.letters[role] for role in settings.roles])
         label += f", {labels([REPAIRS[settings.kind]])} on {letters}"
 
@@ -154,12 +154,12 @@ def repaired_weights(graph: Graph, masks_name: str, word: str = "") -> Stage[Rep
         try:
             return fit(work.decoder, masks, texts, settings, study.calibration.batch, work.progress)
         except (NumericsError, SettingsError) as error:
-            if not word:
+            if not repair_spec:
                 raise
             raise MethodError(str(error)) from error
 
     return graph.stage(
-        StageId(FITTED, method=masks_name, variant=tuple(filter(None, word.split(":")))),
+        StageId(FITTED, method=masks_name, variant=tuple(filter(None, repair_spec.split(":")))),
         f"repairing the kept weights of {label}",
         make,
         needs={"masks": decided_masks(graph, masks_name), "texts": [tokens(graph, role) for role in settings.roles]},
@@ -168,14 +168,14 @@ def repaired_weights(graph: Graph, masks_name: str, word: str = "") -> Stage[Rep
     )
 
 
-def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, word: str) -> Stage[RepairedWeights]:
-    """The weights that a choice tries after a fit and learned scales, as one record."""
-    variant, before = tuple(word.split(":")), (REPAIRS["least_squares"],)
+def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
+    """Declare the weights of a candidate that is fitted and then scaled, as one record."""
+    variant, earlier_repairs = tuple(repair_spec.split(":")), (REPAIRS["least_squares"],)
     needs: dict[str, Any] = {
         "masks": decided_masks(graph, masks_name),
-        "weights": repaired_weights(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
+        "weights": repaired_weights(graph, masks_name, repair_spec.replace(TRIED_SCALED, "least_squares")),
     }
-    scales = scaling(graph, StageId(LEARNED, method=masks_name, variant=variant), method.name, needs, before)
+    scales = scaling(graph, StageId(LEARNED, method=masks_name, variant=variant), method.name, needs, earlier_repairs)
 
     def make(work: RunContext, masks: PruningMasks, weights: RepairedWeights, scales: Any) -> RepairedWeights:
         from gprune.pruning.repair.scales import fold
@@ -187,36 +187,36 @@ def _fitted_and_scaled(graph: Graph, method: Method, masks_name: str, word: str)
     return graph.stage(identity, title, make, needs=needs | {"scales": scales}, reads=graph.model)
 
 
-def fit_settings(study: Study, method: Method, word: str = "") -> RepairSettings:
-    """Return how weights are fitted to masks, by the study or by a repair `word` as in `repaired_weights`."""
-    if not word:
+def fit_settings(study: Study, method: Method, repair_spec: str = "") -> RepairSettings:
+    """Return how weights are fitted to masks, by the study or by a repair `repair_spec` as in `repaired_weights`."""
+    if not repair_spec:
         return fit_of(method, study)
-    return method.fit if word == OWN and method.fit is not None else with_word(study.repair, word)
+    return method.fit if repair_spec == OWN and method.fit is not None else with_word(study.repair, repair_spec)
 
 
-def is_fitted(method: Method, word: str) -> bool:
+def is_fitted(method: Method, repair_spec: str) -> bool:
     """Return True if a candidate repair is fitted to the masks of a method."""
-    return ":" in word or (word == OWN and method.fit is not None)
+    return ":" in repair_spec or (repair_spec == OWN and method.fit is not None)
 
 
 def scaling(
-    graph: Graph, identity: StageId, method: str, needs: dict[str, Any], before: tuple[Repair, ...] = ()
+    graph: Graph, identity: StageId, method: str, needs: dict[str, Any], earlier_repairs: tuple[Repair, ...] = ()
 ) -> Stage[records.LearnedScales]:
-    """Scales learned for the masks of a method and what its other repairs need, both in `needs`.
+    """Declare scales learned for a method; its masks and the inputs of its other repairs are in `needs`.
 
-    `before` are the other repairs, those of the study where left out.
+    `earlier_repairs` are the other repairs, those of the study where left out.
     """
     study = graph.study
     fits = (repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
-    before = before or tuple(fits)
+    earlier_repairs = earlier_repairs or tuple(fits)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.LearnedScales:
         from gprune.pruning.sparsity.scales import learn_scales
 
         work.release_model()
-        model = work.pruned(PrunedModel(masks, before, inputs))
-        about = texts, study.scales, study.seed, work.progress, work.resumption
-        return learn_scales(work.decoder, model, masks, method, *about)
+        model = work.pruned(PrunedModel(masks, earlier_repairs, inputs))
+        run_arguments = texts, study.scales, study.seed, work.progress, work.resumption
+        return learn_scales(work.decoder, model, masks, method, *run_arguments)
 
     settings = settings_of(study.scales, without=("texts", "joint_steps", "joint_rate", "gate_rate"))
     return graph.stage(

@@ -31,7 +31,7 @@ LAYERS, SHUFFLED = "layers", "shuffled"
 
 @once
 def space(graph: Graph, modules: str = "") -> Stage[Partition]:
-    """The modules that neurons are ranked in: the study's own where empty, or layers, random or shuffled."""
+    """Declare the modules that neurons are ranked in: the study's by default, or layers, random or shuffled."""
     if modules not in (LAYERS, SHUFFLED):
         return partition(graph, kind=modules)
     seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
@@ -67,18 +67,18 @@ def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
 
 @once
 def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
-    """Drift, mean score and repeatability of every module (RASA before its thresholds).
+    """Declare drift, mean score and repeatability of every module (RASA before its thresholds).
 
     `among` says which, see `space`; the study's own where empty.
     """
-    hows = [scored_in(graph, text, among) for text in PAIR]
+    scorings = [scored_in(graph, text, among) for text in PAIR]
     ranking_space = space(graph, among)
 
     def make(
         work: RunContext, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
     ) -> ModuleStatistics:
         settings = work.study.reliability
-        makes = zip(PAIR, scorers(work.study, hows, parts), strict=True)
+        makes = zip(PAIR, scorers(work.study, scorings, parts), strict=True)
         splits = [_split_scores(work, text, make_scores) for text, make_scores in makes]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
@@ -86,56 +86,56 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
         StageId("modules", variant=(among,) if among else ()),
         f"module statistics, {ranking_space.title}" if among else "module statistics",
         make,
-        needs=whole_and_in_shards(graph, hows) | {"partition": ranking_space},
+        needs=whole_and_in_shards(graph, scorings) | {"partition": ranking_space},
         settings={"score_scale": graph.study.reliability.score_scale},
     )
 
 
 def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
-    """Scores of every balanced split, one pair at a time: at 7B all pairs of a text would be gigabytes."""
+    """Yield scores of one balanced split at a time, because all of them would take gigabytes at 7B."""
     splits = balanced_splits(work.study.calibration.shards)
-    for done, (first, second) in enumerate(splits):
-        work.progress(done, len(splits), f"repeatability on the {text} text")
-        yield scorer.neurons(first), scorer.neurons(second)
+    for index, (first_half, second_half) in enumerate(splits):
+        work.progress(index, len(splits), f"repeatability on the {text} text")
+        yield scorer.neurons(first_half), scorer.neurons(second_half)
 
 
 @once
 def adapted_scores(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
-    """RASA (section 3.2): scores in which unreliable modules are re-scored; a control in its own."""
-    chosen, settings, seed = METHODS[method], graph.study.reliability, graph.study.seed
-    if not chosen.adapts:
+    """Declare the scores after RASA (section 3.2), or those of a control in its ranking space."""
+    definition, settings, seed = METHODS[method], graph.study.reliability, graph.study.seed
+    if not definition.adapts:
         settings = replace(settings, selection="none")
 
     def make(_: RunContext, both: list[UnitScores], partition: Partition, modules: ModuleStatistics) -> AdaptedScores:
         return adapt(both[0], both[1], partition, modules, settings, seed)
 
-    hows = [scored_in(graph, text, chosen.modules) for text in PAIR]
+    scorings = [scored_in(graph, text, definition.modules) for text in PAIR]
     is_gprune = method == "gprune"
     return graph.stage(
         StageId("adapted") if is_gprune else StageId("adapted", method=method),
-        "score adaptation" if is_gprune else f"scores of {chosen.label}",
+        "score adaptation" if is_gprune else f"scores of {definition.label}",
         make,
         needs={
-            "both": [how.neurons(graph) for how in hows],
-            "partition": space(graph, chosen.modules),
-            "modules": modules(graph, chosen.modules),
+            "both": [text_scoring.neurons(graph) for text_scoring in scorings],
+            "partition": space(graph, definition.modules),
+            "modules": modules(graph, definition.modules),
         },
         settings=settings_of(settings) | {"seed": seed},
     )
 
 
-def compared_partition(graph: Graph, chosen: Side) -> Stage[Partition]:
+def compared_partition(graph: Graph, side: Side) -> Stage[Partition]:
     """Return one of the partitions that are compared."""
-    other_seed = chosen.variant == OTHER_SEED
-    if chosen.fang:
-        return groups(graph, chosen.texts[0], other_seed=other_seed)
-    kind = "initialization" if chosen.variant == INITIALIZATION else ""
-    return partition(graph, chosen.texts[0], chosen.texts[1], kind=kind, other_seed=other_seed)
+    other_seed = side.variant == OTHER_SEED
+    if side.fang:
+        return groups(graph, side.texts[0], other_seed=other_seed)
+    kind = "initialization" if side.variant == INITIALIZATION else ""
+    return partition(graph, side.texts[0], side.texts[1], kind=kind, other_seed=other_seed)
 
 
 @once
 def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]:
-    """Agreement of the two partitions of a comparison."""
+    """Declare the agreement of the two partitions of a comparison."""
     identity, title = StageId("agreement", variant=(comparison.name,)), f"module agreement, {comparison.title}"
     sides = [compared_partition(graph, partition_side) for partition_side in (comparison.first, comparison.second)]
 
@@ -148,7 +148,7 @@ def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]
 
 
 def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
-    """Every comparison that the study makes, by name; none where it has nothing to compare."""
+    """Declare every comparison of modules that the study makes, by name."""
     study = graph.study
     comparisons = list_comparisons(study.metric, study.methods, study.substitute)
     return {comparison.name: agreement(graph, comparison) for comparison in comparisons}

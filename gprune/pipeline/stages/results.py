@@ -56,7 +56,7 @@ class Results:
         return execution_plan(self.graph, until)
 
     def set_aside(self, stage: Stage[Any]) -> str:
-        """Move what is in the place of a result out of its way if it is damaged, and says so.
+        """Quarantine a damaged result, and return a notice of it.
 
         Raises StoreError if the cache cannot be written.
         """

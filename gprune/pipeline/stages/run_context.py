@@ -58,7 +58,7 @@ class RunContext:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """The dense model, loaded when the first missing stage needs it."""
+        """Return the dense model, loaded when the first missing stage needs it."""
         from gprune.models.loading import load
 
         study = self.study
@@ -78,13 +78,13 @@ class RunContext:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
+        """Return the model's tokenizer."""
         from gprune.models.loading import load_tokenizer
 
         return load_tokenizer(self.study.model, self.study.trust_remote_code)
 
     def stream(self, text: str) -> Array:
-        """Token stream of an evaluation text, tokenized once a run unless it comes with the project."""
+        """Return the token stream of an evaluation text, tokenized once a run."""
         if text not in self._streams:
             limit = self.study.evaluation.tokens
             stream = texts.bundled.bundled_stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
@@ -95,12 +95,12 @@ class RunContext:
         return self._streams[text]
 
     def passage(self) -> tuple[int, ...]:
-        """Token ids of an evaluation text, at which a saved model is compared; none where no text is read."""
+        """Return token ids of an evaluation text on which a saved model is compared; none without a text."""
         windows = map(self.first_window, self.study.evaluation.texts)
         return tuple(next((window for window in windows if window.size), np.zeros(0, int))[:_PASSAGE_TOKENS].tolist())
 
     def first_window(self, text: str) -> Array:
-        """(length,) ids of an evaluation text's first window; none where it is not what the run has read."""
+        """Return (length,) ids of an evaluation text's first window; none if the text differs from the run's."""
         if texts.is_sampled(text):
             return np.zeros(0, np.int32)
         tokens, length = self.study.evaluation.tokens, self.study.evaluation.length
@@ -129,7 +129,7 @@ class RunContext:
     def cut(self, method: str, model: PrunedModel | None) -> Any:
         """Return the model of a method; the last one is kept for the next stage."""
         if self._cut[0] != method:
-            # the old copy goes before the new one is made
+            # release the old copy before the new one is built
             self.release_model()
             self._cut = (method, self.pruned(model))
         return self._cut[1]
@@ -173,10 +173,10 @@ class RunContext:
             decoder = self.__dict__.get("decoder")
             return (0, 0) if decoder is None else (decoder.forward_tokens, decoder.backward_tokens)
 
-        before = count_tokens()
+        tokens_before = count_tokens()
 
         def cost() -> Spent:
             forward, backward = count_tokens()
-            return Spent(forward - before[0], backward - before[1], time.perf_counter() - started)
+            return Spent(forward - tokens_before[0], backward - tokens_before[1], time.perf_counter() - started)
 
         return cost

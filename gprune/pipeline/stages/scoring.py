@@ -56,7 +56,7 @@ class Scoring:
     """those that change the scores of heads only"""
 
     def stage(self, graph: Graph) -> Stage[UnitScores]:
-        """The scores of the whole text."""
+        """Return the stage that scores the whole text."""
 
         def make(work: RunContext, **parts: Any) -> UnitScores:
             return self.scorer(work.study, parts).units()
@@ -65,7 +65,7 @@ class Scoring:
         return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
 
     def neurons(self, graph: Graph) -> FieldSubset[UnitScores]:
-        """The scores of neurons alone: what changes only heads does not change what follows from them."""
+        """Return the part of the stage with neuron scores only, so that head settings do not change its key."""
         return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     words = "importance scores" if is_study_metric else f"importance scores of {METRICS[metric]}"
     title = f"{words} on {graph.letters[text]}"
     if metric == "twflap":
-        # under the modules of another pair of texts they are other scores
+        # scores under the modules of another pair of texts are a separate stage
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
         identity = StageId("scores", (text, *_other_texts(pair)))
         return _weighted(graph, identity, title, pair, partition(graph, *pair))
@@ -108,12 +108,12 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
 
 
 def _statistics_needs(graph: Graph, text: str, metric: str) -> dict[str, Any]:
-    measured = calibration.statistics(graph, text, metric)
-    return {"statistics": measured, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
+    statistics = calibration.statistics(graph, text, metric)
+    return {"statistics": statistics, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
 
 
 def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
-    """A metric of another package."""
+    """Return the scoring by a plug-in's metric."""
     needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
         needs["facts"] = plugins.weight_facts(graph, plugin)
@@ -127,8 +127,8 @@ def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) ->
 
 
 def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
-    """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
-    text, chosen = identity.texts[0], graph.study.contexts
+    """Return token-weighted FLAP under some modules; contexts and affinity come from the first text."""
+    text, options = identity.texts[0], graph.study.contexts
     needs = {
         "measured": calibration.context_statistics(graph, text, pair[0], gradient=text == pair[0]),
         "own": calibration.context_statistics(graph, pair[0], pair[0], gradient=True),
@@ -147,59 +147,62 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
         score_text = partial(twflap.score, measured, contexts, norms, partition.labels, profile, heads, study.contexts)
         return Scorer(score_text, lambda shards: score_text(shards=shards).ffn)
 
-    settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
+    settings = {"metric": "twflap", "temperature": options.temperature, "profile": options.module_profile}
     return Scoring(identity, title, needs, scorer, settings, {})
 
 
 def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
-    """Token-weighted FLAP on a text under modules that are not the study's, and their name."""
+    """Return token-weighted FLAP on a text under modules other than the study's, with their name."""
     title = f"importance scores on {graph.letters[text]}, {modules.title}"
     return _weighted(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
 
 
 def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:
-    """Importance scores of a text under a metric (the study's by default), from its statistics."""
+    """Declare the importance scores of a text under a metric, by default the study's."""
     return scoring(graph, text, metric, pair).stage(graph)
 
 
 @once
 def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = "") -> Stage[RankDrift]:
-    """Rank drift between two texts (Eq. 1) with its resampling control."""
+    """Declare the rank drift between two texts (Eq. 1) with its resampling control."""
     pair = (first, second)
     metric = "" if metric == graph.study.metric else metric
-    words = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
-    hows = [scoring(graph, text, metric, pair) for text in pair]
+    description = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
+    scorings = [scoring(graph, text, metric, pair) for text in pair]
     identity = StageId("drift", _other_texts(pair), metric=metric)
-    return _drifted(graph, identity, f"{words} between {_letters(graph, pair)}", hows)
+    return _drifted(graph, identity, f"{description} between {_letters(graph, pair)}", scorings)
 
 
-def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -> Stage[RankDrift]:
-    """The drift between two texts' scores, and between halves of each: the even and the odd shards."""
+def _drifted(graph: Graph, identity: StageId, title: str, scorings: list[Scoring]) -> Stage[RankDrift]:
+    """Declare the drift between two texts' scores, and between their even and odd shards."""
 
     def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         from gprune.pruning.drift import rank_drift
 
         shards = range(work.study.calibration.shards)
-        both_scorers = scorers(work.study, hows, parts)
-        halves = [(each.units(shards=shards[::2]), each.units(shards=shards[1::2])) for each in both_scorers]
+        both_scorers = scorers(work.study, scorings, parts)
+        halves = [(scorer.units(shards=shards[::2]), scorer.units(shards=shards[1::2])) for scorer in both_scorers]
         return rank_drift(both[0], both[1], *halves)
 
-    return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, hows))
+    return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, scorings))
 
 
-def whole_and_in_shards(graph: Graph, hows: list[Scoring]) -> dict[str, Any]:
-    """Needs of what reads the scores of neurons (both), and scores shards of the texts as well (parts)."""
-    return {"both": [how.neurons(graph) for how in hows], "parts": [how.neuron_needs(graph) for how in hows]}
+def whole_and_in_shards(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
+    """Return needs: `both` neuron scores of two texts, and `parts` to score shards of each."""
+    return {
+        "both": [scoring.neurons(graph) for scoring in scorings],
+        "parts": [scoring.neuron_needs(graph) for scoring in scorings],
+    }
 
 
-def scorers(study: Study, hows: list[Scoring], parts: list[Mapping[str, Any]]) -> list[Scorer]:
+def scorers(study: Study, scorings: list[Scoring], needs_by_text: list[Mapping[str, Any]]) -> list[Scorer]:
     """Return the functions that score shards of the texts, from the records of `whole_and_in_shards`."""
-    return [how.scorer(study, part) for how, part in zip(hows, parts, strict=True)]
+    return [scoring.scorer(study, needs) for scoring, needs in zip(scorings, needs_by_text, strict=True)]
 
 
 @once
 def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
-    """Clusters of the parameters alone: partitions by any drift start from the same ones."""
+    """Declare the clusters of the parameters alone, from which partitions by any drift start."""
     settings, seed = graph.study.modularization, graph.study.seed + other_seed
     used = {name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
 
@@ -223,7 +226,7 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
 def partition(
     graph: Graph, first: str = "primary", second: str = "auxiliary", *, kind: str = "", other_seed: bool = False
 ) -> Stage[Partition]:
-    """Modules of a pair of texts, by their roles (BCM, section 3.1).
+    """Declare the modules of a pair of texts, by their roles (BCM, section 3.1).
 
     `kind` is refined, initialization or random, the study's by default; the seed is the next one if
     `other_seed`.
@@ -233,20 +236,20 @@ def partition(
     identity = StageId("partition", _other_texts(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
-        # whether the direction takes part is decided once per metric (appendix), on the study's own pair
+        # the direction is decided once per metric (appendix), on the study's own pair
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
         start = _first_partition(graph, pair, kind, other_seed)
         words = f"importance scores under {start.title}, on "
-        hows = [
+        scorings = [
             _weighted(graph, _first(start, "scores", text), words + graph.letters[text], pair, start) for text in pair
         ]
-        moved = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", hows)
-        needs |= {"start": start, "moved": moved}
+        start_drift = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", scorings)
+        needs |= {"start": start, "moved": start_drift}
     else:
-        hows = [scoring(graph, text) for text in pair]
+        scorings = [scoring(graph, text) for text in pair]
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
-    needs = {"both": [how.neurons(graph) for how in hows], **needs}
+    needs = {"both": [text_scoring.neurons(graph) for text_scoring in scorings], **needs}
     words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
     title = words
     if identity != StageId("partition"):
@@ -260,19 +263,19 @@ def _first(start: Stage[Partition], kind: str, text: str = "") -> StageId:
 
 
 def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
-    """The modules that twFLAP starts from: FLAP's ranks, not refined."""
+    """Declare the modules that twFLAP starts from: by FLAP's ranks, not refined."""
     needs = {
         "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
         "clusters": clusters(graph, other_seed=other_seed),
         "moved": drift(graph, *pair, "flap"),
     }
-    # random stays random, all else starts from the clusters
-    chosen = kind or graph.study.modularization.kind
-    changes = {"kind": "random" if chosen == "random" else "initialization", "direction": "magnitude"}
+    # random modules stay random; all others start from the clusters
+    modules_kind = kind or graph.study.modularization.kind
+    changes = {"kind": "random" if modules_kind == "random" else "initialization", "direction": "magnitude"}
     variant = ("first", *calibration.seed_variant(other_seed), *((kind,) if kind else ()))
     identity = StageId("partition", _other_texts(pair), variant=variant)
-    words = f", {kind}" if kind else ""
-    title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{words}"
+    suffix = f", {kind}" if kind else ""
+    title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{suffix}"
     return _modularized(graph, identity, title, changes, other_seed, needs)
 
 
@@ -288,9 +291,9 @@ def _modularized(
         initial = needs["start"].labels if "start" in needs else needs["clusters"]
         direction: Any = needs["profile"].profile if "profile" in needs else ""
         has_profile = direction in ("magnitude", "direction")
-        chosen = replace(settings, direction=direction) if has_profile else settings
+        resolved_settings = replace(settings, direction=direction) if has_profile else settings
         rows = work.decoder.neuron_parameters
-        return modularize(rows, moved, both[0], both[1], initial, chosen, seed, work.progress)
+        return modularize(rows, moved, both[0], both[1], initial, resolved_settings, seed, work.progress)
 
     plain = settings_of(settings) | {"seed": seed}
     return graph.stage(identity, title, make, needs=needs, reads=graph.model, settings=plain)

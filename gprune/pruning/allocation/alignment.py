@@ -20,7 +20,7 @@ def align_widths(masks: PruningMasks, margins: Array, shape: ModelShape, alignme
 
 
 def margin(scores: Array, mask: Array, labels: Array | None = None) -> Array:
-    """(layers, neurons) rank quantile in the layer, or its group there, above the share removed; in [-1, 1].
+    """Return (layers, neurons) rank quantile in the layer, or its group there, above the share removed; in [-1, 1].
 
     `labels` are groups that were cut each by itself; none where a layer was cut as a whole. Ranks make scores
     of different layers comparable, and each layer or group has its cut at zero.

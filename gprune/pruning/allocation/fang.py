@@ -59,29 +59,29 @@ def allocate(
 
 
 def counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
-    """(layers,) key/value groups, at least one, and (layers,) neurons kept, at least the shared group."""
+    """Return (layers,) key/value groups, at least one, and (layers,) neurons, at least the shared group."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     shares = _level(1 - ratios, smallest, 1.0, target * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
     groups, neurons = (np.array(part) for part in zip(*counts, strict=True))
-    rest = target * shape.decoder_weights - int(groups.sum()) * shape.group_weights
-    total = budget.nearest_whole(rest / shape.neuron_weights)
+    ffn_weights = target * shape.decoder_weights - int(groups.sum()) * shape.group_weights
+    total = budget.nearest_whole(ffn_weights / shape.neuron_weights)
     total = min(max(total, shape.layers), shape.layers * shape.neurons)
-    # the shared group stays whole, as long as the budget holds that of every layer
-    least = shared if total >= shape.layers * shared else 1
-    return groups, _round_to_sum(_level(neurons, float(least), float(shape.neurons), float(total)), total)
+    # the shared group is kept whole if the budget can hold it in every layer
+    minimum = shared if total >= shape.layers * shared else 1
+    return groups, _round_to_sum(_level(neurons, float(minimum), float(shape.neurons), float(total)), total)
 
 
 def _level(values: Array, low: float, high: float, total: float) -> Array:
-    """Shift all values alike and clip them to [low, high], so that they sum up to `total` if they can."""
+    """Shift all values by one amount and clip them to [low, high], so that their sum is near `total`."""
     shifts = np.sort(np.concatenate([low - values, high - values]))
-    # the sum grows with the shift, and in straight lines between the shifts at which a value is clipped
+    # the sum is piecewise linear in the shift, with a kink where a value is clipped
     sums = np.clip(values + shifts[:, None], low, high).sum(axis=1)
     return np.clip(values + np.interp(total, sums, shifts), low, high)
 
 
 def _round_to_sum(quotas: Array, total: int) -> Array:
-    """(parts,) whole numbers of sum `total`, by the largest remainder; of equal ones the first."""
+    """Round (parts,) quotas to whole numbers that sum to `total`, by the largest remainder."""
     counts = np.floor(quotas).astype(np.int64)
     order = np.argsort(counts - quotas, kind="stable")
     counts[order[: total - int(counts.sum())]] += 1
@@ -89,7 +89,7 @@ def _round_to_sum(quotas: Array, total: int) -> Array:
 
 
 def _keep(scores: Array, labels: Array, count: int) -> Array:
-    """(neurons,) bool with `count` kept: the highest scores of each group."""
+    """Return (neurons,) bool with `count` True: the highest scores of each group."""
     sizes = np.bincount(labels)
     pruned = min(len(scores) - count, int(sizes[:-1].sum()))
     left = sizes.copy()

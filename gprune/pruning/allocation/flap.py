@@ -17,12 +17,12 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     that the retention misses the target by half a key/value group at most, unless the floors alone exceed it.
     """
     ffn = standardize(scores.ffn)
-    # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code
+    # a head is the mean of standardized channels and not standardized again, as in FLAP's code
     channels = standardize(scores.channels)
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
-    # a layer's only group stays in any case: ranked, it would move the cut by all that it weighs
+    # a layer's only group always stays, so it is not ranked: its weight would shift the cut
     keep_ffn, keep_heads = np.zeros(ffn.shape, dtype=bool), np.full(heads.shape, shape.kv_heads == 1)
-    # every round pins at least one more unit, so it ends
+    # the loop ends, because every round pins at least one more unit
     while True:
         kept_ffn, kept_heads = _cut(ffn, heads, keep_ffn, keep_heads, shape, target)
         if kept_ffn.any(axis=1).all() and kept_heads.any(axis=1).all():

@@ -18,7 +18,7 @@ PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
 
 
 def pruned_layers(layers: int) -> range:
-    """The layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one.
+    """Return the layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one.
 
     From three layers on the last one stays dense, as it does at the published depth.
     """
@@ -28,7 +28,7 @@ def pruned_layers(layers: int) -> range:
 
 
 def lowest_retention(shape: ModelShape) -> float:
-    """The retention with one neuron and one key/value group left in each layer that is pruned."""
+    """Return the retention with one neuron and one key/value group left in each layer that is pruned."""
     pruned = len(pruned_layers(shape.layers))
     dense = shape.decoder_weights * (shape.layers - pruned) / shape.layers
     return (dense + pruned * (shape.group_weights + shape.neuron_weights)) / shape.decoder_weights
@@ -46,7 +46,7 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
             f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
             f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
         )
-    # what the whole decoder is to lose, the layers between lose alone
+    # the pruned layers lose everything that the decoder must lose
     inner = 1 - (1 - target) * shape.layers / len(block)
     part = replace(shape, layers=len(block))
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)

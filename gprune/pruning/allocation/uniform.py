@@ -18,7 +18,7 @@ LayerUnits = Callable[[int, Array, Array, int], tuple[Array, Array]]
 def allocate_layer(
     ffn: Array, heads: Array, shape: ModelShape, target: float, layer: int, equal: Counts | None = None
 ) -> tuple[Array, Array]:
-    """(neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
+    """Return (neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
     Where the budget is not a whole number of neurons, some layers round up and some down, so that the total does
     not drift.
@@ -28,7 +28,7 @@ def allocate_layer(
 
 
 def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | None = None) -> tuple[int, int]:
-    """Neurons and key/value groups that a layer keeps: see `allocate_layer`, or those of `equal` widths."""
+    """Return the neurons and key/value groups that a layer keeps: see `allocate_layer`, or those of `equal` widths."""
     if equal is not None:
         return equal
     groups, neurons = budget.uniform_counts(shape, target)
@@ -36,7 +36,7 @@ def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | N
 
 
 def _share(layer: int, neurons: float) -> int:
-    """Whole neurons of one layer, such that the layers up to it have as many together as they should."""
+    """Return the neurons of one layer, so that the running total over layers stays on target."""
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 

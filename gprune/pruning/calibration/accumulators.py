@@ -64,7 +64,7 @@ class Released:
         self.samples += samples
 
     def result(self) -> Array:
-        """(layers, channels) fluctuation; zeros for a single sample."""
+        """Return (layers, channels) fluctuation; zeros for a single sample."""
         return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
 
 
@@ -145,19 +145,19 @@ class ChannelMoments:
         self.shift.copy_(self.mean[int(shard[-1])])
 
     def _extended(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
-        """Chan's rule for one shard and one group of tokens."""
-        before, after = self.tokens[shard], self.tokens[shard] + tokens
+        """Merge one group of tokens into a shard by Chan's rule."""
+        old_tokens, new_tokens = self.tokens[shard], self.tokens[shard] + tokens
         centre, spread = self.mean[shard], self.moment[shard]
         difference = mean - centre
-        between = difference**2 * (before * tokens / after)
-        return [(centre, centre + difference * (tokens / after)), (spread, spread + (moment + between))]
+        between = difference**2 * (old_tokens * tokens / new_tokens)
+        return [(centre, centre + difference * (tokens / new_tokens)), (spread, spread + (moment + between))]
 
     def not_finite(self, shard: int) -> tuple[int, str] | None:
-        """Layer and place of a shard's first input that is NaN or infinite; this waits for the device."""
-        bad = torch.nonzero(~torch.isfinite(self.mean[shard] + self.moment[shard]))
-        if not len(bad):
+        """Return layer and location of a shard's first NaN or infinite input; synchronizes with the device."""
+        faults = torch.nonzero(~torch.isfinite(self.mean[shard] + self.moment[shard]))
+        if not len(faults):
             return None
-        layer, channel = bad[0].tolist()
+        layer, channel = faults[0].tolist()
         return self.first + layer, f"{self.name} in layer {self.first + layer} (channel {channel})"
 
     def result(self) -> Moments:
@@ -169,15 +169,15 @@ class ChannelMoments:
 
 
 def _runs(shard: Array) -> list[tuple[int, slice]]:
-    """Every shard of a batch with its rows."""
+    """Return every shard of a batch with its rows."""
     indices = range(int(shard[0]), int(shard[-1]) + 1)
     return [(index, slice(*np.searchsorted(shard, (index, index + 1)).tolist())) for index in indices]
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
-    """Raise NumericsError, which names the first layer where an input of a shard is NaN or infinite."""
-    # in the order in which a layer computes them, since everything after the first is infected
+    """Raise NumericsError that names the first layer in which an input of a shard is NaN or infinite."""
+    # checked in order of computation, because a NaN spreads to everything after it
     faults = [fault for fault in (attention.not_finite(shard), ffn.not_finite(shard)) if fault]
     if faults:
-        _, where = min(faults, key=lambda fault: fault[0])
-        raise NumericsError.of(f"the input of {where}")
+        _, location = min(faults, key=lambda fault: fault[0])
+        raise NumericsError.of(f"the input of {location}")

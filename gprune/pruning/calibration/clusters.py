@@ -17,7 +17,7 @@ _LEAST_GAIN = 1e-4
 
 
 def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
-    """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
+    """Cluster points into clusters of equal size by k-means++ and Lloyd steps.
 
     Takes (points, dimensions) float64, and a count from 2 up to that of the points. Gives (points,) labels, whose
     sizes differ by one at most, and the (count, dimensions) means of the clusters.
@@ -29,7 +29,7 @@ def balanced_clusters(points: Array, count: int, generator: np.random.Generator)
 def bounded_clusters(
     points: Array, count: int, generator: np.random.Generator, slack: float, starts: int
 ) -> tuple[Array, Array]:
-    """`balanced_clusters` with sizes that are about equal: the tightest of several starts (k-means++ seeds).
+    """Cluster points into clusters of about equal size: the best of several k-means++ starts.
 
     `slack` is how far a size may be from an even share of the points, as a share of that.
     """
@@ -47,7 +47,7 @@ def bounded_clusters(
 def _lloyd(
     points: Array, count: int, generator: np.random.Generator, assign: Callable[[Array], Array]
 ) -> tuple[Array, Array, float]:
-    """Labels, means and summed squared distances of one start."""
+    """Return labels, means and the summed squared distance of one start."""
     centroids, best = _seeds(points, count, generator), np.inf
     labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
     room = np.empty_like(points)
@@ -64,7 +64,7 @@ def _lloyd(
 
 
 def _means(points: Array, labels: Array, count: int, room: Array) -> Array:
-    """(count, dimensions) means of the clusters, whose points are put side by side in some room."""
+    """Return the (count, dimensions) means of the clusters."""
     order = np.argsort(labels.astype(np.uint16), kind="stable")
     ordered = points.take(order, axis=0, out=room, mode="clip")
     ends = np.cumsum(np.bincount(labels, minlength=count))
@@ -72,14 +72,14 @@ def _means(points: Array, labels: Array, count: int, room: Array) -> Array:
 
 
 def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
-    """k-means++: every seed is drawn by its squared distance from the seeds before it."""
-    chosen = [int(generator.integers(len(points)))]
+    """Draw k-means++ seeds: each by its squared distance from the earlier seeds."""
+    seeds = [int(generator.integers(len(points)))]
     nearest = np.full(len(points), np.inf)
     for _ in range(count - 1):
-        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        nearest = np.minimum(nearest, ((points - points[seeds[-1]]) ** 2).sum(axis=1))
         total = nearest.sum()
-        chosen.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
-    return points[chosen]
+        seeds.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
+    return points[seeds]
 
 
 def balanced_labels(cost: Array) -> Array:
@@ -106,7 +106,7 @@ def balanced_labels(cost: Array) -> Array:
 
 
 def bounded_labels(cost: Array, low: int, high: int) -> Array:
-    """(points,) labels of clusters of `low` to `high` points each, near the least total cost.
+    """Return (points,) labels of clusters of `low` to `high` points each, at nearly the least total cost.
 
     As `balanced_labels`, but only clusters that would be too large or too small get a price. Where the
     nearest clusters have sizes within the bounds, every point gets its nearest. All points must fit in the
@@ -114,26 +114,26 @@ def bounded_labels(cost: Array, low: int, high: int) -> Array:
     """
 
     def price(_: int, gain: Array) -> float:
-        # none where as many prefer a cluster as it may have
+        # the price is 0 if as many points prefer a cluster as it may have
         asking = int(np.count_nonzero(gain > 0))
-        first = len(gain) - min(max(asking, low), high)
-        return 0.0 if first == len(gain) - asking else _between(gain, first)
+        split_index = len(gain) - min(max(asking, low), high)
+        return 0.0 if split_index == len(gain) - asking else _between(gain, split_index)
 
     priced = cost + _prices(cost, price)
     demand = np.bincount(priced.argmin(axis=1), minlength=cost.shape[1])
     room = np.clip(demand, low, high)
-    missing = len(cost) - int(room.sum())
-    while missing:
-        # the clusters that the bounds have moved least give or take what is over
-        movable = room < high if missing > 0 else room > low
-        chosen = np.where(movable, np.abs(room - demand), np.iinfo(np.int64).max).argmin()
-        room[chosen] += np.sign(missing)
-        missing -= int(np.sign(missing))
+    shortfall = len(cost) - int(room.sum())
+    while shortfall:
+        # the remainder goes to or comes from the clusters that the bounds changed least
+        movable = room < high if shortfall > 0 else room > low
+        cluster = np.where(movable, np.abs(room - demand), np.iinfo(np.int64).max).argmin()
+        room[cluster] += np.sign(shortfall)
+        shortfall -= int(np.sign(shortfall))
     return _hand_out(priced, room)
 
 
 def _hand_out(cost: Array, room: Array) -> Array:
-    """(points,) labels: every point asks for its cheapest cluster with room, see `balanced_labels`."""
+    """Return (points,) labels: each point requests its cheapest cluster that has room."""
     (points, count), cost = cost.shape, cost.copy()
     labels, pending = np.full(points, -1), np.arange(points)
     while len(pending):
@@ -151,7 +151,7 @@ def _hand_out(cost: Array, room: Array) -> Array:
 
 
 def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
-    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for.
+    """Return (clusters,) prices at which as many points prefer each cluster as it has room for.
 
     `price` makes it of a cluster and the (points,) numbers that each gains there, which it may overwrite.
     """
@@ -166,26 +166,26 @@ def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
 
 
 def _least_elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:
-    """Each cluster in turn with the (points,) least of the others, which may be overwritten.
+    """Yield each cluster with the (points,) least cost of the other clusters, which may be overwritten.
 
     The row of a cluster that was given may have changed by the time the next is asked for.
     """
     later = priced[1:].copy()
     for cluster in range(len(later) - 2, -1, -1):
-        # along the rows `accumulate` takes many times as long
+        # `accumulate` along the rows is many times slower
         np.minimum(later[cluster], later[cluster + 1], out=later[cluster])
-    before, least = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
+    least_before, least = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
     for cluster in range(len(priced)):
         if cluster < len(later):
-            yield cluster, np.minimum(before, later[cluster], out=least)
+            yield cluster, np.minimum(least_before, later[cluster], out=least)
         else:
-            yield cluster, before
+            yield cluster, least_before
             return
-        np.minimum(before, priced[cluster], out=before)
+        np.minimum(least_before, priced[cluster], out=least_before)
 
 
 def _between(gain: Array, first: int) -> float:
-    """The middle between the last of the ``first`` smallest numbers and the next one; reorders them."""
-    # for two places numpy takes a third of the time that it takes for one
+    """Return the midpoint of the ``first``-th smallest number and the next; reorders the numbers."""
+    # numpy partitions at two positions three times faster than at one
     gain.partition((first - 1, first))
     return float(gain[first - 1] + gain[first]) / 2

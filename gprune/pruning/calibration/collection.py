@@ -22,7 +22,7 @@ from gprune.study import CalibrationSettings
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.progress import Progress, silent
 
-# how to get along with less than one sequence at a time
+# the remedy if not even one sequence fits
 _SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
 
 Observer = Callable[[int, torch.Tensor], None]
@@ -32,7 +32,7 @@ Observer = Callable[[int, torch.Tensor], None]
 def in_batches(
     batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> AdaptiveBatches:
-    """Sequences of a calibration set, as many at a time as are asked for and fit; see `Sequences`."""
+    """Return a batch runner for calibration sequences that halves the batch when memory runs out."""
     return AdaptiveBatches(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
 
 
@@ -60,13 +60,13 @@ def collect(
         on_progress(rows.start, samples, "activation statistics")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
-            prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
+            updates = [part.prepare(shard[rows]) for part in (ffn, attention)]
             peaks = strongest.prepare() if strongest is not None else []
-        for part, pending in zip((ffn, attention), prepared, strict=True):
+        for part, pending in zip((ffn, attention), updates, strict=True):
             part.commit(shard[rows], pending)
         if strongest is not None:
             strongest.commit(peaks)
-        # each shard once, when nothing more comes to it: the check waits for the device
+        # each shard is checked once, when it is complete, because the check synchronizes with the device
         for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
             require_finite(attention, ffn, complete)
 
@@ -91,7 +91,7 @@ def collect_strongest(
     count: int,
     on_progress: Progress = silent,
 ) -> StrongestPositions:
-    """Run the unmodified model once for the strongest positions alone, where the moments are there already.
+    """Run the unmodified model once for the strongest positions alone, if the moments exist already.
 
     Batches and errors are those of `collect`.
     """
@@ -131,7 +131,7 @@ def _both(first: Observer, second: Observer) -> Observer:
 
 
 def shard_of(tokens: Tokens, shards: int) -> Array:
-    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
+    """Return (samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
 
     Raises SettingsError if there are fewer sequences than shards.
     """

@@ -89,23 +89,23 @@ class GroupMoments:
         # products and no scattered sums, whose order a GPU does not keep; each token is in one group
         centre = (members @ wide) / count.float()
         centred = wide - centre[members.argmax(dim=0)]
-        rest = (members @ centred).double() / count
-        moment = (members @ centred.square_()).double() - tokens * rest**2
+        remainder = (members @ centred).double() / count
+        moment = (members @ centred.square_()).double() - tokens * remainder**2
         shape = self.mean[shards, layer].shape
-        mean = (centre.double() + rest).view(shape)
+        mean = (centre.double() + remainder).view(shape)
         return self._extended(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
 
     def _extended(
         self, layer: int, shards: slice, tokens: torch.Tensor, mean: torch.Tensor, moment: torch.Tensor
     ) -> Pending:
-        """Chan's rule for (shards, contexts) groups of one layer; a group without tokens changes nothing."""
+        """Merge (shards, contexts) groups of one layer by Chan's rule; an empty group changes nothing."""
         count, centre, spread = (part[shards, layer] for part in (self.tokens, self.mean, self.moment))
-        before = count.unsqueeze(-1)
-        after = (before + tokens).clamp(min=1)
+        old_count = count.unsqueeze(-1)
+        new_count = (old_count + tokens).clamp(min=1)
         difference = mean - centre
         return [
-            (centre, centre + difference * (tokens / after)),
-            (spread, spread + (moment + difference**2 * (before * tokens / after))),
+            (centre, centre + difference * (tokens / new_count)),
+            (spread, spread + (moment + difference**2 * (old_count * tokens / new_count))),
             (count, count + tokens.squeeze(-1)),
         ]
 
@@ -149,25 +149,25 @@ class _ContextSums:
 
 
 class _Pass:
-    """The state of one pass: what was measured so far, and the batch that is in the model."""
+    """The state of one pass: the sums so far, and the batch that is in the model."""
 
     def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
         self.decoder, self.gradient = decoder, gradient
-        self.sums = [_ContextSums(decoder, each, shards) for each in contexts]
+        self.sums = [_ContextSums(decoder, context, shards) for context in contexts]
         self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
         self.tokens = 0
-        # of the batch at hand: its shards, and what its loss is multiplied by
+        # the shards of the current batch, and the factor on its loss
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
         self.scale = torch.ones((), dtype=torch.float64, device=device)
-        # what it changes, taken over when both ways are done: memory may run out on the way
+        # updates are applied only after forward and backward, because memory may run out in between
         self.pending: Pending = []
         self.sound: dict[int, torch.Tensor] = {}
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Watch the layers, FFN inputs and neurons of the model while the context is open."""
+        """Record layers, FFN inputs and neurons of the model while the context is open."""
         decoder = self.decoder
         layers = range(decoder.shape.layers)
         with ExitStack() as stack:
@@ -246,10 +246,10 @@ class _Pass:
     def _compare(self, layer: int) -> Callable[..., None]:
         @torch.no_grad()
         def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
-            before = arguments[0] if arguments else keywords["hidden_states"]
-            after = output[0] if isinstance(output, tuple) else output
-            before, after = (states.to(self.decoder.device).float() for states in (before, after))
-            cosine = nn.functional.cosine_similarity(before, after, dim=-1)
+            inputs = arguments[0] if arguments else keywords["hidden_states"]
+            outputs = output[0] if isinstance(output, tuple) else output
+            inputs, outputs = (states.to(self.decoder.device).float() for states in (inputs, outputs))
+            cosine = nn.functional.cosine_similarity(inputs, outputs, dim=-1)
             change = self.change[layer]
             self.pending.append((change, change + (1 - cosine).sum(dtype=torch.float64)))
 
@@ -261,10 +261,10 @@ class _Pass:
         self.sound[layer] = torch.isfinite(pending[0][1]).all()
 
     def _require_finite(self, quantity: str) -> None:
-        """Name the first layer, or for gradients the last, where the batch at hand went wrong."""
+        """Raise NumericsError that names the first layer, or for gradients the last, that is not finite."""
         sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
-        bad = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
-        if not bad:
+        faulty_layers = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
+        if not faulty_layers:
             return
-        layer = bad[-1] if quantity.startswith("gradient") else bad[0]
+        layer = faulty_layers[-1] if quantity.startswith("gradient") else faulty_layers[0]
         raise NumericsError.of(f"the {quantity} in layer {layer}")

@@ -1,6 +1,6 @@
 """Contexts of tokens: clusters of the FFN inputs of a layer (section 4, base metrics).
 
-Token-weighted FLAP and FANG weight a token by the context it stands in. A context is a size-balanced k-means
+Token-weighted FLAP and FANG weight a token by its context. A context is a size-balanced k-means
 cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
 The clusters are made on one text, from a small part of it, and then serve every text: a token belongs to the
 context with the nearest centroid.
@@ -75,7 +75,7 @@ def project_inputs(
 
 
 def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
-    """Cluster the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
+    """Cluster the FFN inputs of every layer, up to eight layers in parallel.
 
     Every layer has a generator of its own.
     """
@@ -94,7 +94,7 @@ def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_pro
                 centroids = future.result()
                 fitted.append((centroids.astype(np.float32), _distances(centroids)))
         finally:
-            # where a layer or the listener has failed, layers that wait are dropped
+            # if a layer or the listener failed, waiting layers are cancelled
             pool.shutdown(cancel_futures=True)
     on_progress(layers, layers, "context clusters")
     centres, distances = (np.stack(part) for part in zip(*fitted, strict=True))
@@ -117,13 +117,13 @@ class Lookup:
         self.offsets = torch.from_numpy(offsets).to(decoder.device, torch.float32)
 
     def labels(self, layer: int, inputs: torch.Tensor) -> torch.Tensor:
-        """(tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
+        """Return (tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
         closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
         return closeness.argmax(dim=1)
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
-    """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
+    """Return (layers, tokens, hidden) FFN inputs of some sequences, in the model's dtype on the CPU."""
     sequences, length = ids.shape
     shape = decoder.shape
     inputs = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
@@ -149,10 +149,10 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
 
 
 def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
-    """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
+    """Return mean and components of one layer's (tokens, hidden) FFN inputs, and the projected inputs."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
     mean_array: Array = mean.cpu().numpy()
-    # sums in float64 do not overflow: a mean is finite where all that it is made of is
+    # sums in float64 do not overflow, so the mean is finite if all inputs are
     if not np.isfinite(mean_array).all():
         raise NumericsError.of(f"the FFN input of layer {layer}")
     limit = min(dimensions, points.shape[1], len(points) - 1)
@@ -161,7 +161,7 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
 
 
 def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator) -> Array:
-    """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
+    """Return (contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
     wide = points.astype(np.float64)
     if settings.clustering == "released":
         return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)[1]
@@ -169,7 +169,7 @@ def _centroids(points: Array, settings: ContextSettings, generator: np.random.Ge
 
 
 def _distances(centroids: Array) -> Array:
-    """(contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
+    """Return (contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
     distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
     scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
     return distances / scale if scale > 0 else distances

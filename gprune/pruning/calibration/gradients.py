@@ -32,7 +32,7 @@ Reduced = dict[tuple[int, str], torch.Tensor]
 
 
 def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradient of the summed next-token loss with respect to the final hidden states.
+    """Return the gradient of the summed next-token loss with respect to the final hidden states.
 
     A sum and not a mean, so that a sequence's gradient does not depend on the others of its batch. In float16
     it comes multiplied by a power of two that brings its largest entry to at most 1, the loss being computed
@@ -67,7 +67,7 @@ def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> 
 def taylor_scores(
     decoder: Decoder, tokens: Tokens, settings: BaselineSettings, on_progress: Progress = silent
 ) -> UnitScores:
-    """LLM-Pruner's importance of every unit: the sum of |weight * gradient| over its coupled matrices.
+    """Return LLM-Pruner's unit scores: the sum of |weight * gradient| over the coupled matrices.
 
     The loss is the mean cross-entropy of all predictions of the first sequences' first tokens, and there is
     one backward pass of one batch. A neuron sums its gate row, up row and down column. A key/value group sums
@@ -101,7 +101,7 @@ def taylor_scores(
 
 
 def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
-    """(taylor_samples, taylor_length) int64 ids from the beginning of the calibration set."""
+    """Return (taylor_samples, taylor_length) int64 ids from the start of the calibration set."""
     samples, length = settings.taylor_samples, settings.taylor_length
     available = tokens.ids.shape
     if available[0] < samples or available[1] < length:
@@ -125,7 +125,7 @@ def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _checked_outputs(decoder: Decoder) -> Iterator[None]:
-    """Name the first layer whose output is not finite."""
+    """Raise NumericsError on exit for the first layer whose output is not finite."""
     finite: list[torch.Tensor] = []
 
     def check(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
@@ -136,9 +136,9 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
         for layer in decoder.layers:
             undone.callback(layer.register_forward_hook(check).remove)
         yield
-    # one answer of the device for all layers
-    for index, good in enumerate(torch.stack(finite).tolist()):
-        if not good:
+    # synchronizes with the device once for all layers
+    for index, is_finite in enumerate(torch.stack(finite).tolist()):
+        if not is_finite:
             raise NumericsError.of(f"the output of layer {index}")
 
 
@@ -146,32 +146,32 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
 def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
     """Reduce the gradient of every projection to its units as soon as it exists, and free it."""
     weights = {
-        (layer, key): (linear.weight, parts)
+        (layer, key): (linear.weight, slices)
         for layer in range(decoder.shape.layers)
-        for key, (linear, parts) in enumerate(decoder.matrices(layer))
+        for key, (linear, slices) in enumerate(decoder.matrices(layer))
     }
-    before = {key: weight.requires_grad for key, (weight, _) in weights.items()}
+    requires_grad = {key: weight.requires_grad for key, (weight, _) in weights.items()}
     handles = []
     try:
-        for (layer, _), (weight, parts) in weights.items():
+        for (layer, _), (weight, slices) in weights.items():
             weight.requires_grad_(True)
-            handles.append(weight.register_post_accumulate_grad_hook(_reduce(layer, parts, reduced)))
+            handles.append(weight.register_post_accumulate_grad_hook(_reduce(layer, slices, reduced)))
         yield
     finally:
         for handle in handles:
             handle.remove()
         for key, (weight, _) in weights.items():
             weight.grad = None
-            weight.requires_grad_(before[key])
+            weight.requires_grad_(requires_grad[key])
 
 
-def _reduce(layer: int, parts: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
+def _reduce(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
     def hook(weight: torch.Tensor) -> None:
         gradient: Any = weight.grad
         # widened first: a product of float16 numbers would underflow
         product = gradient.float().mul_(weight.detach()).abs_()
-        total = product.sum(dim=_SUMMED[next(iter(parts))], dtype=torch.float64)
-        reduced.update({(layer, part): total[rows] for part, rows in parts.items()})
+        total = product.sum(dim=_SUMMED[next(iter(slices))], dtype=torch.float64)
+        reduced.update({(layer, part): total[rows] for part, rows in slices.items()})
         weight.grad = None
 
     return hook

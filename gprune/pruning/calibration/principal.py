@@ -17,7 +17,7 @@ come nearer to the exact directions than wide ones that cost as much"""
 
 
 def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
-    """(points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
+    """Return (points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
 
     `rows` is (points, width) float32, at least two of them different; the shares of the whole variance are
     (directions,) float64.
@@ -31,14 +31,14 @@ def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
 
 
 def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The directions of largest variance, and the points in them.
+    """Return the directions of largest variance, and the points in them.
 
     `centred` is (points, width) float32 of mean zero; dimensions are at most the width and fewer than points.
     Gives (dimensions, width) float32 orthonormal rows, largest variance first, the largest entry of each
     positive; and the (points, dimensions) float32 products of the points with them.
     """
     block = (dimensions + 1) // 2
-    # where the space is nearly as wide as the points nothing would be saved
+    # iteration saves nothing if the space is nearly as wide as the points
     narrow = min(centred.shape) <= 2 * _BLOCKS * block
     rows = _exact(centred, dimensions) if narrow else _iterated(centred, dimensions, block)
     # a direction's sign is arbitrary: its largest entry is made positive
@@ -48,7 +48,7 @@ def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.
 
 
 def _exact(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
-    """(dimensions, width) float64 eigenvectors of the covariance."""
+    """Return (dimensions, width) float64 eigenvectors of the covariance."""
     if len(centred) < centred.shape[1]:
         return torch.linalg.svd(centred.double(), full_matrices=False).Vh[:dimensions]
     _, vectors = torch.linalg.eigh((centred.T @ centred).double())
@@ -56,7 +56,7 @@ def _exact(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
 
 
 def _iterated(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tensor:
-    """(dimensions, width) directions of largest variance within a Krylov space of blocks of a width."""
+    """Return (dimensions, width) directions of largest variance by block Krylov iteration."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(centred.shape[1], width, generator=generator)
     block = torch.linalg.qr(start.to(centred.device)).Q
@@ -64,13 +64,13 @@ def _iterated(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tenso
     for _ in range(_BLOCKS - 1):
         block = _beyond(centred.T @ images[:, -width:], basis)
         basis, images = torch.cat([basis, block], dim=1), torch.cat([images, centred @ block], dim=1)
-    # in float64, which costs little beside the products with the points
+    # float64 costs little compared with the products with the points
     _, mixed = torch.linalg.eigh((images.T @ images).double())
     return (basis @ mixed[:, -dimensions:].float()).T.flip(0)
 
 
 def _beyond(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
-    """An orthonormal basis of what a block has beyond one; twice, since the first leaves rounding behind."""
+    """Return an orthonormal basis of a block's part outside another; done twice against rounding."""
     for _ in range(2):
         block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
     return block

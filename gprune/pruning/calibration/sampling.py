@@ -22,7 +22,7 @@ from gprune.system.errors import CorpusError, ModelError, NumericsError, Setting
 from gprune.system.progress import Progress, silent
 
 _ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
-# Documents written at a time. No setting: a batch of another size rounds otherwise, and a token may turn.
+# Documents written at a time. It is not a setting, because another batch size rounds differently and may change tokens.
 _MOST_DOCUMENTS = 128
 _MOST_TOKENS = 2**13
 _BEAT = 8
@@ -38,23 +38,23 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
     model's scores are not finite.
     """
     _require_room(decoder, recipe, text)
-    start, leads = _start(decoder, text)
-    barred = _forbidden_tokens(decoder)
+    start, prefix_length = _start(decoder, text)
+    forbidden = _forbidden_tokens(decoder)
     ids, losses = [], []
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
-    for first in range(0, recipe.drawn, size):
-        count = min(size, recipe.drawn - first)
-        # a random number in [0, 1) for every token that is drawn
-        seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(first, first + count))
-        chances = np.stack([np.random.default_rng(seed).random(recipe.length - leads) for seed in seeds])
-        on_step = partial(_report, on_progress, recipe, first, count)
-        continuations, loss = _write(decoder, start, barred, chances, recipe.temperature, on_step)
+    for offset in range(0, recipe.drawn, size):
+        count = min(size, recipe.drawn - offset)
+        # one random number in [0, 1) for each token that is drawn
+        seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(offset, offset + count))
+        uniforms = np.stack([np.random.default_rng(seed).random(recipe.length - prefix_length) for seed in seeds])
+        on_step = partial(_report, on_progress, recipe, offset, count)
+        continuations, loss = _write(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
         if not np.isfinite(loss).all():
             raise NumericsError(
                 f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
                 "use float32 or bfloat16"
             )
-        ids.append(np.hstack([np.full((count, leads), start, dtype=np.int32), continuations]))
+        ids.append(np.hstack([np.full((count, prefix_length), start, dtype=np.int32), continuations]))
         losses.append(loss)
     _report(on_progress, recipe, recipe.drawn, 0, 0)
     documents, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
@@ -64,8 +64,8 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
 
 def _report(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
     """Report the tokens of complete documents and of those in progress."""
-    done = documents * recipe.length + writing * tokens
-    on_progress(done, recipe.drawn * recipe.length, "tokens written by the model")
+    written = documents * recipe.length + writing * tokens
+    on_progress(written, recipe.drawn * recipe.length, "tokens written by the model")
 
 
 def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
@@ -78,7 +78,7 @@ def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
 
 
 def _start(decoder: Decoder, text: str) -> tuple[int, int]:
-    """The sign that a document starts from, and how many of it other texts have at their start (0 or 1)."""
+    """Return the first token of every document, and 1 if the tokenizer puts it before other texts, else 0."""
     tokenizer = decoder.tokenizer
     if tokenizer is None:
         raise CorpusError(
@@ -86,15 +86,15 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
             "files beside the model"
         )
     config: Any = decoder.config
-    ends = config.eos_token_id
-    signs = (
+    eos_ids = config.eos_token_id
+    candidates = (
         tokenizer.bos_token_id,
         config.bos_token_id,
         tokenizer.eos_token_id,
-        ends[0] if isinstance(ends, list | tuple) and ends else ends,
+        eos_ids[0] if isinstance(eos_ids, list | tuple) and eos_ids else eos_ids,
     )
     size = decoder.embeddings
-    start = next((sign for sign in signs if isinstance(sign, int) and 0 <= sign < size), None)
+    start = next((token for token in candidates if isinstance(token, int) and 0 <= token < size), None)
     if start is None:
         raise ModelError(
             f"the text {text!r} cannot be written: the model has no token that begins or ends a text, so it "
@@ -104,71 +104,71 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
 
 
 def _forbidden_tokens(decoder: Decoder) -> Tensor:
-    """(vocabulary,) tokens that are not drawn: signs, and places that the tokenizer does not know."""
+    """Return (vocabulary,) bool, True for special tokens and for ids that the tokenizer does not know."""
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
-    signs = set(tokenizer.all_special_ids)
+    special_tokens = set(tokenizer.all_special_ids)
     for config in (decoder.config, getattr(decoder.model, "generation_config", None)):
         for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
             value = getattr(config, name, None)
-            signs |= set(value) if isinstance(value, list | tuple) else {value}
-    barred = torch.arange(size, device=decoder.device) >= len(tokenizer)
-    barred[[sign for sign in signs if isinstance(sign, int) and 0 <= sign < size]] = True
-    return barred
+            special_tokens |= set(value) if isinstance(value, list | tuple) else {value}
+    forbidden = torch.arange(size, device=decoder.device) >= len(tokenizer)
+    forbidden[[token for token in special_tokens if isinstance(token, int) and 0 <= token < size]] = True
+    return forbidden
 
 
 def _write(
     decoder: Decoder,
     start: int,
-    barred: Tensor,
-    chances: Array,
+    forbidden: Tensor,
+    uniforms: Array,
     temperature: float,
     on_step: Callable[[int], None],
 ) -> tuple[Array, Array]:
-    """Write documents: (documents, tokens) int32 ids without the start, (documents,) mean loss a token."""
+    """Write documents. Return (documents, tokens) int32 ids without the start, and (documents,) mean losses."""
     model: Any = decoder.model
-    uniforms = torch.from_numpy(chances).to(decoder.device)
-    last = torch.full((len(uniforms), 1), start, device=decoder.device)
-    cache, tokens, loss = None, [], uniforms.new_zeros(len(uniforms))
-    for step in range(uniforms.shape[1]):
+    device_uniforms = torch.from_numpy(uniforms).to(decoder.device)
+    last = torch.full((len(device_uniforms), 1), start, device=decoder.device)
+    cache, tokens, loss = None, [], device_uniforms.new_zeros(len(device_uniforms))
+    for step in range(device_uniforms.shape[1]):
         if step % _BEAT == 0:
             on_step(step)
         result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
         scores = result.logits[:, -1].double()
-        last = _draw_tokens(scores, barred, uniforms[:, step : step + 1], temperature)
+        last = _draw_tokens(scores, forbidden, device_uniforms[:, step : step + 1], temperature)
         loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0]
         tokens.append(last)
-    decoder.count_forward(uniforms.numel())
+    decoder.count_forward(device_uniforms.numel())
     ids = torch.cat(tokens, dim=1).to(torch.int32)
-    return ids.cpu().numpy(), (loss / uniforms.shape[1]).cpu().numpy()
+    return ids.cpu().numpy(), (loss / device_uniforms.shape[1]).cpu().numpy()
 
 
-def _draw_tokens(scores: Tensor, barred: Tensor, chance: Tensor, temperature: float) -> Tensor:
-    """(documents, 1) the token at which the summed probabilities pass a chance in [0, 1).
+def _draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+    """Return (documents, 1) tokens drawn by inverse transform from (documents, 1) uniforms in [0, 1).
 
-    `scores` are (documents, vocabulary) float64; tokens that are `barred` (vocabulary,) have no probability.
+    `scores` are (documents, vocabulary) float64; tokens that are `forbidden` (vocabulary,) have no probability.
     """
-    allowed = (scores / temperature).masked_fill(barred, -torch.inf)
+    allowed = (scores / temperature).masked_fill(forbidden, -torch.inf)
     summed = allowed.softmax(dim=-1).cumsum(dim=-1)
     total = summed[:, -1:].contiguous()
-    # rounding may put a chance at the very end, behind which there is no token
-    threshold = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
-    # scores that are no numbers lead behind the last token: the loss tells of them
+    # the threshold stays below the total, because rounding could otherwise select an index past the last token
+    threshold = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+    # NaN scores give an index past the last token; it is clamped here, and the caller checks the loss
     return torch.searchsorted(summed, threshold, right=True).clamp(max=scores.shape[-1] - 1)
 
 
 def _likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Array:
-    """(drawn,) whether a document is kept: of equal ones the first, of these the lowest perplexities."""
-    _, first = np.unique(ids, axis=0, return_index=True)
-    if len(first) < recipe.documents:
+    """Return (drawn,) bool, True for the distinct documents of the lowest perplexities."""
+    _, first_occurrences = np.unique(ids, axis=0, return_index=True)
+    if len(first_occurrences) < recipe.documents:
         raise CorpusError(
-            f"{text!r} gives only {len(first):,} different documents in {len(ids):,} drawn, and "
+            f"{text!r} gives only {len(first_occurrences):,} different documents in {len(ids):,} drawn, and "
             f"{recipe.documents:,} are needed: give it a higher temperature or longer documents, or ask for "
             "fewer sequences"
         )
-    distinct = np.sort(first)
-    chosen = distinct[np.argsort(perplexity[distinct], kind="stable")[: recipe.documents]]
+    distinct = np.sort(first_occurrences)
+    lowest = distinct[np.argsort(perplexity[distinct], kind="stable")[: recipe.documents]]
     keep = np.zeros(len(ids), dtype=bool)
-    keep[chosen] = True
+    keep[lowest] = True
     return keep

@@ -25,7 +25,7 @@ Decide = Callable[[int, Array, Array, int], tuple[Array, Array]]
 """(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to the masks of neurons and groups."""
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""What a layer is called with beside the hidden states."""
+"""Arguments of a layer besides the hidden states."""
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def prune_upwards(
     or infinite.
     """
     samples, length = tokens.ids.shape
-    # layers stand on those below them, so where memory runs out the walk begins anew
+    # every layer depends on those below, so the walk restarts if memory runs out
     decisions = in_batches(batch, length, decoder, on_progress).fitting(
         lambda size: _walked(decoder, tokens, size, decide, on_progress), samples
     )
@@ -55,7 +55,7 @@ def prune_upwards(
 def _walked(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress
 ) -> list[tuple[Array, Array]]:
-    """The masks of neurons and groups of every layer."""
+    """Return the masks of neurons and groups of every layer."""
     blocks = enter(decoder, tokens, batch)
     decisions: list[tuple[Array, Array]] = []
     for layer in range(decoder.shape.layers):
@@ -76,10 +76,10 @@ class Block:
     states: torch.Tensor
     """(sequences, length, hidden) input of the next layer"""
     calls: list[Call]
-    """what each layer is called with beside the hidden states: positions, attention mask, and so on"""
+    """arguments of each layer besides the hidden states: positions, attention mask, and so on"""
 
     def run(self, decoder: Decoder, layer: int) -> torch.Tensor:
-        """(sequences, length, hidden) output of a layer on the layer's device."""
+        """Return (sequences, length, hidden) output of a layer on the layer's device."""
         arguments, keywords = self.calls[layer]
         output = decoder.layers[layer](self.states.to(decoder.layer_device(layer)), *arguments, **keywords)
         return output[0] if isinstance(output, tuple) else output
@@ -93,16 +93,16 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> li
     in front of the first layer, on the model's device if it has room for so many copies, else on the CPU.
     """
     samples, length = tokens.ids.shape
-    needed, home = samples * length * decoder.shape.hidden * decoder.dtype.itemsize, decoder.device
-    if devices.is_gpu(home) and copies * needed >= devices.memory(home)[0] / 2:
-        home = torch.device("cpu")
+    state_bytes, device = samples * length * decoder.shape.hidden * decoder.dtype.itemsize, decoder.device
+    if devices.is_gpu(device) and copies * state_bytes >= devices.memory(device)[0] / 2:
+        device = torch.device("cpu")
     calls: dict[int, list[Call]] = {}
     blocks = []
     for start in range(0, samples, batch):
         ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
         if len(ids) not in calls:
             calls[len(ids)] = _calls(decoder, ids)
-        blocks.append(Block(_embedded(decoder, ids).to(home), calls[len(ids)]))
+        blocks.append(Block(_embedded(decoder, ids).to(device), calls[len(ids)]))
     return blocks
 
 
@@ -111,7 +111,7 @@ class Reached(Exception):  # noqa: N818
 
 
 def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
-    """Return the arguments of every layer beside the hidden states, for this batch size."""
+    """Return the arguments of every layer besides the hidden states, for this batch size."""
     calls: list[Call] = []
 
     def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -128,14 +128,14 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
 
 
 def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
-    """(sequences, length, hidden) input of the first layer."""
+    """Return (sequences, length, hidden) input of the first layer."""
     reached: list[torch.Tensor] = []
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         reached.append(_without_states(arguments, keywords)[2])
         raise Reached
 
-    # taking the hook away is the handle's own way out
+    # leaving the handle's context removes the hook
     with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(Reached):
         decoder.hidden_states(ids)
     return reached[0]
@@ -146,12 +146,12 @@ def _without_states(
 ) -> tuple[tuple[Any, ...], dict[str, Any], torch.Tensor]:
     if arguments:
         return arguments[1:], keywords, arguments[0]
-    rest = {name: value for name, value in keywords.items() if name != "hidden_states"}
-    return (), rest, keywords["hidden_states"]
+    other_keywords = {name: value for name, value in keywords.items() if name != "hidden_states"}
+    return (), other_keywords, keywords["hidden_states"]
 
 
 def _measure(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, Array]:
-    """Energy of every neuron and every o_proj channel of one layer, float64."""
+    """Return the energy of every neuron and every o_proj channel of one layer, float64."""
     shape, only = decoder.shape, range(layer, layer + 1)
     widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
     ffn, attention = (ChannelMoments(name, 1, only, width, decoder.device) for name, width in widths)

@@ -30,7 +30,7 @@ class Strongest:
         self.values = torch.zeros(shape, device=device)
         self.places = torch.zeros(shape, dtype=torch.int32, device=device)
         self.sequences = torch.full(shape, NOBODY, dtype=torch.int32, device=device)
-        # of the batch at hand: each sequence's strongest value and its place
+        # each sequence's strongest value and its position, for the current batch
         self.peaks = torch.empty(layers, 0, channels, device=device)
         self.found = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
 
@@ -43,30 +43,30 @@ class Strongest:
         if inputs.device.type == "cpu":
             self._look(layer, inputs)
         else:
-            places = inputs.abs().max(dim=1, keepdim=True).indices
-            self.peaks[layer] = inputs.gather(1, places)[:, 0]
-            self.found[layer] = places[:, 0]
+            positions = inputs.abs().max(dim=1, keepdim=True).indices
+            self.peaks[layer] = inputs.gather(1, positions)[:, 0]
+            self.found[layer] = positions[:, 0]
 
     def _look(self, layer: int, inputs: torch.Tensor) -> None:
-        """`add` on a CPU, where finding where is slow: only where a value beats what its channel has."""
+        """Add on a CPU: search positions only where a value exceeds the channel's stored ones."""
         high, low = inputs.amax(dim=1), inputs.amin(dim=1)
         strength = torch.maximum(high, -low)
         self.peaks[layer] = strength
-        # what is NaN is not below anything
+        # NaN compares as not below any value, so it is included
         beaten = ~(strength <= self._strength(layer)[-1])
         step = max(_PIECE // self.length, 1)
         order = torch.arange(self.length, dtype=torch.int32)[:, None]
         for rows, channels in zip(*(part.split(step) for part in beaten.nonzero(as_tuple=True)), strict=True):
-            # (length, candidates), so that what is found is found along contiguous rows
+            # the layout is (length, candidates), so that the search runs along contiguous rows
             values = inputs[rows, :, channels].T
             at = torch.where(values.abs() == strength[rows, channels], order, self.length).amin(dim=0)
-            # where the value is NaN no place holds it; it is refused in the end
+            # a NaN value has no position; it is rejected at the end
             at.clamp_(max=self.length - 1)
             self.found[layer, rows, channels] = at
             self.peaks[layer, rows, channels] = inputs[rows, at.long(), channels].float()
 
     def _strength(self, layer: int) -> torch.Tensor:
-        """(count, channels) of what is kept, descending; below any value where nothing is."""
+        """Return (count, channels) stored magnitudes, descending; -1 in empty slots."""
         empty = self.sequences[layer] == NOBODY
         return self.values[layer].abs().masked_fill_(empty, -1.0)
 
@@ -77,10 +77,10 @@ class Strongest:
         numbers = torch.arange(self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device)
         for layer in range(len(self.values)):
             strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
-            # stable: what was there first stays before what is equally strong
+            # the sort is stable, so that earlier entries stay before equally strong ones
             order = strength.sort(dim=0, descending=True, stable=True).indices[: self.count]
-            fresh = (self.peaks[layer], self.found[layer], numbers[:, None].expand_as(self.found[layer]))
-            for part, new, result in zip(current, fresh, updated, strict=True):
+            candidates = (self.peaks[layer], self.found[layer], numbers[:, None].expand_as(self.found[layer]))
+            for part, new, result in zip(current, candidates, updated, strict=True):
                 torch.gather(torch.cat([part[layer], new]), 0, order, out=result[layer])
         pending += zip(current, updated, strict=True)
         return pending
@@ -92,7 +92,7 @@ class Strongest:
 
     def result(self, tokens: Tokens) -> StrongestPositions:
         """Copy the positions of the calibration set to the CPU."""
-        values, places, sequences = (
+        values, positions, sequences = (
             part.transpose(1, 2).cpu().numpy() for part in (self.values, self.places, self.sequences)
         )
         return StrongestPositions(
@@ -100,11 +100,11 @@ class Strongest:
             fingerprint=tokens.fingerprint,
             length=self.length,
             sequences=np.ascontiguousarray(sequences, dtype=_narrowest(self.samples)),
-            positions=np.ascontiguousarray(places, dtype=_narrowest(self.length)),
+            positions=np.ascontiguousarray(positions, dtype=_narrowest(self.length)),
             values=np.ascontiguousarray(values),
         )
 
 
 def _narrowest(count: int) -> type[np.signedinteger]:
-    """The smallest type of whole numbers that counts so many from 0."""
+    """Return the smallest integer type that holds `count` values from 0."""
     return next(kind for kind in (np.int16, np.int32, np.int64) if count - 1 <= np.iinfo(kind).max)

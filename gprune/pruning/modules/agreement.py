@@ -26,7 +26,7 @@ def contingency(first: Array, second: Array) -> Array:
 
 
 def matched_overlap(first: Array, second: Array) -> float:
-    """Share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
+    """Return the share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
 
     Args:
         first: (units,) module labels.
@@ -35,7 +35,7 @@ def matched_overlap(first: Array, second: Array) -> float:
     Returns:
         A number in (0, 1]; 1 for the same partition up to labels. Not corrected for chance.
     """
-    # takes a quarter of a second to import, before the first page of a new server could be drawn
+    # imported here, because the import takes 0.25 s and would delay the app's first page
     from scipy.optimize import linear_sum_assignment
 
     table = contingency(first, second)
@@ -44,7 +44,7 @@ def matched_overlap(first: Array, second: Array) -> float:
 
 
 def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
-    """Agreement of two partitions in every layer.
+    """Return the agreement of two partitions in every layer.
 
     Args:
         first: a partition.
@@ -53,7 +53,7 @@ def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
     Returns:
         (layers,) Adjusted Rand Index and (layers,) matched overlap.
     """
-    # takes a second to import, which the app's process never needs
+    # imported here, because the import takes a second and the app never needs it
     from sklearn.metrics import adjusted_rand_score
 
     pairs = list(zip(first.labels, second.labels, strict=True))

@@ -16,7 +16,7 @@ DIRECTION_PRESET = ("twflap",)
 
 
 def profiles_to_refine(settings: ModularizationSettings, metric: str) -> tuple[str, ...]:
-    """Profiles that must be refined: one, or both where the admission rule decides.
+    """Return the profiles that must be refined: one, or both if the admission rule decides.
 
     Args:
         settings: its `direction` is auto, preset, magnitude or direction.
@@ -33,7 +33,7 @@ def profiles_to_refine(settings: ModularizationSettings, metric: str) -> tuple[s
 
 
 def drift_profile(drift: RankDrift, layer: int, name: str) -> Array:
-    """(1 or 2, neurons) profile of one layer: d, or d and the scale-matched signed drift d±."""
+    """Return (1 or 2, neurons) profile of one layer: d, or d and the scale-matched signed drift d±."""
     coordinates = [drift.magnitude[layer]]
     if name == DIRECTION:
         coordinates.append(drift.scaled[layer])
@@ -41,7 +41,7 @@ def drift_profile(drift: RankDrift, layer: int, name: str) -> Array:
 
 
 def below_boundary(primary: Array, auxiliary: Array) -> Array:
-    """Neurons below the midpoint of the normalised ranks, averaged over the two texts (inside Eq. 16).
+    """Return bool for neurons whose mean normalized rank over both texts is below 1/2 (Eq. 16).
 
     Args:
         primary: (layers, neurons) scores on A.
@@ -66,9 +66,9 @@ def boundary_mixing(labels: Array, below: Array) -> float:
         A number in [0, 1]; 0 when every module lies on one side.
     """
     mixed = 0.0
-    for row, side in zip(labels, below, strict=True):
+    for row, below_row in zip(labels, below, strict=True):
         size = np.bincount(row)
-        under = np.bincount(row, weights=side)
+        under = np.bincount(row, weights=below_row)
         mixed += float(2 * np.minimum(under, size - under).sum())
     return mixed / labels.size
 
@@ -93,7 +93,7 @@ def drift_variation(labels: Array, magnitude: Array) -> float:
 
 
 def admits_direction(mixing: Array, variation: Array) -> bool:
-    """The admission rule: relative gain in separation above relative growth of drift variation.
+    """Return True if the gain in separation exceeds the growth of drift variation (admission rule).
 
     Args:
         mixing: (2,) I of the magnitude-only and the direction-aware partition.
@@ -104,5 +104,5 @@ def admits_direction(mixing: Array, variation: Array) -> bool:
     """
     gain = max(0.0, mixing[0] - mixing[1])
     growth = max(0.0, variation[1] - variation[0])
-    # cross-multiplied gain / I_mag > growth / S_mag, which also decides where a denominator is zero
+    # compares gain / I_mag > growth / S_mag cross-multiplied, which also works if a denominator is zero
     return bool(gain * variation[0] > growth * mixing[0] or (gain > 0 and growth == 0))

@@ -36,7 +36,7 @@ def functional_groups(affinity: Array, grouping: str) -> Partition:
 
 
 def group_profile(contexts: int) -> Array:
-    """(contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
+    """Return (contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
     return np.concatenate([np.eye(contexts), np.full((1, contexts), 1.0 / contexts)])
 
 
@@ -54,7 +54,7 @@ def _require_width(neurons: int, groups: int, grouping: str) -> None:
 
 
 def _group_layer(affinity: Array, released: bool) -> Array:
-    """(neurons,) int32 group of each neuron of one layer, from (contexts, neurons) affinities."""
+    """Return (neurons,) int32 group of each neuron of one layer, from (contexts, neurons) affinities."""
     contexts, neurons = affinity.shape
     size = neurons // (contexts + 1)
     sums = affinity.sum(axis=1, keepdims=True)
@@ -62,7 +62,7 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     shared = _shared(affinity, size, np.zeros(neurons) if released else joint)
     labels = np.full(neurons, contexts, dtype=np.int32)
     if released:
-        # of equal contexts the first wins below, and the last in the released code: hence backwards
+        # reversed, because the released code gives ties to the last context and the code below to the first
         labels[~shared] = contexts - 1 - _assign(affinity[::-1, ~shared], size)
     else:
         labels[~shared] = _assign(affinity[:, ~shared], size)
@@ -70,24 +70,24 @@ def _group_layer(affinity: Array, released: bool) -> Array:
 
 
 def _shared(affinity: Array, size: int, preference: Array) -> Array:
-    """(neurons,) bool, True for the `size` neurons of the shared group."""
+    """Return (neurons,) bool, True for the `size` neurons of the shared group."""
     # fewer than `size` neurons have joined, so the best `size` of the others are among the best 2 * size
     order = np.argsort(-affinity, axis=1, kind="stable")[:, : 2 * size]
-    joined = np.zeros(affinity.shape[1], dtype=bool)
-    missing = size
-    while missing > 0:
-        waiting = ~joined[order]
+    is_shared = np.zeros(affinity.shape[1], dtype=bool)
+    open_seats = size
+    while open_seats > 0:
+        waiting = ~is_shared[order]
         best = order[waiting & (np.cumsum(waiting, axis=1) <= size)]
-        lists = np.bincount(best, minlength=len(joined))
+        lists = np.bincount(best, minlength=len(is_shared))
         favourites = np.flatnonzero(lists == lists.max())
-        joining = favourites[np.argsort(-preference[favourites], kind="stable")][:missing]
-        joined[joining] = True
-        missing -= len(joining)
-    return joined
+        joining = favourites[np.argsort(-preference[favourites], kind="stable")][:open_seats]
+        is_shared[joining] = True
+        open_seats -= len(joining)
+    return is_shared
 
 
 def _assign(affinity: Array, size: int) -> Array:
-    """(neurons,) context of each neuron, handed out from the largest affinity down.
+    """Return the (neurons,) context of each neuron, assigned from the largest affinity down.
 
     While no context fills up, every neuron goes to its best context; so a step hands out as many as it can
     until one does. A context holds `size` neurons, and those that get there first one more, until none is

@@ -31,7 +31,7 @@ class Clustering:
 
 
 def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]:
-    """Candidate module counts that fit a layer.
+    """Return the candidate module counts that fit a layer, None for the others.
 
     A candidate is clamped to an eighth of the width, but not below 2; what then repeats an earlier one is
     dropped. Fewer than 4 neurons cannot make two modules of two: they stay one module.
@@ -68,21 +68,21 @@ def cluster(
     Returns:
         The partition with the best silhouette over all counts.
     """
-    counts = module_counts(candidates, len(rows))
-    tried = [count for count in counts if count is not None]
-    scores = np.full(len(counts), np.nan)
-    if max(tried) < 2:
+    candidate_counts = module_counts(candidates, len(rows))
+    valid_counts = [count for count in candidate_counts if count is not None]
+    scores = np.full(len(candidate_counts), np.nan)
+    if max(valid_counts) < 2:
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
-    # as many draws as scikit-learn takes
-    trials = 2 + int(np.log(max(tried))) if greedy else 1
-    starts_by_count = begin(rows, tried, restarts, rng, trials)
+    # the number of draws is scikit-learn's
+    trials = 2 + int(np.log(max(valid_counts))) if greedy else 1
+    starts_by_count = begin(rows, valid_counts, restarts, rng, trials)
     advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)
     searches = [search for starts in starts_by_count for search in promising(rows, starts)]
     advance(rows, searches, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
     means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in searches]
     for mean, search in zip(means, searches, strict=True):
-        index = counts.index(search.count)
+        index = candidate_counts.index(search.count)
         scores[index] = np.fmax(scores[index], mean)
     winner = max(zip(means, searches, strict=True), key=lambda scored: (scored[0], -scored[1].count))[1]
     return Clustering(winner.labels.cpu().numpy(), winner.count, scores)
@@ -118,7 +118,7 @@ def split(labels: Array, drift: Array, fraction: float) -> Array:
 
 
 def two_means(values: Array) -> Array:
-    """The best division of numbers into two groups by squared deviation, found exactly.
+    """Split numbers into the two groups of least squared deviation, exactly.
 
     Optimal groups on a line are a lower and an upper part, so every cut of the sorted values is tried with
     prefix sums.

@@ -27,10 +27,10 @@ _FEW = 0.25
 
 
 class Search:
-    """One k-means search: modules, and what is known of them."""
+    """One k-means search: its modules, their sums, and whether it has settled."""
 
     def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
-        """Begin with the most similar of some starting centroids.
+        """Assign each neuron to the most similar of the starting centroids.
 
         Args:
             rows: (neurons, width) unit rows.
@@ -42,45 +42,45 @@ class Search:
         self.settled = False
 
     def step(self, rows: torch.Tensor, projection: torch.Tensor) -> None:
-        """Assign every neuron to its closest module and form the sums anew.
+        """Assign every neuron to its closest module and update the sums.
 
         Args:
             rows: (neurons, width) unit rows.
             projection: (neurons, modules) products with the sums as they are.
         """
         length = self.sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
-        renewed = fill_empty(projection / length)
-        moved = renewed != self.labels
-        movers = int(moved.sum())
-        self.settled = movers == 0
+        new_labels = fill_empty(projection / length)
+        has_moved = new_labels != self.labels
+        moved_count = int(has_moved.sum())
+        self.settled = moved_count == 0
         if self.settled:
             return
-        # a GPU multiplies sooner than it tells which neurons are to move between sums
-        if rows.device.type == "cpu" and movers < _FEW * len(rows):
-            chosen = moved.nonzero().flatten()
-            change = _membership(renewed[chosen], self.count, rows.dtype)
-            change -= _membership(self.labels[chosen], self.count, rows.dtype)
-            self.sums.addmm_(change.T, rows[chosen])
+        # on a GPU a full product is faster than selecting the neurons that moved
+        if rows.device.type == "cpu" and moved_count < _FEW * len(rows):
+            movers = has_moved.nonzero().flatten()
+            change = _membership(new_labels[movers], self.count, rows.dtype)
+            change -= _membership(self.labels[movers], self.count, rows.dtype)
+            self.sums.addmm_(change.T, rows[movers])
         else:
-            self.sums = module_sums(rows, renewed, self.count)
-        self.labels = renewed
+            self.sums = module_sums(rows, new_labels, self.count)
+        self.labels = new_labels
 
     def finish(self, rows: torch.Tensor) -> torch.Tensor:
-        """(neurons, modules) exact products w_i . S_k with the sums of the modules."""
+        """Return (neurons, modules) exact products w_i . S_k with the sums of the modules."""
         self.sums = module_sums(rows, self.labels, self.count)
         return rows @ self.sums.T
 
 
 def begin(
-    rows: torch.Tensor, counts: Sequence[int], restarts: int, rng: np.random.Generator, trials: int = 1
+    rows: torch.Tensor, module_counts: Sequence[int], restarts: int, rng: np.random.Generator, trials: int = 1
 ) -> list[list[Search]]:
-    """Searches of every module count from every start.
+    """Return a search for every module count and every start.
 
     The first K of many k-means++ centroids are k-means++ centroids for K: one draw serves every count.
 
     Args:
         rows: (neurons, width) unit rows, on any device.
-        counts: module counts, each at least 2 and at most the number of neurons.
+        module_counts: module counts, each at least 2 and at most the number of neurons.
         restarts: starts of each.
         rng: source of the starting centroids.
         trials: see `kmeans_plus_plus`.
@@ -88,14 +88,14 @@ def begin(
     Returns:
         For each count one search for each start.
     """
-    chosen = kmeans_plus_plus(rows, max(counts), restarts, rng, trials)
-    similarity = rows @ rows[[index for start in chosen for index in start]].T
-    starts = similarity.split(max(counts), dim=1)
-    return [[Search(rows, start[:, :count]) for start in starts] for count in counts]
+    centroids = kmeans_plus_plus(rows, max(module_counts), restarts, rng, trials)
+    similarity = rows @ rows[[index for start in centroids for index in start]].T
+    starts = similarity.split(max(module_counts), dim=1)
+    return [[Search(rows, start[:, :count]) for start in starts] for count in module_counts]
 
 
 def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
-    """Take some steps in searches that have not settled; on a GPU with fast products."""
+    """Take `steps` steps in every search that has not settled; a GPU uses TF32 products."""
     with _fast_products(rows.device):
         for _ in range(steps):
             searches = [search for search in searches if not search.settled]
@@ -106,7 +106,7 @@ def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
 
 
 def promising(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
-    """The searches whose modules, as they are, have nearly the largest mean silhouette, or that one alone."""
+    """Return the searches whose mean silhouette is currently near the largest one."""
     if len(searches) == 1:
         return list(searches)
     squares = rows.square().sum(1)
@@ -119,7 +119,7 @@ def promising(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
 
 
 def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.Tensor, ...]:
-    """The products of the rows with the sums of every search, as one."""
+    """Return the products of the rows with the sums of each search, computed as one product."""
     product = rows @ torch.cat([search.sums for search in searches]).T
     return product.split([search.count for search in searches], dim=1)
 
@@ -130,18 +130,18 @@ def _fast_products(device: torch.device) -> Iterator[None]:
     if not devices.is_gpu(device):
         yield
         return
-    before = torch.get_float32_matmul_precision()
+    previous_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(previous_precision)
 
 
 def kmeans_plus_plus(
     rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1
 ) -> list[list[int]]:
-    """k-means++: each next centroid is a neuron drawn in proportion to its cosine distance to the nearest.
+    """Draw k-means++ centroids: each next one is a neuron drawn by its cosine distance to the nearest.
 
     Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.
 
@@ -156,46 +156,46 @@ def kmeans_plus_plus(
         For each start `count` different neurons.
     """
     draws = [(int(rng.integers(len(rows))), rng.random((count - 1, trials))) for _ in range(starts)]
-    chosen = [[first] for first, _ in draws]
+    centroids = [[first] for first, _ in draws]
     distance = _distances(rows, [first for first, _ in draws])
-    every = torch.arange(starts, device=rows.device)
+    start_indices = torch.arange(starts, device=rows.device)
     for index in range(count - 1):
         weights = distance.double().cpu().numpy()
-        tried = np.stack(
+        candidates = np.stack(
             [
-                _draw_neurons(weight, start, shares[index])
-                for weight, start, (_, shares) in zip(weights, chosen, draws, strict=True)
+                _draw_neurons(weight, start_centroids, shares[index])
+                for weight, start_centroids, (_, shares) in zip(weights, centroids, draws, strict=True)
             ]
         )
-        nearest = _distances(rows, tried.ravel().tolist()).view(starts, trials, -1)
+        nearest = _distances(rows, candidates.ravel().tolist()).view(starts, trials, -1)
         nearest = torch.minimum(nearest, distance[:, None])
         best = nearest.sum(2).argmin(1)
-        distance = nearest[every, best]
-        for start, candidates, winner in zip(chosen, tried, best.tolist(), strict=True):
-            start.append(int(candidates[winner]))
-    return chosen
+        distance = nearest[start_indices, best]
+        for start_centroids, start_candidates, winner in zip(centroids, candidates, best.tolist(), strict=True):
+            start_centroids.append(int(start_candidates[winner]))
+    return centroids
 
 
-def _distances(rows: torch.Tensor, chosen: list[int]) -> torch.Tensor:
-    """(chosen, neurons) cosine distances."""
-    return (1 - rows[chosen] @ rows.T).clamp_min(0)
+def _distances(rows: torch.Tensor, neurons: list[int]) -> torch.Tensor:
+    """Return (len(neurons), all neurons) cosine distances."""
+    return (1 - rows[neurons] @ rows.T).clamp_min(0)
 
 
-def _draw_neurons(weight: np.ndarray, chosen: list[int], shares: np.ndarray) -> np.ndarray:
-    """The neurons at which the weights add up to shares of them all; none that was taken before."""
-    weight[chosen] = 0.0
+def _draw_neurons(weight: np.ndarray, taken: list[int], shares: np.ndarray) -> np.ndarray:
+    """Draw neurons by inverse transform: those at which the summed weights pass each share of the total."""
+    weight[taken] = 0.0
     if weight.sum() <= 0:
         weight[:] = 1.0
-        weight[chosen] = 0.0
+        weight[taken] = 0.0
     cumulative = np.cumsum(weight)
     neurons = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
     return np.minimum(neurons, np.flatnonzero(weight)[-1])
 
 
 def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
-    """Labels of the most similar centroid; an empty module takes the neuron that fits its own worst."""
+    """Return the label of each neuron's most similar centroid; empty modules take the worst-fitting neurons."""
     closest, labels = similarity.max(dim=1)
-    # one answer of the device, and three more where a module is empty; never one for a neuron
+    # synchronizes with the device once, and three more times if a module is empty; never per neuron
     sizes = _sizes(labels, similarity.shape[1]).tolist()
     empty = [module for module, size in enumerate(sizes) if not size]
     if not empty:
@@ -212,7 +212,7 @@ def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
 
 
 def _sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules,) int64 neurons of each module."""
+    """Return (modules,) int64 neurons of each module."""
     return labels.new_zeros(count).scatter_add_(0, labels, torch.ones_like(labels))
 
 
@@ -221,12 +221,12 @@ def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.T
 
 
 def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
+    """Return (modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
     return _membership(labels, count, rows.dtype).T @ rows
 
 
 def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Exact cosine silhouette of every neuron, without pairwise distances.
+    """Return the exact cosine silhouette of every neuron, without pairwise distances.
 
     With S_k the sum of module k's unit vectors, the mean cosine distance of neuron i to another module is
     1 - w_i . S_k / |C_k|, and to the rest of its own (w_i . S - |w_i|^2) / (|C| - 1) below 1.
@@ -243,8 +243,8 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
     sizes = _sizes(labels, projection.shape[1]).double()
     product = projection.double()
     size = sizes[labels]
-    within = 1 - (product.gather(1, label_column)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
-    nearest = (1 - product / sizes).scatter(1, label_column, torch.inf).amin(dim=1)
-    larger = torch.maximum(within, nearest)
+    own_distance = 1 - (product.gather(1, label_column)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
+    nearest_distance = (1 - product / sizes).scatter(1, label_column, torch.inf).amin(dim=1)
+    larger = torch.maximum(own_distance, nearest_distance)
     defined = (size > 1) & (larger > 0)
-    return torch.where(defined, (nearest - within) / larger.where(defined, torch.ones_like(larger)), 0.0)
+    return torch.where(defined, (nearest_distance - own_distance) / larger.where(defined, torch.ones_like(larger)), 0.0)

@@ -85,16 +85,16 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
     sums = fixed.T @ rows
     lengths = sums.square().sum(1)
     quartile = -(-membership.shape[1] // 4)
-    chosen = _dispersion(fixed, squares, lengths).topk(quartile).indices
-    part = membership.index_select(1, chosen)
+    widest = _dispersion(fixed, squares, lengths).topk(quartile).indices
+    part = membership.index_select(1, widest)
     # d|u|^2/dp_i = 2 w_i.u: with u held fixed, value and gradient below are exact, and the backward pass
     # is spared a product over all modules
-    along = rows @ sums[chosen].T
-    return _dispersion(part, squares, 2 * (part * along).sum(0) - lengths[chosen]).mean()
+    along = rows @ sums[widest].T
+    return _dispersion(part, squares, 2 * (part * along).sum(0) - lengths[widest]).mean()
 
 
 def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """(modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
+    """Return (modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
     squared = membership.square()
     mass = membership.sum(0).square()
     pairs = mass - squared.sum(0)
@@ -112,7 +112,7 @@ def objective(
     profile: torch.Tensor,
     settings: ModularizationSettings,
 ) -> torch.Tensor:
-    """L_BCM and its terms for one layer.
+    """Return L_BCM and its terms for one layer.
 
     Args:
         rows: (neurons, width) unit rows.

@@ -104,7 +104,7 @@ def cluster_layers(
     seed: int,
     on_progress: Progress = silent,
 ) -> Partition:
-    """Cluster the parameters of every layer, which no calibration text takes part in.
+    """Cluster the parameters of every layer; no calibration text is used.
 
     Args:
         parameters: gives a layer's (neurons, 3 * hidden) unit rows.
@@ -132,7 +132,7 @@ def cluster_layers(
 
 
 def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
-    """Split the modules of large drift variation; or draw as many at random."""
+    """Split the modules of large drift variation, or draw as many random modules."""
     labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
     return _Start(
         labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
@@ -142,7 +142,7 @@ def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettin
 
 
 def _rows(parameters: Parameters, layer: int) -> torch.Tensor:
-    """The parameters of one layer, checked."""
+    """Return the parameters of one layer. Raise NumericsError if they are not finite."""
     rows = parameters(layer).detach()
     if not torch.isfinite(rows).all():
         raise NumericsError(
@@ -152,7 +152,7 @@ def _rows(parameters: Parameters, layer: int) -> torch.Tensor:
 
 
 def _random_modules(initial: Array, seed: int) -> Array:
-    """(layers, neurons) random modules of equal size, as many in each layer as `initial` has."""
+    """Return (layers, neurons) random modules of equal size, as many in each layer as `initial` has."""
     neurons = initial.shape[1]
     rows = []
     for layer, labels in enumerate(initial):
@@ -173,14 +173,14 @@ def _refine_layers(
     layers = len(initial)
     refined: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
 
-    def pieces() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
+    def jobs() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
         for layer in range(layers if profiles else 0):
             rows = _rows(parameters, layer)
             for profile in profiles:
                 coordinates = direction.drift_profile(drift, layer, profile)
-                yield small(rows), partial(refine, rows, initial[layer], coordinates, settings)
+                yield is_single_threaded(rows), partial(refine, rows, initial[layer], coordinates, settings)
 
-    for number, pair in enumerate(side_by_side(pieces())):
+    for number, pair in enumerate(run_in_parallel(jobs())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
         refined[profile].append(pair)
         on_progress(number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}")
@@ -198,24 +198,24 @@ def _decide(
     primary: UnitScores,
     auxiliary: UnitScores,
 ) -> Partition:
-    """Apply the admission rule where two profiles were refined, and write the record."""
-    chosen = alternatives[0]
+    """Apply the admission rule if two profiles were refined, and return the record."""
+    modules = alternatives[0]
     mixing, variation = np.full(2, np.nan), np.full(2, np.nan)
     if len(alternatives) == 2:
         below = direction.below_boundary(primary.ffn, auxiliary.ffn)
         mixing = np.array([direction.boundary_mixing(a.labels, below) for a in alternatives])
         variation = np.array([direction.drift_variation(a.labels, drift.magnitude) for a in alternatives])
-        chosen = alternatives[int(direction.admits_direction(mixing, variation))]
+        modules = alternatives[int(direction.admits_direction(mixing, variation))]
     return Partition(
         kind=kind,
-        profile=chosen.profile,
-        labels=chosen.labels.astype(np.int32),
-        counts=chosen.labels.max(axis=1).astype(np.int32) + 1,
+        profile=modules.profile,
+        labels=modules.labels.astype(np.int32),
+        counts=modules.labels.max(axis=1).astype(np.int32) + 1,
         initial_counts=start.counts.astype(np.int32),
         silhouette=start.silhouette,
         mixing=mixing,
         variation=variation,
-        history=chosen.history,
+        history=modules.history,
     )
 
 
@@ -224,31 +224,31 @@ _SMALL = 1 << 21
 """numbers of a matrix up to which its products gain less by more threads than these cost"""
 
 
-def small(matrix: torch.Tensor) -> bool:
-    """Return True if one thread does the work on a matrix faster; never on a GPU."""
+def is_single_threaded(matrix: torch.Tensor) -> bool:
+    """Return True if work on a matrix is faster on one thread; always False on a GPU."""
     return matrix.device.type == "cpu" and matrix.numel() <= _SMALL
 
 
-def side_by_side(pieces: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
-    """Yield the results of pieces of work, in their order.
+def run_in_parallel(jobs: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
+    """Run jobs and yield their results in order.
 
-    Each comes with whether it is small: those go on side by side, as many at a time as torch may use
-    threads; any other has all threads to itself, before the next is asked for. Where the caller stops, pieces
-    that wait are dropped, and those at work end.
+    Each job comes with True if it needs one thread only. Those jobs run in parallel, as many at a time as torch
+    may use threads; any other job runs alone with all threads. If the caller stops, waiting jobs are cancelled
+    and running ones finish.
     """
     threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads, "pieces", initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(threads, "jobs", initializer=torch.set_num_threads, initargs=(1,))
     futures: list[Future[R]] = []
     try:
-        for is_small, piece in pieces:
-            if is_small:
-                futures.append(pool.submit(piece))
+        for needs_one_thread, job in jobs:
+            if needs_one_thread:
+                futures.append(pool.submit(job))
                 continue
             yield from (future.result() for future in futures)
             futures.clear()
-            yield piece()
+            yield job()
         yield from (future.result() for future in futures)
     finally:
         pool.shutdown(cancel_futures=True)
-        # whatever thread begins later takes the number that was set last
+        # threads that start later inherit this setting
         torch.set_num_threads(threads)

@@ -32,7 +32,7 @@ def standardize_profile(profile: Array) -> Array:
 
 
 def without_gaps(labels: Array) -> Array:
-    """(neurons,) int32 labels renumbered 0, 1, ... in their order; numbers that nobody carries vanish."""
+    """Return (neurons,) int32 labels renumbered 0, 1, ... in order, without unused numbers."""
     renumbered: Array = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     return renumbered
 
@@ -105,7 +105,7 @@ class _Descent:
                 self._step()
             return
         start = self._centroids.detach().clone()
-        # what is done for the first time only must not be in the graph: a step is taken, and taken back
+        # one step is taken and undone, so that one-time initialization is not captured in the graph
         devices.aside(self._step)
         graph = devices.capture_graph(self._step)
         self._centroids.detach().copy_(start)
@@ -126,7 +126,7 @@ class _Descent:
 
 
 def _checked(history: torch.Tensor) -> Array:
-    """Bring the (steps, 5) losses to the host once, and refuse what is not finite."""
+    """Move the (steps, 5) losses to the host. Raise NumericsError if they are not finite."""
     losses: Array = history.double().cpu().numpy()
     if not np.isfinite(losses).all():
         step, term = (int(i) for i in np.argwhere(~np.isfinite(losses))[0])

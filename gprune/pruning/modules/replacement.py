@@ -11,7 +11,7 @@ _SHUFFLING = 2
 
 
 def whole_layers(layers: int, neurons: int) -> Partition:
-    """One module a layer: every neuron competes with all others of its layer.
+    """Return one module a layer, so that every neuron competes with all others of its layer.
 
     Args:
         layers: number of decoder layers.
@@ -21,7 +21,7 @@ def whole_layers(layers: int, neurons: int) -> Partition:
 
 
 def shuffle_members(modules: Partition, seed: int) -> Partition:
-    """Modules of the same sizes, whose members are drawn from the layer.
+    """Return modules of the same sizes with members drawn at random from the layer.
 
     Args:
         modules: the modules whose sizes are kept, layer by layer and label by label.
@@ -31,6 +31,6 @@ def shuffle_members(modules: Partition, seed: int) -> Partition:
 
 
 def permute_labels(labels: Array, seed: int) -> Array:
-    """(layers, neurons) labels in another order within each layer."""
+    """Return (layers, neurons) labels permuted within each layer."""
     rows = (np.random.default_rng([seed, _SHUFFLING, layer]).permutation(row) for layer, row in enumerate(labels))
     return np.stack(list(rows))

@@ -78,7 +78,7 @@ _NAME = "recovery"
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """Low-rank factors that learn beside the frozen weights of a model."""
+    """Low-rank factors that are trained next to the frozen weights of a model."""
 
     maps: tuple[str, ...]
     """linear maps that have one, as 3.o_proj"""
@@ -92,7 +92,7 @@ class Adapters:
     pace: Tensor | None = None
 
     def begin(self, seed: int) -> Tensor:
-        """The numbers before the first step: A uniform as LoRA's code draws it, B zero."""
+        """Return the numbers before the first step: A uniform as in LoRA's code, B zero."""
         generator = torch.Generator().manual_seed(seed)
         for (_, inputs), (right, left) in zip(self.sizes, self._pairs(self.numbers), strict=True):
             uniform = torch.rand(right.shape, generator=generator).mul_(2).sub_(1)
@@ -128,7 +128,7 @@ def _moving_back(device: torch.device) -> Any:
 
 
 def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
-    """Insert zero factors beside the linear maps of a model, which is changed; its weights are not.
+    """Insert zero factors next to the linear maps of a model, which is changed; its weights are not.
 
     Needs the package peft.
     """
@@ -147,7 +147,7 @@ def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings
     config = LoraConfig(
         r=settings.rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=names
     )  # fmt: skip
-    # what peft draws is overwritten, and must not move the random numbers of this process
+    # peft's random draws are overwritten below, so this process's random state is left unchanged
     with torch.random.fork_rng(devices=[]):
         inject_adapter_in_model(config, model, _NAME)
     adapters.enter([model.get_submodule(name) for name in names])

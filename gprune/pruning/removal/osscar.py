@@ -45,7 +45,7 @@ class Removed:
 
 
 def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
-    """Remove units until `keep` of them stay, the cheapest first, costs made anew in every round.
+    """Remove units until `keep` of them stay, the cheapest first; costs are recomputed in every round.
 
     `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) that of the dense map; a
     unit is `width` inputs that follow each other. Units that no token has reached go first. Rounds differ by
@@ -54,26 +54,26 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     units, wide = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
     # units whose inputs were always 0
-    gone = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
-    remaining[gone] = False
-    wide[_inputs(gone, width)] = 0
-    order = [gone]
+    removed = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
+    remaining[removed] = False
+    wide[_inputs(removed, width)] = 0
+    order = [removed]
     if not bool(square.diagonal().any()):
         return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
     inverse = _inverse(square)
-    for count in _shares(units - keep - len(gone), rounds):
-        gone = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
-        _eliminate(inverse, wide, _inputs(gone, width))
-        remaining[gone] = False
-        order.append(gone)
+    for count in _shares(units - keep - len(removed), rounds):
+        removed = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
+        _eliminate(inverse, wide, _inputs(removed, width))
+        remaining[removed] = False
+        order.append(removed)
     return Removed(remaining, _removal_order(remaining, order, costs(inverse, wide, remaining, width)), wide)
 
 
 def _inverse(square: torch.Tensor) -> torch.Tensor:
-    """(inputs, inputs) H^-1."""
+    """Return the inverse of the damped (inputs, inputs) matrix."""
     damped = square.clone()
     damped.diagonal().add_(DAMPING * square.diagonal().mean())
-    # checked here, since nobody else asks whether a moment that is not a number came in
+    # raises an error if the moments contain NaN, because no later step checks them
     torch.linalg.cholesky_ex(damped, check_errors=True, out=(damped, damped.new_empty((), dtype=torch.int32)))
     return torch.cholesky_inverse(damped)
 
@@ -85,36 +85,36 @@ def _shares(count: int, rounds: int) -> list[int]:
 
 
 def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
-    """Numbers of the inputs of some units."""
+    """Return the input numbers of some units."""
     return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
 
 
 def costs(inverse: torch.Tensor, wide: torch.Tensor, remaining: torch.Tensor, width: int) -> torch.Tensor:
-    """(units,) half the rise of the squared error where one leaves; infinite of those that are gone."""
+    """Return (units,) half the squared error that removing each unit adds; infinity for removed units."""
     units = len(remaining)
     index = torch.arange(units, device=remaining.device)
     blocks = inverse.view(units, width, units, width)[index, :, index].clone()
     blocks[~remaining] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
-    parts = wide.view(units, width, -1)
-    half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), parts, upper=False)
+    unit_weights = wide.view(units, width, -1)
+    half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), unit_weights, upper=False)
     return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~remaining, torch.inf)
 
 
-def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, gone: torch.Tensor) -> None:
-    """Take inputs out of H^-1 and give their part to the weights of the others."""
-    factor = torch.linalg.cholesky(inverse.index_select(0, gone).index_select(1, gone))
-    rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, gone), upper=False)
-    part = torch.linalg.solve_triangular(factor, wide.index_select(0, gone), upper=False)
+def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, removed: torch.Tensor) -> None:
+    """Remove inputs from H^-1 and fold their part into the weights of the others."""
+    factor = torch.linalg.cholesky(inverse.index_select(0, removed).index_select(1, removed))
+    rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, removed), upper=False)
+    part = torch.linalg.solve_triangular(factor, wide.index_select(0, removed), upper=False)
     wide.addmm_(rows.T, part, alpha=-1)
     inverse.addmm_(rows.T, rows, alpha=-1)
-    wide[gone] = 0
-    inverse[gone] = 0
-    inverse[:, gone] = 0
+    wide[removed] = 0
+    inverse[removed] = 0
+    inverse[:, removed] = 0
 
 
 def _removal_order(remaining: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:
-    """(units,) the place of each unit: first those that went, then the others by rising cost."""
+    """Return the (units,) order of removal: the removed units, then the others by rising cost."""
     last = cost.masked_fill(~remaining, torch.inf).argsort(stable=True)[: int(remaining.sum())]
-    places = torch.empty(len(remaining), dtype=torch.float64, device=remaining.device)
-    places[torch.cat([*order, last])] = torch.arange(len(remaining), dtype=torch.float64, device=remaining.device)
-    return places
+    positions = torch.empty(len(remaining), dtype=torch.float64, device=remaining.device)
+    positions[torch.cat([*order, last])] = torch.arange(len(remaining), dtype=torch.float64, device=remaining.device)
+    return positions

@@ -34,7 +34,7 @@ _FLAT = 1e-12
 
 @torch.no_grad()
 def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
-    """(layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
+    """Return (layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
 
     Counts as one forward pass. Raises SettingsError if not even one sequence fits in memory.
     """
@@ -47,8 +47,8 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
             sum_ = 0.0
             for block in blocks:
                 output = block.run(decoder, layer)
-                before = block.states.to(output.device).float()
-                sum_ += float(torch.cosine_similarity(output.float(), before, dim=-1).double().sum())
+                layer_input = block.states.to(output.device).float()
+                sum_ += float(torch.cosine_similarity(output.float(), layer_input, dim=-1).double().sum())
                 block.states = output.to(block.states.device)
             layer_means.append(sum_ / tokens.ids.size)
         return np.array(layer_means)
@@ -59,7 +59,7 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
 
 
 def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
-    """(layers,) key/value groups and (layers,) neurons that each layer keeps.
+    """Return (layers,) key/value groups and (layers,) neurons that each layer keeps.
 
     `change` (layers,) has the cosines. The layers of the highest are pruned, 30 of 32 scaled to the depth at
     hand and from three layers on one fewer at least, in proportion to softmax(10 cosine); where that would
@@ -86,7 +86,7 @@ def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array,
 
 
 def _pruned(change: Array) -> Array:
-    """The layers that are pruned, in their order: those of the highest cosine, of equal ones the first."""
+    """Return the ascending indices of the layers that are pruned: those of the highest cosine."""
     layers = len(change)
     limit = layers - 1 if layers > 2 else layers
     count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), limit), 1)
@@ -94,9 +94,9 @@ def _pruned(change: Array) -> Array:
 
 
 def _proportional(weights: Array, limit: float, total: float) -> Array:
-    """(parts,) shares in proportion to positive weights, none above `limit`, that sum up to `total`."""
+    """Return (parts,) shares proportional to `weights`, each at most `limit`, that sum to `total`."""
     factors = np.concatenate([[0.0], np.sort(limit / weights)])
-    # the sum grows with the factor, and in straight lines between those at which a share is cut off
+    # the sum is piecewise linear in the factor, with a kink where a share reaches the limit
     sums = np.minimum(weights * factors[:, None], limit).sum(axis=1)
     return np.minimum(weights * np.interp(total, sums, factors), limit)
 
@@ -107,14 +107,14 @@ def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
     groups, neurons = kept_counts(change, shape, target)
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
-        about, weight = inputs.moments.about_means().square, output.dense.weight
+        covariance, weight = inputs.moments.about_means().square, output.dense.weight
         if output.name == "o_proj":
-            parts = contributions(weight, about, shape.kv_heads)
-            return keep_groups(parts, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
+            group_moments = contributions(weight, covariance, shape.kv_heads)
+            return keep_groups(group_moments, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
         gate, up = decoder.gate_proj(output.layer), decoder.up_proj(output.layer)
         with present(module_of(gate)), present(module_of(up)):
             rows, energy = (gate.weight, up.weight), inputs.moments.square.diagonal()
-            scores = neuron_scores(rows, weight, inputs.entering, energy, about).cpu().numpy()
+            scores = neuron_scores(rows, weight, inputs.entering, energy, covariance).cpu().numpy()
         return budget.highest(scores, int(neurons[output.layer])), scores
 
     return decide
@@ -125,69 +125,69 @@ def neuron_scores(
     down: torch.Tensor,
     entering: torch.Tensor,
     energy: torch.Tensor,
-    about: torch.Tensor,
+    covariance: torch.Tensor,
 ) -> torch.Tensor:
-    """(neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
+    """Return (neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
 
     `rows` are (neurons, hidden) each, `down` (hidden, neurons), `entering` (hidden,) and `energy` (neurons,)
-    the sums of squares of the inputs of both, `about` (neurons, neurons) the second moments of the inputs of
+    the sums of squares of the inputs of both, `covariance` (neurons, neurons) the second moments of the inputs of
     down about their mean. A direction counts by sigmoid(variance / mean variance).
     """
-    first = torch.stack([(row.double().square() @ entering).sqrt() for row in rows]).sum(dim=0)
+    input_scores = torch.stack([(row.double().square() @ entering).sqrt() for row in rows]).sum(dim=0)
     wide = down.double()
-    variance, directions = torch.linalg.eigh(wide @ about @ wide.T)
+    variance, directions = torch.linalg.eigh(wide @ covariance @ wide.T)
     variance = variance.abs()
     weighted = directions.T @ wide * torch.sigmoid(variance / variance.mean().clamp(min=1e-300))[:, None]
-    return first + weighted.norm(dim=0) * energy.sqrt()
+    return input_scores + weighted.norm(dim=0) * energy.sqrt()
 
 
-def contributions(weight: torch.Tensor, about: torch.Tensor, groups: int) -> torch.Tensor:
-    """(groups, groups, outputs) float64 second moments of what two groups give to an output channel.
+def contributions(weight: torch.Tensor, covariance: torch.Tensor, groups: int) -> torch.Tensor:
+    """Return (groups, groups, outputs) float64 covariances of the groups' outputs, by output channel.
 
-    `weight` (outputs, inputs) is that of o_proj, `about` (inputs, inputs) the second moments of its inputs
+    `weight` (outputs, inputs) is that of o_proj, `covariance` (inputs, inputs) the second moments of its inputs
     about their mean.
     """
-    wide, width = weight.double(), len(about) // groups
+    wide, width = weight.double(), len(covariance) // groups
     moments = [
         (part @ rows * wide).view(len(wide), groups, width).sum(dim=2).T
-        for part, rows in zip(wide.split(width, dim=1), about.split(width), strict=True)
+        for part, rows in zip(wide.split(width, dim=1), covariance.split(width), strict=True)
     ]
     return torch.stack(moments)
 
 
-def keep_groups(parts: torch.Tensor, keep: int) -> torch.Tensor:
-    """(groups,) bool: the groups whose output correlates most with that of all, by greedy swaps.
+def keep_groups(moments: torch.Tensor, keep: int) -> torch.Tensor:
+    """Return (groups,) bool, True for the groups whose output correlates most with the full output.
 
-    `parts` is what `contributions` gives. Those without which the correlation is highest go, one look at each
+    `moments` is what `contributions` gives. Those without which the correlation is highest go, one look at each
     against the whole. Each of them is then tried in the place of every group that stays, and takes the place
     where the correlation of what stays rises most. It is summed over output channels, without its sign; a
     channel that does not vary counts as 0.
     """
-    count, joint = len(parts), parts.sum(dim=1)
+    count, joint = len(moments), moments.sum(dim=1)
     total = joint.sum(dim=0)
-    alone = parts.diagonal().T
-    # what is left without each: covariance with the whole, and variance
+    alone = moments.diagonal().T
+    # correlation of the full output with the output without each group
     without = _correlation(total - joint, total - 2 * joint + alone, total)
     order = without.argsort(descending=True, stable=True).tolist()
-    gone, staying = order[: count - keep], order[count - keep :]
-    best = float(_correlation(joint[staying].sum(0), parts[staying][:, staying].sum((0, 1)), total))
-    for other in gone if keep else ():
-        inner = parts[:, staying].sum(dim=1)
-        # of every place: the kept one that leaves it, and the removed one that takes it
-        covariance = joint[staying].sum(dim=0) - joint[staying] + joint[other]
-        variance = inner[staying].sum(dim=0) - 2 * inner[staying] + alone[staying] + alone[other]
-        variance = variance + 2 * (inner[other] - parts[other, staying])
+    removed, kept_groups = order[: count - keep], order[count - keep :]
+    best = float(_correlation(joint[kept_groups].sum(0), moments[kept_groups][:, kept_groups].sum((0, 1)), total))
+    for other in removed if keep else ():
+        inner = moments[:, kept_groups].sum(dim=1)
+        # covariance and variance after each kept group is replaced by the removed group
+        covariance = joint[kept_groups].sum(dim=0) - joint[kept_groups] + joint[other]
+        variance = inner[kept_groups].sum(dim=0) - 2 * inner[kept_groups] + alone[kept_groups] + alone[other]
+        variance = variance + 2 * (inner[other] - moments[other, kept_groups])
         correlations = _correlation(covariance, variance, total)
         position = int(correlations.argmax())
         if float(correlations[position]) > best:
-            best, staying[position] = float(correlations[position]), other
-    stays = torch.zeros(count, dtype=torch.bool, device=parts.device)
-    stays[staying] = True
+            best, kept_groups[position] = float(correlations[position]), other
+    stays = torch.zeros(count, dtype=torch.bool, device=moments.device)
+    stays[kept_groups] = True
     return stays
 
 
 def _correlation(covariance: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """(...) sum over the (..., outputs) channels of |correlation| with an output of variance `total`."""
+    """Return the summed |correlation| over (..., outputs) channels with an output of variance `total`."""
     varies = (variance > _FLAT * total) & (total > 0)
     scale = (variance * total).clamp(min=1e-300).sqrt()
     return torch.where(varies, covariance.abs() / scale, 0).sum(dim=-1)

@@ -101,7 +101,7 @@ def _remove_layers(
 
 
 def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]) -> MapInputs:
-    """Run a layer as far as a map, whose maps below are pruned and repaired."""
+    """Run a layer up to a map; the maps below are pruned and repaired."""
     device, hidden = output.device, decoder.shape.hidden
     moments = FitMoments(output.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)
@@ -118,7 +118,7 @@ def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]
 
 
 def _prune(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: OwnRepair) -> tuple[Array, Array]:
-    """Decide on a map and repair what stays of it; give the kept units and their order."""
+    """Decide which units of a map stay and repair it. Return the kept units and their order."""
     with present(output.dense):
         units, order = decide(output, inputs)
     output.mask = np.repeat(units, len(output.mask) // len(units))

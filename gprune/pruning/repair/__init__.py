@@ -42,37 +42,37 @@ class OutputMap:
     """(outputs,) repaired, or None if it is that of the dense map"""
 
     def columns(self, staying: bool = True) -> torch.Tensor:
-        """(outputs, columns) the dense columns that stay, or those that leave."""
+        """Return the (outputs, columns) dense columns that stay, or those that are removed."""
         with present(self.dense):
             return self.dense.weight.index_select(1, self.index(staying))
 
     def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Weight and bias of the map that is left, none of them shared with the dense one."""
+        """Return weight and bias of the remaining map; none of them is shared with the dense one."""
         bias = self.dense_bias() if self.bias is None else self.bias
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
 
     def dense_bias(self) -> torch.Tensor | None:
-        """(outputs,) bias of the dense map; None without one."""
+        """Return (outputs,) bias of the dense map; None without one."""
         with present(self.dense):
             return None if self.dense.bias is None else self.dense.bias.detach()
 
     @property
     def device(self) -> torch.device:
-        """Device on which the map computes."""
+        """Return the device on which the map computes."""
         return execution_device(self.dense)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Make the dense map compute what the narrowed one does while open, and restore it afterwards."""
-        dense, removed = self.dense, torch.as_tensor(~self.mask, device=self.device)
+        dense, removed_columns = self.dense, torch.as_tensor(~self.mask, device=self.device)
         wide = None
         if self.weight is not None:
             wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as undone:
             if wide is not None or self.bias is not None:
-                # a call would read the dense weights again
+                # no call of the module, because that would read offloaded dense weights again
                 undone.enter_context(present(dense))
-            undone.callback(dense.register_forward_pre_hook(_silence(removed)).remove)
+            undone.callback(dense.register_forward_pre_hook(_silence(removed_columns)).remove)
             for name, value in (("weight", wide), ("bias", self.bias)):
                 if value is not None:
                     undone.callback(setattr, dense, name, getattr(dense, name))
@@ -80,9 +80,9 @@ class OutputMap:
             yield
 
     def index(self, staying: bool = True) -> torch.Tensor:
-        """(columns,) int64 numbers of the columns that stay, or of those that leave."""
-        chosen = np.flatnonzero(self.mask if staying else ~self.mask)
-        return torch.as_tensor(chosen, device=self.device)
+        """Return (columns,) int64 indices of the columns that stay, or of those that are removed."""
+        columns = np.flatnonzero(self.mask if staying else ~self.mask)
+        return torch.as_tensor(columns, device=self.device)
 
 
 def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
@@ -91,24 +91,24 @@ def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
     Raises ModelError if a record is of another model.
     """
     return {
-        repair.name: _module(repair).ready(decoder, **{name: model.inputs[name] for name in repair.needs})
+        repair.name: _repair_module(repair).ready(decoder, **{name: model.inputs[name] for name in repair.needs})
         for repair in model.repairs
     }
 
 
 @torch.no_grad()
 def repaired_output_maps(
-    decoder: Decoder, model: PrunedModel, prepared: Mapping[str, Any], on_progress: Progress = silent
+    decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
-    """Both output maps of every layer, repaired; the decoder stays as it is."""
+    """Return both output maps of every layer, repaired; the decoder is not changed."""
     maps = maps_of(decoder, model)
     for repair in model.repairs:
-        _module(repair).repair(decoder, maps, prepared[repair.name], on_progress)
+        _repair_module(repair).repair(decoder, maps, repair_inputs[repair.name], on_progress)
     return maps
 
 
 def maps_of(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
-    """Both output maps of every layer, o_proj before down_proj, as they are in the dense model."""
+    """Return both output maps of every layer as in the dense model, o_proj before down_proj."""
     masks, maps = model.masks, []
     for layer in range(decoder.shape.layers):
         channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)
@@ -117,13 +117,13 @@ def maps_of(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
     return maps
 
 
-def _module(repair: Repair) -> Any:
+def _repair_module(repair: Repair) -> Any:
     return import_module(f"{__name__}.{repair.module or repair.name}")
 
 
 def _silence(removed: torch.Tensor) -> Any:
     def fill(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        # filled, not multiplied: what overflows in a removed unit must not reach the others as NaN
+        # filled, not multiplied: an overflow in a removed unit times 0 would be NaN
         return (inputs[0].masked_fill(removed, 0), *inputs[1:])
 
     return fill

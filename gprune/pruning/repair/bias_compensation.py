@@ -12,7 +12,7 @@ from gprune.system.progress import Progress
 
 
 def ready(_: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]:
-    """Mean inputs of the output maps over all shards of its texts, several of them as one, by map's name.
+    """Return the mean inputs of the output maps over all texts and shards, by the map's name.
 
     o_proj has (layers, heads * head_width), down_proj (layers, neurons).
     """
@@ -21,10 +21,10 @@ def ready(_: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], means: dict[str, Array], __: Progress) -> None:
-    """Add to every bias what the removed columns give at their mean input; a map without a bias gets one."""
+    """Add to every bias the output of the removed columns at their mean input; create missing biases."""
     for output in maps:
-        removed = output.columns(staying=False).double()
+        removed_weights = output.columns(staying=False).double()
         mean = means[output.name][output.layer][~output.mask]
-        lost = removed @ torch.as_tensor(mean, dtype=torch.float64, device=removed.device)
+        missing_output = removed_weights @ torch.as_tensor(mean, dtype=torch.float64, device=removed_weights.device)
         bias = output.dense_bias() if output.bias is None else output.bias
-        output.bias = (lost if bias is None else lost + bias.double()).to(output.dense.weight.dtype)
+        output.bias = (missing_output if bias is None else missing_output + bias.double()).to(output.dense.weight.dtype)

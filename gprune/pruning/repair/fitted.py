@@ -13,7 +13,7 @@ from gprune.system.progress import Progress
 
 
 def ready(_: Decoder, weights: RepairedWeights) -> RepairedWeights:
-    """Fitted weights hold for the masks that they were fitted to alone: nothing to make ahead."""
+    """Return the fitted weights unchanged; they are valid only for the masks they were fitted to."""
     return weights
 
 
@@ -38,7 +38,7 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
 
 
 def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
-    """Repaired maps as a record; maps that have no weights of their own keep those of the dense model."""
+    """Return repaired maps as a record; maps without own weights keep those of the dense model."""
     weights = [output.columns() if output.weight is None else output.weight for output in maps]
     biased = all(output.bias is not None for output in maps)
     return RepairedWeights(
@@ -56,7 +56,7 @@ def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) 
 
 
 def _numbers(weight: torch.Tensor) -> Array:
-    """A matrix as a row of numbers; numpy has no bfloat16, whose bits are kept as whole numbers."""
+    """Return a matrix as a flat array; bfloat16 is stored as integers because numpy lacks it."""
     flat = weight.contiguous().cpu().flatten()
     return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
 

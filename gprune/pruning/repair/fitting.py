@@ -45,7 +45,7 @@ def fit(
     batch: int,
     on_progress: Progress = silent,
 ) -> RepairedWeights:
-    """Weights and biases of all output maps for what the masks leave; the model stays as it is.
+    """Fit weights and biases of all output maps to the masks; the model is not changed.
 
     Every text counts by its tokens. In each layer all of them go once through the dense model, and through
     the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
@@ -79,7 +79,7 @@ class _Walk:
     ) -> None:
         self.decoder, self.settings = decoder, settings
         self.maps = maps_of(decoder, PrunedModel(masks))
-        # both streams, what the attention gives and what is asked of a layer, of all texts
+        # for every text: both streams, the attention's output and the layer's target
         copies = 4 * len(texts)
         self.dense = [block for text in texts for block in enter(decoder, text, batch, copies)]
         self.pruned = [replace(block) for block in self.dense]
@@ -93,7 +93,7 @@ class _Walk:
         """of every map the mean square that was missing, and what is left of it"""
 
     def run(self, on_progress: Progress) -> tuple[list[OutputMap], list[tuple[float, float]]]:
-        """The maps, repaired, and their errors."""
+        """Return the repaired maps and their errors."""
         for layer in range(self.decoder.shape.layers):
             on_progress(layer, self.decoder.shape.layers, _DOING)
             attention, ffn = self.maps[2 * layer : 2 * layer + 2]
@@ -104,7 +104,7 @@ class _Walk:
         return self.maps, self.errors
 
     def _fit(self, output: OutputMap, batches: Iterator[_Batch]) -> None:
-        """Repair a map by the (tokens, columns) inputs and what is missing of every batch."""
+        """Repair a map from the (tokens, columns) inputs and the missing outputs of every batch."""
         kind, alone = self.settings.kind, self.settings.target == "own_inputs"
         self.removed |= not output.mask.all()
         weight, device = output.columns(), output.device
@@ -130,26 +130,26 @@ class _Walk:
         target, attention = self.settings.target, self._attention_of(output.layer)
         self.attended = []
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
-            before = dense.states
+            dense_input = dense.states
             with record_call(output.dense) as dense_call, record_call(ffn.dense) as below:
-                dense.states = dense.run(self.decoder, output.layer).to(before.device)
+                dense.states = dense.run(self.decoder, output.layer).to(dense_input.device)
             if target == "dense_inputs":
-                self.references[index] = below.y.to(before.device)
+                self.references[index] = below.y.to(dense_input.device)
             with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(Reached):
                 pruned.run(self.decoder, output.layer)
             x, y = self._narrow(output, inner.x)
-            self.attended.append((x.to(before.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
-            moved = before.to(x.device).float() - pruned.states.to(x.device).float()
-            moved /= self.decoder.residual_scale
-            missing = dense_call.y.float() - y.float()
-            yield self._batch(output, inner.x, x, missing + moved if target == "residual_stream" else missing)
+            self.attended.append((x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
+            shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
+            shift /= self.decoder.residual_scale
+            gap = dense_call.y.float() - y.float()
+            yield self._batch(output, inner.x, x, gap + shift if target == "residual_stream" else gap)
 
     def _attend(self, output: OutputMap) -> None:
         """Compute the output of the repaired attention for every batch."""
         weight, bias = output.narrowed()
-        for index, (x, rest) in enumerate(self.attended):
+        for index, (x, residual) in enumerate(self.attended):
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
-            self.attended[index] = (y, rest)
+            self.attended[index] = (y, residual)
 
     def _ffn(self, output: OutputMap) -> Iterator[_Batch]:
         """Run the pruned layer from its attention on."""
@@ -159,21 +159,21 @@ class _Walk:
             with record_call(output.dense) as call, self._giving(attention, index), output.applied():
                 states = pruned.run(self.decoder, output.layer).float()
             if reference is not None:
-                missing = reference.to(states.device).float() - call.y.float()
+                gap = reference.to(states.device).float() - call.y.float()
             else:
-                missing = (dense.states.to(states.device).float() - states) / self.decoder.residual_scale
-            yield self._batch(output, call.x, call.x[..., output.index()], missing)
+                gap = (dense.states.to(states.device).float() - states) / self.decoder.residual_scale
+            yield self._batch(output, call.x, call.x[..., output.index()], gap)
 
-    def _batch(self, output: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor) -> _Batch:
+    def _batch(self, output: OutputMap, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
         if self.settings.target == "own_inputs":
-            gone = full[..., output.index(staying=False)].float()
-            missing = nn.functional.linear(gone, output.columns(staying=False).float())
+            removed_inputs = full[..., output.index(staying=False)].float()
+            gap = nn.functional.linear(removed_inputs, output.columns(staying=False).float())
         levels_all = isinstance(self.settings, OwnRepair) and self.settings.whole
         level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if levels_all else 0.0
-        return x.flatten(0, -2), missing.flatten(0, -2), level
+        return x.flatten(0, -2), gap.flatten(0, -2), level
 
     def _advance(self, output: OutputMap) -> None:
-        """Move the pruned stream on: while nothing is removed it is the dense one."""
+        """Advance the pruned stream by a layer; it equals the dense stream until something is removed."""
         attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             if not self.removed:
@@ -184,16 +184,16 @@ class _Walk:
 
     def _giving(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
         """Replace the attention by its stored output for a batch."""
-        y, rest = self.attended[index]
+        y, residual = self.attended[index]
         y = y.to(execution_device(attention))
-        output: Any = y if rest is None else (y, *rest)
+        output: Any = y if residual is None else (y, *residual)
         return standing_in(attention, lambda *_, **__: output)
 
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
 
     def _narrow(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The kept inputs of a map and what its dense weights make of them."""
+        """Return the kept inputs of a map and the output of its dense weights on them."""
         inputs = x[..., output.index()]
         return inputs, nn.functional.linear(inputs, output.columns(), output.dense_bias())
 
@@ -225,7 +225,7 @@ def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
 
 
 def in_type(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
-    """Weights in the model's number type. Raises NumericsError if they are too large for it."""
+    """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
     narrow = weights.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
         raise NumericsError(

@@ -22,7 +22,7 @@ class FitMoments:
     """Moments over all tokens of a map's inputs x (columns) and of the missing output r (outputs)."""
 
     def __init__(self, columns: int, outputs: int, device: torch.device) -> None:
-        """Nothing seen yet."""
+        """Start with zero moments."""
         wide: dict[str, Any] = {"dtype": torch.float64, "device": device}
         self.tokens = 0
         self.square = torch.zeros(columns, columns, **wide)
@@ -37,34 +37,34 @@ class FitMoments:
         """mean over all inputs of the map of their sum of squares, where damping counts in it; else 0"""
 
     def add(self, x: torch.Tensor, r: torch.Tensor) -> None:
-        """Add (tokens, columns) inputs and (tokens, outputs) of what is missing there."""
-        for inputs, rest in zip(x.split(PIECE), r.split(PIECE), strict=True):
-            inputs, rest = inputs.float(), rest.float()
+        """Add (tokens, columns) inputs and (tokens, outputs) missing outputs."""
+        for inputs, residuals in zip(x.split(PIECE), r.split(PIECE), strict=True):
+            inputs, residuals = inputs.float(), residuals.float()
             self.tokens += len(inputs)
             self.square += inputs.T @ inputs
-            self.cross += inputs.T @ rest
+            self.cross += inputs.T @ residuals
             self.input += inputs.sum(dim=0, dtype=torch.float64)
-            self.missing += rest.sum(dim=0, dtype=torch.float64)
-            self.energy += rest.double().square().sum(dim=0)
+            self.missing += residuals.sum(dim=0, dtype=torch.float64)
+            self.energy += residuals.double().square().sum(dim=0)
 
     def own_inputs(self, mask: torch.Tensor, weight: torch.Tensor, levels_all: bool) -> FitMoments:
-        """Return the moments for a fit to the removed columns, from those of all inputs of a map.
+        """Return the moments for fitting the removed columns, from the moments of all inputs of a map.
 
         `mask` (columns,) is bool, `weight` (outputs, columns) that of the dense map, `levels_all` as in OwnRepair.
         """
-        stays, gone = mask.nonzero().flatten(), (~mask).nonzero().flatten()
-        left, moments = weight.index_select(1, gone).double(), copy.copy(self)
-        rows = self.square.index_select(0, stays)
-        moments.square, moments.input = rows.index_select(1, stays), self.input[stays]
-        moments.cross = rows.index_select(1, gone) @ left.T
-        moments.missing = left @ self.input[gone]
-        inner = self.square.index_select(0, gone).index_select(1, gone)
+        kept_inputs, removed = mask.nonzero().flatten(), (~mask).nonzero().flatten()
+        left, moments = weight.index_select(1, removed).double(), copy.copy(self)
+        rows = self.square.index_select(0, kept_inputs)
+        moments.square, moments.input = rows.index_select(1, kept_inputs), self.input[kept_inputs]
+        moments.cross = rows.index_select(1, removed) @ left.T
+        moments.missing = left @ self.input[removed]
+        inner = self.square.index_select(0, removed).index_select(1, removed)
         moments.energy = ((left @ inner) * left).sum(dim=1)
         moments.level = self.square.diagonal().mean(dim=0, keepdim=True) if levels_all else self.level
         return moments
 
     def about_means(self) -> FitMoments:
-        """The same about the means of x and r."""
+        """Return the moments about the means of x and r."""
         moments, count = copy.copy(self), max(self.tokens, 1)
         moments.square = self.square - torch.outer(self.input, self.input) / count
         moments.cross = self.cross - torch.outer(self.input, self.missing) / count
@@ -75,36 +75,36 @@ class FitMoments:
 def solve(
     weight: torch.Tensor, bias: torch.Tensor | None, moments: FitMoments, kind: str, damping: float
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
-    """The repaired weights of a map and its bias, in float64, and the mean square that is missing afterwards.
+    """Return the repaired weights and bias of a map, in float64, and the mean square error that remains.
 
     `weight` is (outputs, columns) of the dense map on the kept columns, `bias` (outputs,) or None; `kind` is
     affine, least_squares or least_squares_bias. Raises SettingsError if the texts do not determine the
     weights and damping is 0.
     """
-    about = moments if kind == "least_squares" else moments.about_means()
+    centred = moments if kind == "least_squares" else moments.about_means()
     wide = weight.double()
     if kind == "affine":
-        # of y = W x + b, whose scale a becomes: (a - 1) y is what D x is
-        spread = ((wide @ about.square) * wide).sum(dim=1)
-        scale = (wide.T * about.cross).sum(dim=0) / (spread + damping * spread.mean()).clamp(min=1e-300)
+        # y = W x + b is scaled to a y, so the change of the output, D x, is (a - 1) y
+        spread = ((wide @ centred.square) * wide).sum(dim=1)
+        scale = (wide.T * centred.cross).sum(dim=0) / (spread + damping * spread.mean()).clamp(min=1e-300)
         change = wide * torch.where(spread > 0, scale, 0)[:, None]
     else:
-        change = _least_squares(about, damping).T
-    left = about.energy.sum() - 2 * (change.T * about.cross).sum()
-    left += ((change @ about.square) * change).sum()
+        change = _least_squares(centred, damping).T
+    left = centred.energy.sum() - 2 * (change.T * centred.cross).sum()
+    left += ((change @ centred.square) * change).sum()
     if kind != "least_squares":
-        moved = (moments.missing - change @ moments.input) / max(moments.tokens, 1)
-        bias = moved if bias is None else bias.double() + moved
+        bias_change = (moments.missing - change @ moments.input) / max(moments.tokens, 1)
+        bias = bias_change if bias is None else bias.double() + bias_change
     return wide + change, bias, float(left.clamp(min=0)) / max(moments.tokens, 1)
 
 
 def _least_squares(moments: FitMoments, damping: float) -> torch.Tensor:
-    """(columns, outputs) the change of the weights."""
-    added = damping * (moments.level if moments.level > 0 else moments.square.diagonal().mean())
+    """Return the (columns, outputs) change of the weights."""
+    ridge = damping * (moments.level if moments.level > 0 else moments.square.diagonal().mean())
     if not moments.square.diagonal().any():
         return torch.zeros_like(moments.cross)
     matrix = moments.square.clone()
-    matrix.diagonal().add_(added)
+    matrix.diagonal().add_(ridge)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     change = torch.cholesky_solve(moments.cross, factor)
     if int(failed) or not bool(torch.isfinite(change).all()):

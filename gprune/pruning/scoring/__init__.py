@@ -6,7 +6,7 @@ milliseconds. To add a metric, add a file with a function of the form ``Metric``
 
 A baseline scores its units from two texts at once by `combine` (appendix, multi-dataset calibration): scores,
 or ranks within the layer, are averaged unit by unit. Pooling averages nothing: it scores the statistics of
-both texts as one, and is no concern of this module.
+both texts as one, and is not done in this module.
 
 `neuron_scorer` is for what RASA and the resampling control ask for hundreds of times: attention, whose
 merging takes time, is left out, and nothing is merged but what the metric reads. A layer at a time, so that
@@ -39,7 +39,7 @@ def score(
     settings: CalibrationSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Importance scores of neurons and key/value groups, of a calibration set or of chosen `shards` of it.
+    """Return importance scores of neurons and key/value groups from a calibration set or some `shards` of it.
 
     Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and
     has no value on a part of them: parts are then scored by the plain token variance.
@@ -66,7 +66,7 @@ def combine_scores(scoring: str, primary: UnitScores, auxiliary: UnitScores, sha
 
 
 def _average(scoring: str, first: Array, second: Array) -> Array:
-    """(layers, units) mean of two score arrays or of their ranks."""
+    """Return (layers, units) mean of two score arrays or of their ranks."""
     if scoring == "rank_average":
         first, second = ranks(first), ranks(second)
     # halved before adding, so that no sum of large scores overflows
@@ -96,6 +96,6 @@ def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNo
 
 
 def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> Parts:
-    """`neuron_scorer` of one layer: (neurons,) scores of the shards of given indices."""
+    """Return a function that gives one layer's (neurons,) scores on the shards of given indices."""
     score = _LAYERS[metric]
     return lambda shards: score(statistics, norms, np.asarray(shards), layer)

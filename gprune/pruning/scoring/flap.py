@@ -30,7 +30,7 @@ def score(
 
 
 def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """(neurons,) plain scores of one layer on the shards of given indices, from statistics per shard."""
+    """Return (neurons,) plain scores of one layer on the shards of given indices, from statistics per shard."""
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]
     _, merged = merge_moments(counts.astype(np.float64), mean, moment)
@@ -38,7 +38,7 @@ def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: A
 
 
 def plain(settings: CalibrationSettings) -> CalibrationSettings:
-    """The same settings with the plain token variance as fluctuation."""
+    """Return the same settings with the plain token variance as fluctuation."""
     return replace(settings, flap_variant="paper")
 
 

@@ -31,14 +31,14 @@ def context_weights(profile: Array, statistics: ContextStatistics, distances: Ar
     """
     tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
     exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
-    # the largest exponent of a context that has tokens is 0: nothing overflows and no sum is 0
+    # the largest exponent of a context with tokens is 0, so nothing overflows and no sum is 0
     raw = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
     single = tokens.sum(axis=-1, keepdims=True) * raw / (tokens * raw).sum(axis=-1, keepdims=True)
     return profile @ single
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
-    """(layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
+    """Return (layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
 
     They follow from `affinity` (layers, contexts, neurons), the mean of |input * gradient of the loss| over a
     context's tokens, and `labels` (layers, neurons); layers may have fewer than `groups` modules. Kind
@@ -92,7 +92,7 @@ def score(
 
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
-    """(neurons,) token-weighted variance: within the contexts, and between their means."""
+    """Return (neurons,) token-weighted variance: within the contexts, and between their means."""
     # (contexts, neurons) in memory: the sums below run over the few contexts, a row of neurons at a time
     weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]

@@ -25,7 +25,7 @@ def score(
 
 
 def wanda_sp_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """(neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
+    """Return (neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)
     return _product(norms.down_column_absolute[layer], energy, samples)
@@ -39,7 +39,7 @@ def layer_scores(
     attention_energy: Array,
     samples: int,
 ) -> tuple[Array, Array]:
-    """(neurons,) and (key/value groups,) scores of one layer, for a pass that prunes layer by layer.
+    """Return (neurons,) and (key/value groups,) scores of one layer, for layer-by-layer pruning.
 
     The energies are sums over the tokens of `samples` sequences of the squared inputs of down_proj (neurons,)
     and of o_proj (heads * head_width,).

@@ -21,12 +21,12 @@ Function = Callable[[Tensor], Tensor]
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the number type of what is learned and of its gradients, for a model's own."""
+    """Return the number type of learned values and their gradients, for the model's number type."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
-    """Activations times the mask copy of their subset.
+    """Multiply activations by the mask copy of their subset.
 
     Args:
         activations: (subsets * sequences, tokens, channels) of any floating type.
@@ -37,7 +37,7 @@ def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
-    """The FFN's hidden layer, activation(gate) * up, times the mask copy of its subset.
+    """Return the FFN's hidden layer, activation(gate) * up, times the mask copy of its subset.
 
     Args:
         gate: (subsets * sequences, tokens, channels) outputs of gate_proj.
@@ -61,7 +61,7 @@ def add_bias(outputs: Tensor, bias: Tensor) -> Tensor:
 
 
 def recompute(function: Function, inputs: Tensor) -> Tensor:
-    """A function of one tensor, of which the input alone is kept.
+    """Return a function's output and keep only its input for the backward pass.
 
     Args:
         function: without parameters that learn.
@@ -82,7 +82,7 @@ class _Masked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Gradients of the activations (where one is asked for) and of the mask copies."""
+        """Return the gradients of the activations (where one is asked for) and of the mask copies."""
         activations, mask = ctx.saved_tensors
         gradient = output_gradients[0]
         mask_gradient = summed_products(gradient, activations, len(mask))
@@ -101,7 +101,7 @@ class _MaskedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
-        """Gradients of both projections (where they are asked for) and of the mask copies."""
+        """Return the gradients of both projections (where they are asked for) and of the mask copies."""
         gate, up, mask = ctx.saved_tensors
         gradient = output_gradients[0]
         leaf = gate.detach().requires_grad_()
@@ -126,7 +126,7 @@ class _Shifted(torch.autograd.Function):
 
     @staticmethod
     def backward(_: Any, *output_gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of the outputs and of the bias."""
+        """Return the gradients of the outputs and of the bias."""
         gradient = output_gradients[0]
         return gradient, gradient.flatten(0, -2).sum(dim=0, dtype=at_least_float32(gradient.dtype))
 
@@ -143,7 +143,7 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor, None]:
-        """Gradient of the input."""
+        """Return the gradient of the input."""
         (inputs,) = ctx.saved_tensors
         leaf = inputs.detach().requires_grad_()
         with torch.enable_grad():
@@ -158,7 +158,7 @@ def _scale(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:
-    """Gradient times activations, summed over the sequences and tokens of each subset in float32.
+    """Sum gradient times activations over the sequences and tokens of each subset, in float32.
 
     Args:
         gradient: (subsets * sequences, tokens, channels) of any floating type.

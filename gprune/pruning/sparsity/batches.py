@@ -36,12 +36,12 @@ class Sampler:
         self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
-        """(sequences,) int64 numbers of the next step's sequences, set after set."""
+        """Return (sequences,) int64 numbers of the next step's sequences, set after set."""
         return np.concatenate([self._take(number) for number in range(len(self._sets))])
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
-        # a draw replaces the queues and changes none
+        """Return the state that later draws depend on, besides the seed; see `take_up`."""
+        # the queues need no copy, because a draw replaces them and changes none
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
@@ -63,10 +63,10 @@ class Sampler:
         self._queues = queues
 
     def _take(self, number: int) -> Array:
-        """The next sequences of one set; its remainder is followed by a fresh order of the whole."""
+        """Return the next sequences of one set; a set that is used up is shuffled again."""
         if len(self._queues[number]) < self._each:
-            fresh = self._generator.permutation(self._sets[number])
-            self._queues[number] = np.concatenate([self._queues[number], fresh])
+            shuffled = self._generator.permutation(self._sets[number])
+            self._queues[number] = np.concatenate([self._queues[number], shuffled])
         sequences, self._queues[number] = np.split(self._queues[number], [self._each])
         return sequences
 
@@ -128,7 +128,7 @@ class Teacher:
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
 
     def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
-        """(sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
+        """Return (sequences, tokens, hidden) states of sequences with the tokens `ids`, on the device of `ids`."""
         if self.cache is not None and self.available[numbers].all():
             self._make_again(numbers)
             return self.cache[torch.from_numpy(numbers)].to(ids.device)
@@ -144,7 +144,7 @@ class Teacher:
         return hidden
 
     def states(self, sequences: AdaptiveBatches, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
-        """The same, (sequences, tokens, hidden), with as many sequences at a time as memory allows.
+        """Return (sequences, tokens, hidden) states, as many sequences at a time as memory allows.
 
         Args:
             sequences: how many go through the model at a time.
@@ -162,10 +162,10 @@ class Teacher:
         return states
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that its later answers follow from; see `take_up`."""
+        """Return the state that later results depend on; see `take_up`."""
         if self.cache is None:
             return {}, {"caches": False}
-        # only batches of which something is still in the cache
+        # only batches that are still in the cache
         used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
         makers = np.full(len(self.available), -1, dtype=np.int64)
@@ -215,7 +215,7 @@ class Teacher:
                     hidden = self.decoder.hidden_states(ids)
             except (RuntimeError, MemoryError) as error:
                 if out_of_memory(error):
-                    # what does not fit together any more is made anew, in the portions that fit
+                    # states that no longer fit are computed again, in portions that fit
                     self.available &= ~self.missed
                 raise
             mine = self.missed[batch] & (self.batch_of[batch] == index)

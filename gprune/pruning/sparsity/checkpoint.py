@@ -53,7 +53,7 @@ class Running:
     teacher: Teacher
     passes: Batches
     rows: list[list[float]] = field(default_factory=list)
-    """what is told of every step so far"""
+    """history of every step so far"""
     notices: list[str] = field(default_factory=list)
     """what is to be kept of what was said so far"""
 
@@ -63,14 +63,14 @@ class Running:
         self.optimizer.param_groups[0]["lr"] = slower
         return slower
 
-    def state(self, steps: int, spent: list[float]) -> State:
+    def state(self, steps: int, cost: list[float]) -> State:
         """Return the checkpoint of this learning between two steps.
 
         Args:
             steps: steps in all.
-            spent: what it has cost so far.
+            cost: what it has cost so far.
         """
-        # without a step an optimizer has no state for its parameter
+        # an optimizer has no state for its parameter before the first step
         moments = self.optimizer.state.get(self.learned, {})
         tensors = {f"{_MOMENTS}{name}": value for name, value in moments.items() if isinstance(value, Tensor)}
         queues, generator = self.sampler.checkpoint_state()
@@ -80,7 +80,7 @@ class Running:
             "sampler": generator,
             "size": self.passes.sequences.size,
             "notices": list(self.notices),
-            "spent": spent,
+            "spent": cost,
             "teacher": caches,
         }
         if self.constraint is not None:

@@ -18,14 +18,14 @@ from gprune.records import PruningMasks, budget
 
 
 def best(values: Tensor, count: int) -> Tensor:
-    """(layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
+    """Return (layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
     order = values.detach().sort(dim=1, descending=True, stable=True).indices[:, :count]
     return torch.zeros_like(values, dtype=torch.bool).scatter_(1, order, True)
 
 
 @dataclass(frozen=True, slots=True)
 class EqualMasks(MaskFamily):
-    """Masks that thresholds express where every layer keeps as many neurons, those of the highest margins.
+    """Threshold masks that keep equally many neurons in every layer: those of the highest margins.
 
     The key/value groups are fixed: a layer's one threshold could only keep those of the highest scores.
     """
@@ -37,7 +37,7 @@ class EqualMasks(MaskFamily):
 
     @classmethod
     def from_family(cls, family: MaskFamily, neurons: int) -> Self:
-        """The masks of a family, whose key/value groups are fixed, with so many neurons in every layer."""
+        """Return the masks of a family with fixed key/value groups and `neurons` neurons in every layer."""
         units, shape = family.units, family.shape
         members = np.zeros((shape.layers, units.thresholds), dtype=np.float32)
         layer = np.repeat(np.arange(shape.layers), shape.neurons)
@@ -46,19 +46,19 @@ class EqualMasks(MaskFamily):
         return cls(**values, neurons=neurons, members=torch.tensor(members, device=family.share.device))
 
     def margins(self, thresholds: Tensor) -> Tensor:
-        """(units,) quantile minus threshold, less that at which the layer is cut; of groups as they are."""
+        """Return (units,) quantile minus threshold minus the layer's cut; groups have no cut."""
         neurons, groups = self.split(MaskFamily.margins(self, thresholds))
         ordered = neurons.sort(dim=1, descending=True).values
-        cut = ordered[:, self.neurons - 1 : self.neurons + 1].mean(dim=1, keepdim=True)
-        return torch.cat([(neurons - cut).flatten(), groups.flatten()])
+        cut_margin = ordered[:, self.neurons - 1 : self.neurons + 1].mean(dim=1, keepdim=True)
+        return torch.cat([(neurons - cut_margin).flatten(), groups.flatten()])
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
+        """Return (units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
         neurons, groups = self.split(MaskFamily.margins(self, learned))
         return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
 
     def competing(self, gradient: Tensor, slope: Tensor) -> Tensor:
-        """(thresholds,) a gradient without its part along that of a layer's kept share.
+        """Return the (thresholds,) gradient without its component along the layer's kept share.
 
         All thresholds of a layer moving together change no mask; what is left is what modules win from each
         other. It is Lagrange's condition under the budget of each layer, its multiplier by least squares.
@@ -77,12 +77,12 @@ class EqualGates(GateMasks):
     """Masks that keep the units of the highest gates of each layer, as many in every one."""
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
+        """Return (units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
         counts = budget.equal_counts(self.shape, self.target, self.alignment)
-        parts = zip(self.split(learned), counts, strict=True)
-        return torch.cat([best(values, count).flatten() for values, count in parts])
+        values_and_counts = zip(self.split(learned), counts, strict=True)
+        return torch.cat([best(values, count).flatten() for values, count in values_and_counts])
 
     def exact(self, gates: Tensor) -> PruningMasks:
-        """The masks that some gates end with: as on the way."""
+        """Return the final masks of some gates, which equal those used while learning."""
         ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         return PruningMasks("gates", ffn, heads, budget.retention(self.shape, ffn, heads), self.target)

@@ -15,7 +15,7 @@ from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 
 def rank_positions(scores: Array) -> Array:
-    """(layers, units) float64 places in the layer by (layers, units) scores, (rank + 1/2) / size, in (0, 1).
+    """Return (layers, units) float64 rank positions (rank + 1/2) / size in the layer, in (0, 1).
 
     Ranks count from the least important unit; of equal scores the one of the lower index ranks higher.
     """
@@ -27,16 +27,16 @@ def rank_positions(scores: Array) -> Array:
 
 
 def starting(scores: Sequence[UnitScores]) -> Array:
-    """(units,) float32 gates before the first step: the places of all neurons, then of all groups.
+    """Return (units,) float32 start gates: rank positions of all neurons, then of all groups.
 
     Args:
         scores: of one text, or of several, by the mean of whose places units are then placed again.
     """
-    parts = []
+    start_values = []
     for part in ("ffn", "heads"):
-        each = [rank_positions(getattr(unit_scores, part)) for unit_scores in scores]
-        parts.append(each[0] if len(each) == 1 else rank_positions(np.mean(each, axis=0)))
-    return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
+        positions = [rank_positions(getattr(unit_scores, part)) for unit_scores in scores]
+        start_values.append(positions[0] if len(positions) == 1 else rank_positions(np.mean(positions, axis=0)))
+    return np.concatenate([part.ravel() for part in start_values]).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GateMasks(UnitMasks):
     price: Tensor
     """(units,) int64 weights of every unit"""
     groups: tuple[int, int]
-    """the fewest and the most key/value groups beside which neurons can make up the rest"""
+    """the fewest and the most key/value groups for which neurons can fill the rest of the budget"""
 
     @classmethod
     def of(
@@ -71,11 +71,11 @@ class GateMasks(UnitMasks):
 
     @property
     def count(self) -> int:
-        """One gate for each unit."""
+        """Return the number of gates, one for each unit."""
         return len(self.price)
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, a prefix of all units, highest gate first; of equal ones by index.
+        """Return (units,) bool, a prefix of all units, highest gate first; of equal ones by index.
 
         The best unit of each kind in every layer (the best block of neurons) comes before all others. Groups
         are kept as far as the prefix fits the budget, and neurons until it is met within half of one. Nothing
@@ -85,19 +85,19 @@ class GateMasks(UnitMasks):
         least, neurons = budget.least_neurons(shape, self.alignment), shape.layers * shape.neurons
         order = self._floors_first(learned, least).sort(descending=True, stable=True).indices
         is_group = order >= neurons
-        # half a weight for what rounding did to the target
+        # half a weight of tolerance, because the target is rounded
         fits = self.price[order].cumsum(0) <= weights + 0.5
         groups = (fits & is_group).sum().clamp(*self.groups)
         neuron_count = ((weights - groups.double() * shape.group_weights) / shape.neuron_weights + 0.5).floor()
-        within = torch.where(
+        is_within_budget = torch.where(
             is_group,
             is_group.cumsum(0) <= groups,
             (~is_group).cumsum(0) <= neuron_count.clamp(shape.layers * least, neurons),
         )
-        return torch.empty_like(within).index_copy_(0, order, within)
+        return torch.empty_like(is_within_budget).index_copy_(0, order, is_within_budget)
 
     def _floors_first(self, gates: Tensor, least: int) -> Tensor:
-        """(units,) gates, those of the units that every layer keeps at infinity."""
+        """Return the (units,) gates, infinite for the units that every layer keeps."""
         raised = gates.detach().clone()
         for values, count in zip(self.split(raised), (least, 1), strict=True):
             best = values.sort(dim=1, descending=True, stable=True).indices[:, :count]
@@ -105,12 +105,12 @@ class GateMasks(UnitMasks):
         return raised
 
     def gradient(self, unit_gradient: Tensor, gates: Tensor) -> Tensor:
-        """(units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
+        """Return (units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
         probability = torch.sigmoid(gates / self.temperature)
         return unit_gradient * probability * (1 - probability) / self.temperature
 
     def exact(self, gates: Tensor) -> PruningMasks:
-        """The masks that some gates end with: as on the way, and aligned."""
+        """Return the final masks of some gates, with widths rounded to the alignment."""
         shape = self.shape
         ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         margin = self.split(gates)[0].cpu().double().numpy()

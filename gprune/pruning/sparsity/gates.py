@@ -41,7 +41,7 @@ class GateLearner(Learner[GateMasks]):
         self._first = start
 
     def start(self) -> Tensor:
-        """The gates that it was given."""
+        """Return the gates that it was given."""
         return torch.tensor(self._first, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
@@ -56,14 +56,14 @@ class GateLearner(Learner[GateMasks]):
 
 
 def learn_gates(
-    setting: Setting, scores: Sequence[UnitScores], chosen: GateSettings, target: float, epochs: int
+    setting: Setting, scores: Sequence[UnitScores], gate_settings: GateSettings, target: float, epochs: int
 ) -> GateLearning:
     """Learn a gate for each unit and turn the gates into masks that meet the retention target.
 
     Args:
         setting: what it works with.
         scores: importance scores of the text, or the texts, whose ranks the gates start from.
-        chosen: settings of this stage.
+        gate_settings: settings of this stage.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         epochs: passes over both calibration sets; without any the masks are those of the ranks.
 
@@ -80,8 +80,8 @@ def learn_gates(
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, alignment)
     kind = EqualGates if setting.settings.equal else GateMasks
-    family = kind.of(decoder.shape, target, alignment, chosen.temperature, decoder.device)
-    learner = GateLearner(setting, family, starting(scores), epochs, chosen.learning_rate)
+    family = kind.of(decoder.shape, target, alignment, gate_settings.temperature, decoder.device)
+    learner = GateLearner(setting, family, starting(scores), epochs, gate_settings.learning_rate)
     gates, rows = learner.learned()
     masks, columns = family.exact(gates), learner.columns()
     neurons, groups = (part.cpu().numpy() for part in family.split(gates))

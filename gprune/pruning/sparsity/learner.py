@@ -96,11 +96,11 @@ class Learner(ABC, Generic[M]):
 
     @abstractmethod
     def start(self) -> Tensor:
-        """(count,) float32 values before the first step."""
+        """Return (count,) float32 values before the first step."""
 
     @abstractmethod
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
-        """The gradient of the objective with respect to what learns, (count,).
+        """Return the (count,) gradient of the objective with respect to the learned values.
 
         Args:
             step: finished steps.
@@ -122,7 +122,7 @@ class Learner(ABC, Generic[M]):
         return []
 
     def learned(self) -> tuple[Tensor, list[list[float]]]:
-        """Learns; the (count,) values and one history row for each step."""
+        """Learn and return the (count,) values and one history row for each step."""
         values = self.start()
         if not self._epochs:
             return values, []
@@ -142,7 +142,7 @@ class Learner(ABC, Generic[M]):
         return loop.run(running, self._setting.resumption)
 
     def _start_state(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
-        """A learning before its first step."""
+        """Return the state of a learning before its first step."""
         setting, notices = self._setting, list[str]()
         sampler = SubsetSampler(*setting.texts, self.settings.batch, setting.seed)
         teacher = Teacher.build(setting.decoder, len(self._ids), self._ids.shape[1], self._epochs)
@@ -165,7 +165,7 @@ class Learner(ABC, Generic[M]):
 def _read(
     step: int, sums: BatchSums, gradient: Tensor, scalars: Mapping[str, Tensor]
 ) -> tuple[list[float], dict[str, float]]:
-    """Mean losses on A, on B and of the distillation, and the scalars; one transfer from the device."""
+    """Return the mean losses on A, on B and of the distillation, and the scalars, in one device transfer."""
     by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
     predictions = SUBSETS // 2 * sums.cross_entropy.shape[1] * (sums.cross_entropy.shape[2] - 1)
     finite = torch.isfinite(gradient).all()

@@ -97,7 +97,7 @@ class ThresholdLearner(Learner[MaskFamily]):
         self._target = target
 
     def start(self) -> Tensor:
-        """Thresholds that remove the same share of every module."""
+        """Return thresholds that remove the same share of every module."""
         return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
@@ -115,11 +115,11 @@ class ThresholdLearner(Learner[MaskFamily]):
         return gradient, {"retention": retention, "admitted": admitted}
 
     def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
-        """(thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
+        """Return the (thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
         quarter, length = sums.cross_entropy.shape[1:]
         kind, weight = self.settings.surrogate, self.settings.distillation_weight
         hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
-        # from sums, which float16 can hold on their way back, to means over a subset's predictions
+        # converts sums to means over a subset's predictions; float16 can hold the sums in the backward pass
         means = hard / (quarter * (length - 1))
         gradient, admitted = combine_gradients(means, self.family.modules, self.settings.supervision)
         if sums.distillation_gradient is not None:
@@ -155,7 +155,7 @@ def admits_auxiliary(gradients: Tensor) -> Tensor:
 
 
 def combine_gradients(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, Tensor]:
-    """The cross-entropy gradient of all thresholds: of one text or of both (Eq. 18).
+    """Return the cross-entropy gradient of all thresholds, from one text or from both (Eq. 18).
 
     Args:
         gradients: (4, thresholds) gradients on A', A'', B', B''; FFN thresholds before attention thresholds.
@@ -166,11 +166,11 @@ def combine_gradients(gradients: Tensor, modules: int, supervision: str) -> tupl
     Returns:
         (thresholds,) gradient, and a scalar bool tensor: whether the auxiliary text was admitted.
     """
-    both, primary = gradients.mean(dim=0), gradients[:2].mean(dim=0)
+    mean_gradient, primary = gradients.mean(dim=0), gradients[:2].mean(dim=0)
     fixed = {"primary": False, "dual": True}
     if supervision in fixed:
         admitted = torch.full((), fixed[supervision], device=gradients.device)
     else:
         admitted = admits_auxiliary(gradients[:, :modules])
-    ffn = torch.where(admitted, both[:modules], primary[:modules])
-    return torch.cat([ffn, both[modules:]]), admitted
+    ffn = torch.where(admitted, mean_gradient[:modules], primary[:modules])
+    return torch.cat([ffn, mean_gradient[modules:]]), admitted

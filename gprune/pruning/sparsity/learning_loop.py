@@ -35,7 +35,7 @@ class LearningLoop(Generic[R]):
     """called after every step; may raise to stop"""
 
     def run(self, running: R, resumption: Resumption | None) -> list[list[float]]:
-        """Go through all steps and return a row for each.
+        """Run all steps and return a row for each.
 
         Args:
             running: the learning before its first step.
@@ -68,8 +68,8 @@ class LearningLoop(Generic[R]):
         except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
             resumption.refuse(str(error))
             return self.again()
-        for words in running.notices:
-            self.on_progress(state.step, steps, Notice(words))
+        for notice in running.notices:
+            self.on_progress(state.step, steps, Notice(notice))
         on_progress = noting(running.notices, self.on_progress)
         on_progress(state.step, steps, resumption.resume(state, spent))
         if not is_exact:

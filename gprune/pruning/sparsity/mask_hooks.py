@@ -1,6 +1,6 @@
 """The switch that puts masks on a frozen decoder, and takes them away (section 3.3).
 
-They stand before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
+They run before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
 one copy of the weights.
 """
 
@@ -62,7 +62,7 @@ class MaskGate:
         self.channels, self.biases = [], []
 
     def hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
-        """A forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
+        """Return a forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
 
         def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             if not self.channels:
@@ -94,7 +94,7 @@ class MaskGate:
         return forward
 
     def unit_gradient(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        """(subsets, units) mask gradients from those of `channels`: a group's channels share one mask.
+        """Return (subsets, units) mask gradients from those of `channels`; a group's channels share one mask.
 
         On the device of the first layer.
         """
@@ -116,7 +116,7 @@ def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
         undone.callback(gate.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
-            # in a map of several projections a cut layer's rows lie elsewhere than the shape says
+            # fused maps of a cut layer have their rows at other offsets than the shape implies
             is_complete = not isinstance(decoder.gate_proj(index), Rows) or (
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
@@ -140,7 +140,7 @@ def _hook(linear: nn.Linear, hook: Callable[..., Any], undone: ExitStack) -> Non
 
 
 def _activation(part: nn.Module) -> Any:
-    """The function between the projections of an FFN, under either of its names."""
+    """Return the function between the projections of an FFN, under either of its names."""
     return getattr(part, "act_fn", None) or getattr(part, "activation_fn", None)
 
 
@@ -149,7 +149,7 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def _norms(decoder: Decoder) -> list[nn.Module]:
-    """The root mean square norms, of which every family has its own class."""
+    """Return the RMS norms of the model; every family has its own class."""
     backbone: Any = decoder.model.base_model
     return [part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")]
 

@@ -20,7 +20,7 @@ _SIGMOID_STEEPNESS = 8.0
 
 
 def surrogate(distance: Tensor, kind: str) -> Tensor:
-    """Derivative that stands in for that of the step function S (straight-through estimator).
+    """Return the derivative that replaces that of the step function S (straight-through estimator).
 
     Args:
         distance: quantile minus threshold, any shape.
@@ -50,19 +50,19 @@ class UnitMasks:
 
     @property
     def count(self) -> int:
-        """Number of values that learn."""
+        """Return the number of learned values."""
         raise NotImplementedError
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the units that (count,) learned values keep."""
+        """Return (units,) bool, the units that (count,) learned values keep."""
         raise NotImplementedError
 
     def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        """Split flat (units,) values into (layers, neurons) and (layers, key/value groups)."""
         return split_units(self.shape, units)
 
     def retention(self, learned: Tensor) -> Tensor:
-        """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
+        """Return the retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
         return (self.hard_masks(learned) * self.share).sum()
 
 
@@ -73,13 +73,13 @@ def split_units(shape: ModelShape, units: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prices(shape: ModelShape) -> Array:
-    """(units,) int64 weights of every unit."""
+    """Return (units,) int64 weights of every unit."""
     units = shape.layers * shape.neurons, shape.layers * shape.kv_heads
     return np.repeat([shape.neuron_weights, shape.group_weights], units)
 
 
 def shares(shape: ModelShape, device: torch.device) -> Tensor:
-    """(units,) float32 share of every unit in the decoder's weights."""
+    """Return (units,) float32 share of every unit in the decoder's weights."""
     return torch.tensor(prices(shape) / shape.decoder_weights, dtype=torch.float32, device=device)
 
 
@@ -115,20 +115,20 @@ class MaskFamily(UnitMasks):
 
     @property
     def modules(self) -> int:
-        """Number of FFN thresholds; they come before the attention thresholds."""
+        """Return the number of FFN thresholds; they come before the attention thresholds."""
         return self.units.modules
 
     def margins(self, thresholds: Tensor) -> Tensor:
-        """(units,) quantile minus threshold; a unit is kept where this is 0 or more."""
+        """Return (units,) quantile minus threshold; a unit is kept where this is 0 or more."""
         return self.quantiles - thresholds[self.owner]
 
     @property
     def count(self) -> int:
-        """Number of thresholds: one for each module, and one for each layer's attention."""
+        """Return the number of thresholds: one for each module, and one for each layer's attention."""
         return self.units.thresholds
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """(units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
+        """Return (units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
         return self.margins(learned) >= 0
 
     def threshold_gradient(self, unit_gradient: Tensor, thresholds: Tensor, kind: str) -> Tensor:
@@ -144,7 +144,7 @@ class MaskFamily(UnitMasks):
         """
         slope = -surrogate(self.margins(thresholds), kind)
         if not self.units.free_groups:
-            # groups that no threshold moves tell their thresholds nothing
+            # groups that no threshold moves have no gradient
             self.split(slope)[1].zero_()
         ordered = (unit_gradient * slope)[..., self.by_owner]
         # sums of segments and no scattered additions, whose order a GPU does not keep from run to run

@@ -43,7 +43,7 @@ def head_losses(
     ids: Tensor,
     temperature: float,
 ) -> HeadLosses:
-    """Both losses of a batch and their gradients with respect to the student's final hidden states.
+    """Return both losses of a batch and their gradients with respect to the final hidden states.
 
     Args:
         head: the language-model head, (tokens, hidden) -> (tokens, vocabulary).
@@ -82,7 +82,7 @@ def _chunk(
     labels: Tensor,
     temperature: float,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Losses (tokens,) and hidden gradients (tokens, hidden): cross-entropy, then distillation if asked."""
+    """Return losses (tokens,) and hidden gradients (tokens, hidden): cross-entropy, then distillation if asked."""
     hidden = student.detach().requires_grad_()
     with torch.enable_grad():
         logits = head(hidden)
@@ -97,14 +97,14 @@ def _chunk(
         pairs.insert(0, _cross_entropy(hard, labels))
     results = []
     for number, (loss, slope) in enumerate(pairs, start=1):
-        more = number < len(pairs)
-        (gradient,) = torch.autograd.grad(logits, hidden, slope.to(logits.dtype), retain_graph=more)
+        retain_graph = number < len(pairs)
+        (gradient,) = torch.autograd.grad(logits, hidden, slope.to(logits.dtype), retain_graph=retain_graph)
         results.append((loss, gradient))
     return results
 
 
 def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of each token and its gradient, softmax minus one-hot; both 0 if the label is -1.
+    """Return the cross-entropy of each token and its gradient; both are 0 if the label is -1.
 
     Takes the student's (tokens, vocabulary) log-probabilities, whose memory it reuses.
     """
@@ -124,7 +124,7 @@ def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple
     target = teacher.exp()
     loss = torch.linalg.vecdot(target, teacher - student)
     slope = student.exp().sub_(target)
-    # the logits are divided by the temperature, which leaves one of its two powers to the gradient
+    # the gradient keeps one power of the temperature, because the logits are divided by it
     return loss * temperature**2, slope.mul_(temperature) if temperature != 1 else slope
 
 
@@ -142,7 +142,7 @@ class RetentionConstraint:
     """lambda_c"""
 
     def start(self, gradient: Tensor, slope: Tensor) -> None:
-        """Start the multiplier where the constraint balances the performance term best, in least squares.
+        """Start the multiplier at the least-squares balance of the constraint and the performance term.
 
         From zero the retention would first run far from the target, and the thresholds would learn there.
 
@@ -153,9 +153,9 @@ class RetentionConstraint:
         self.multiplier = -float(torch.dot(gradient, slope) / torch.dot(slope, slope))
 
     def slope(self, retention: Tensor) -> Tensor:
-        """Derivative of the constraint term with respect to R-hat."""
+        """Return the derivative of the constraint term with respect to R-hat."""
         return self.multiplier + self.penalty * (retention - self.target)
 
     def ascend(self, retention: float) -> None:
-        """One step of dual ascent."""
+        """Take one step of dual ascent."""
         self.multiplier += self.dual_rate * self.penalty * (retention - self.target)

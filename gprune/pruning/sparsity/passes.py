@@ -45,14 +45,14 @@ class BatchSums:
 
     @classmethod
     def empty(cls, ids: Tensor, units: int, distils: bool) -> BatchSums:
-        """Nothing yet, for (subsets, sequences, tokens) ids."""
+        """Return zero sums for (subsets, sequences, tokens) ids."""
         hard, soft = (torch.zeros(ids.shape, device=ids.device) for _ in range(2))
         distilled = torch.zeros(units, device=ids.device) if distils else None
         return cls(hard, soft, torch.zeros(len(ids), units, device=ids.device), distilled)
 
 
 def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Subsets and sequences of each that go through the model together, until all have.
+    """Yield slices of subsets and sequences that go through the model together.
 
     Args:
         quarter: sequences of each subset.
@@ -66,7 +66,7 @@ def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Passes:
-    """Runs batches; where memory runs out, in smaller portions from then on."""
+    """Runs batches; after memory has run out, in smaller portions."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Passes:
         """
         self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
         self._ids, self._settings = ids, settings
-        # how a batch is divided decides how it is rounded
+        # the division of a batch into portions affects rounding
         self.sequences = AdaptiveBatches(
             size=settings.batch,
             length=ids.shape[1],
@@ -120,20 +120,20 @@ class Passes:
         return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
-        """(subsets, sequences, tokens, hidden) final states of the dense model."""
+        """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
         states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
-        """Sum over (subsets, sequences, tokens), `size` sequences at a time."""
+        """Return the sums over (subsets, sequences, tokens), run `size` sequences at a time."""
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.counted_whole():
             for portion in portions(ids.shape[1], size):
                 soft = None if target is None else target[portion].flatten(0, 1)
-                self._add(sums, portion, learned, ids[portion], soft)
+                self._accumulate_portion(sums, portion, learned, ids[portion], soft)
         return sums
 
-    def _add(
+    def _accumulate_portion(
         self,
         sums: BatchSums,
         portion: tuple[slice, slice],
@@ -141,7 +141,7 @@ class Passes:
         ids: Tensor,
         target: Tensor | None,
     ) -> None:
-        """Add a portion, (subsets, sequences, tokens) of the batch."""
+        """Run a portion, (subsets, sequences, tokens) of the batch, and add its losses and gradients to `sums`."""
         flat, temperature = ids.flatten(0, 1), self._settings.distillation_temperature
         self._gate.open(self._family, learned, len(ids))
         try:
@@ -158,7 +158,7 @@ class Passes:
             self._gate.close()
 
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
-        """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
+        """Return (subsets, units) mask gradients of a loss that is known at the final hidden states."""
         gradients = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
         self._decoder.count_backward(student.shape[0] * student.shape[1])
         return self._gate.unit_gradient(gradients)

@@ -53,7 +53,7 @@ def exact_masks(
 def _shifted(
     units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
 ) -> tuple[Array, Array, float]:
-    """Kept neurons and groups, and the shift of all thresholds."""
+    """Return kept neurons and groups, and the common shift of all thresholds."""
     shape, (neurons, heads) = units.shape, margins
     least = budget.least_neurons(shape, alignment)
     shift = _common_shift(shape, neurons, heads, target, least)
@@ -68,12 +68,12 @@ def _shifted(
 def _equal(
     units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
 ) -> tuple[Array, Array, Array]:
-    """Kept neurons and groups, and the shift of each threshold."""
+    """Return kept neurons and groups, and the shift of each threshold."""
     counts = budget.equal_counts(units.shape, target, alignment)
     ffn, heads = (budget.highest(part, count) for part, count in zip(margins, counts, strict=True))
     if not units.free_groups:
         heads = margins[1] > 0
-    # of every unit the cut of its layer, of every threshold that of its units
+    # each unit gets its layer's cut, and each threshold the cut of its units
     shift = np.zeros(units.thresholds)
     pairs = zip(margins, (ffn, heads), strict=True)
     shift[units.owner] = np.concatenate([np.repeat(_cuts(part, mask), part.shape[1]) for part, mask in pairs])
@@ -81,7 +81,7 @@ def _equal(
 
 
 def _cuts(margins: Array, mask: Array) -> Array:
-    """(layers,) values between the lowest margin that is kept in each layer and the highest that is not."""
+    """Return (layers,) values between the lowest kept margin and the highest removed one."""
     lowest = np.where(mask, margins, np.inf).min(axis=1)
     below = np.where(mask, -np.inf, margins).max(axis=1)
     return np.where(np.isfinite(below), (lowest + below) / 2, lowest)
@@ -111,23 +111,23 @@ def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> N
 
 
 def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float, least: int) -> float:
-    """A margin between the units kept and those removed when the floors and the target are respected."""
+    """Return the margin between kept and removed units that meets the target and the floors."""
     margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
     price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
     weights = np.cumsum(price[order])
     # Units of equal margin go together: only the last of each run is a place to cut.
-    ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
-    cut = ends[np.abs(weights[ends] - target * shape.decoder_weights).argmin()]
-    above, below = margin[order[cut]], margin[order][cut + 1 :]
-    # nothing but the floors is to stay: the shift goes above every margin
+    run_ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
+    cut_index = run_ends[np.abs(weights[run_ends] - target * shape.decoder_weights).argmin()]
+    above, below = margin[order[cut_index]], margin[order][cut_index + 1 :]
+    # only the floors stay, so the shift is above every margin
     if not np.isfinite(above):
         return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
     return float((above + below[0]) / 2 if below.size else above)
 
 
 def _floors_first(margin: Array, least: int) -> Array:
-    """(layers, units) margins with the best ``least`` units of each layer, which always stay, at infinity."""
+    """Return (layers, units) margins, infinite for the best ``least`` units of each layer, which always stay."""
     raised = np.array(margin)
     best = np.argsort(-margin, axis=1, kind="stable")[:, :least]
     np.put_along_axis(raised, best, np.inf, axis=1)
@@ -136,7 +136,7 @@ def _floors_first(margin: Array, least: int) -> Array:
 
 def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float, least: int) -> Array:
     """Add or remove key/value groups, nearest the threshold first, until neurons can make up the rest."""
-    # margins lie between -1 and 1: raised by 2, those kept stay in their order and before all others
+    # margins are in [-1, 1], so adding 2 ranks the kept groups first and keeps their order
     order = np.argsort(-_floors_first(np.where(mask, margin + 2, margin), 1), axis=None, kind="stable")
     fewest, limit = possible_groups(shape, target, least)
     feasible = np.zeros(margin.size, dtype=bool)
@@ -145,7 +145,7 @@ def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float
 
 
 def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, int]:
-    """The fewest and the most key/value groups beside which neurons can make up the rest of a budget.
+    """Return the fewest and most key/value groups for which neurons can fill the rest of a budget.
 
     Args:
         shape: sizes of the decoder; every layer keeps a group.

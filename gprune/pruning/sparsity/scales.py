@@ -77,7 +77,7 @@ class Scales:
             self.gate.close()
 
     def factors(self, numbers: Tensor) -> Tensor:
-        """Return what (units,) units are multiplied by."""
+        """Return the (units,) factors of the units."""
         return 1 + numbers[: self.units]
 
     def biases(self, numbers: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class Scales:
 
 
 class ScaledGates(Scales):
-    """Gates that decide the masks of the dense model, beside scales and biases."""
+    """Gates that decide the masks of the dense model, together with scales and biases."""
 
     def __init__(
         self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
@@ -129,7 +129,7 @@ def learn_scales(
     on_progress: Progress = silent,
     resumption: Resumption | None = None,
 ) -> LearnedScales:
-    """Learn scales and biases for a cut model; where nothing was removed there is nothing to learn.
+    """Learn scales and biases for a pruned model; nothing is learned if nothing was removed.
 
     Args:
         decoder: the dense decoder, from which the model learns; it is not changed.
@@ -188,13 +188,13 @@ def learn_scaled_gates(
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
-    chosen, gates, sparsity = settings
+    scale_settings, gates, sparsity = settings
     decoder.require_whole("learning gates")
     require_reachable(decoder.shape, target, sparsity.alignment)
     kind = EqualGates if sparsity.equal else GateMasks
     family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
-    joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
-    ids, sets = _draw_sequences(texts, chosen.samples, seed)
+    joint = replace(scale_settings, steps=scale_settings.joint_steps, learning_rate=scale_settings.joint_rate)
+    ids, sets = _draw_sequences(texts, scale_settings.samples, seed)
     with gate_decoder(decoder, biased=True) as gate:
         scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
@@ -205,8 +205,8 @@ def learn_scaled_gates(
 
 
 def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
-    """Return the ids of so many sequences of each text, and which of them each text has."""
+    """Return the ids of `samples` sequences of each text, and the indices of each text's sequences."""
     generator = np.random.default_rng(seed)
-    chosen = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
-    ends = np.cumsum([len(text.ids) for text in chosen])
-    return common_ids(chosen), np.split(np.arange(ends[-1]), ends[:-1])
+    samples_by_text = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
+    ends = np.cumsum([len(text.ids) for text in samples_by_text])
+    return common_ids(samples_by_text), np.split(np.arange(ends[-1]), ends[:-1])

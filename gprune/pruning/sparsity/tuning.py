@@ -40,17 +40,17 @@ class Tunable(Protocol):
 
     @property
     def gradient(self) -> Tensor:
-        """(numbers,) where backward passes add up."""
+        """Return the (numbers,) gradient, to which backward passes add."""
 
     @property
     def pace(self) -> Tensor | None:
-        """(numbers,) step size of each number in learning rates, or None if all have the same."""
+        """Return (numbers,) step sizes in learning rates, or None if all are equal."""
 
     def begin(self, seed: int) -> Tensor:
         """Return the (numbers,) float32 numbers, set to their values before the first step."""
 
     def applied(self) -> AbstractContextManager[None]:
-        """Have the student follow from the numbers for a pass forward and back."""
+        """Return a context in which the student's output follows from the numbers."""
 
 
 def common_ids(texts: Sequence[Tokens]) -> Array:
@@ -77,8 +77,8 @@ class TuningBatches:
             f"set a smaller calibration.length, {settings.WHERE}distillation_weight 0, dtype bfloat16, or a device "
             "with more memory"
         )
-        where, device = f"{settings.WHERE}batch", student.device
-        self.sequences = AdaptiveBatches(settings.batch, ids.shape[1], where, remedy, device, on_progress, MethodError)
+        name, device = f"{settings.WHERE}batch", student.device
+        self.sequences = AdaptiveBatches(settings.batch, ids.shape[1], name, remedy, device, on_progress, MethodError)
 
     def run(self, numbers: Array, step: int, steps: int) -> Tensor:
         """Set the gradient of the mean loss, and return both mean losses, (2,) nats per token.
@@ -92,12 +92,12 @@ class TuningBatches:
         distils = self._settings.distillation_weight > 0
         target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
         sums = self.sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
-        # sums of order one went back, which float16 can hold
+        # the backward pass used sums of order one, which float16 can hold; divide them here
         self._tuned.gradient.div_(ids.numel())
         return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
 
     def _summed(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
-        """(2,) the losses of (sequences, tokens), summed, so many sequences at a time; so is the gradient."""
+        """Return (2,) summed losses, run `size` sequences at a time; the gradient is summed as well."""
         self._tuned.gradient.zero_()
         sums = torch.zeros(2, device=ids.device)
         with self._teacher.decoder.counted_whole():
@@ -176,11 +176,11 @@ class Tuner:
         return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
 
     def _start_state(self) -> _TuningRunning:
-        """A tuning before its first step."""
+        """Return the state of a tuning before its first step."""
         settings, notices, ids = self._settings, list[str](), self._ids
-        each = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)
-        sampler = Sampler(np.random.default_rng(self._seed), self._sets, each)
-        epochs = math.ceil(settings.steps * each / min(map(len, self._sets)))
+        per_set = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)
+        sampler = Sampler(np.random.default_rng(self._seed), self._sets, per_set)
+        epochs = math.ceil(settings.steps * per_set / min(map(len, self._sets)))
         teacher = Teacher.build(self._decoder, len(ids), ids.shape[1], epochs)
         listener = noting(notices, self._on_progress)
         passes = TuningBatches(self._student, self._tuned, teacher, ids, settings, listener)
@@ -190,24 +190,24 @@ class Tuner:
         return _TuningRunning(numbers, optimizer, None, sampler, teacher, passes, notices=notices)
 
     def _step(self, step: int, steps: int, running: _TuningRunning) -> list[float]:
-        where = self._settings.WHERE
+        prefix = self._settings.WHERE
         rate = running.slow(self._settings.learning_rate, step, steps)
         losses = running.passes.run(running.sampler.draw(), step, steps)
-        # one transfer from the device a step
+        # reading the values synchronizes with the device once a step
         finite = torch.isfinite(self._tuned.gradient).all()
         *values, sound = [*losses.tolist(), bool(finite)]
         if not (sound and all(map(math.isfinite, values))):
             raise NumericsError(
-                f"step {step + 1} of {where[:-1]} gave a loss or gradient that is not finite (distillation, "
+                f"step {step + 1} of {prefix[:-1]} gave a loss or gradient that is not finite (distillation, "
                 f"cross-entropy: {values}): use float32 or bfloat16 for the model, or a smaller "
-                f"{where}learning_rate"
+                f"{prefix}learning_rate"
             )
         if self._tuned.pace is None:
             running.optimizer.step()
         else:
-            before = running.learned.clone()
+            values_before = running.learned.clone()
             running.optimizer.step()
-            running.learned.sub_(before).mul_(self._tuned.pace).add_(before)
+            running.learned.sub_(values_before).mul_(self._tuned.pace).add_(values_before)
         return [step, *values, rate]
 
 

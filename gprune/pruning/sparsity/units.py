@@ -51,30 +51,30 @@ class RankedUnits:
         return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
 
     def with_groups(self, mask: Array) -> RankedUnits:
-        """The same units with (layers, key/value groups) that are kept or removed under every threshold."""
-        moved = self.quantiles.copy()
-        self.split(moved)[1][:] = np.where(mask, _ALWAYS, _NEVER)
-        return replace(self, quantiles=moved, free_groups=False)
+        """Return the same units with key/value groups that are always kept or always removed."""
+        fixed_quantiles = self.quantiles.copy()
+        self.split(fixed_quantiles)[1][:] = np.where(mask, _ALWAYS, _NEVER)
+        return replace(self, quantiles=fixed_quantiles, free_groups=False)
 
     @property
     def thresholds(self) -> int:
-        """Number of thresholds: one for each module, and one for each layer's attention."""
+        """Return the number of thresholds: one for each module, and one for each layer's attention."""
         return self.modules + self.shape.layers
 
     def margins(self, thresholds: Array) -> Array:
-        """(units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
+        """Return (units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
         # in float64: a shift of all thresholds falls between two margins that float32 may not tell apart
         difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.owner]
         return difference
 
     def split(self, units: Array) -> tuple[Array, Array]:
-        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        """Split flat (units,) values into (layers, neurons) and (layers, key/value groups)."""
         neurons = self.shape.layers * self.shape.neurons
         return units[:neurons].reshape(self.shape.layers, -1), units[neurons:].reshape(self.shape.layers, -1)
 
 
 def quantiles(groups: GroupedRanks, scores: Array) -> Array:
-    """(units,) float32 rank quantile (rank + 1/2) / size of each unit in its group, in (0, 1)."""
+    """Return (units,) float32 rank quantile (rank + 1/2) / size of each unit in its group, in (0, 1)."""
     size = np.empty(len(groups.by_group))
     size[groups.by_group] = np.repeat(groups.size, groups.size)
     exact = (groups.by_unit(np.asarray(scores).ravel()) + 0.5) / size

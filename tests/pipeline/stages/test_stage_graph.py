@@ -119,10 +119,10 @@ def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_onc
         "import sys\n"
         "from dataclasses import replace\n"
         "from gprune.study.methods import METHODS\n"
-        "from gprune.pipeline.stages import Graph, Inputs, every\n"
+        "from gprune.pipeline.stages import Graph, Inputs, all_stages\n"
         "from gprune.study.demo import demo_study\n"
         "study = replace(demo_study(), metric='twflap', methods=tuple(METHODS))\n"
-        "keys = [stage.key for stage in every(Graph(study, Inputs.unknown(study)))]\n"
+        "keys = [stage.key for stage in all_stages(Graph(study, Inputs.unknown(study)))]\n"
         "print(len(keys), sorted({'torch', 'transformers', 'streamlit', 'sklearn'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from gprune.pruning.modules.partition import side_by_side
+from gprune.pruning.modules.partition import run_in_parallel
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def test_small_pieces_run_together_on_a_thread_each_and_keep_their_order():
         time.sleep(0.05 * (number == 0))
         return number, torch.get_num_threads()
 
-    results = list(side_by_side((True, lambda number=number: piece(number)) for number in range(4)))
+    results = list(run_in_parallel((True, lambda number=number: piece(number)) for number in range(4)))
     assert results == [(number, 1) for number in range(4)]
     assert torch.get_num_threads() == 2
 
@@ -39,7 +39,7 @@ def test_a_large_piece_has_all_threads_and_ends_before_the_next_is_asked_for():
             events.append(f"asked for {number}")
             yield number != 1, lambda number=number: (number, torch.get_num_threads())
 
-    for number, threads in side_by_side(pieces()):
+    for number, threads in run_in_parallel(pieces()):
         events.append(f"{number} on {threads}")
     assert events == ["asked for 0", "asked for 1", "0 on 1", "1 on 2", "asked for 2", "2 on 1"]
 
@@ -54,6 +54,6 @@ def test_an_error_comes_through_and_what_waits_is_dropped():
         (True, lambda number=number: (time.sleep(0.2), done.append(number))) for number in range(20)
     ]
     with pytest.raises(ValueError, match="piece 0"):
-        list(side_by_side(pieces))
+        list(run_in_parallel(pieces))
     assert len(done) < 5
     assert torch.get_num_threads() == 2

@@ -88,7 +88,7 @@ def stopping_after(step):
 
 def stopping_in(monkeypatch, number):
     """Ends the learning in the middle of a step, before so many portions have gone through the model."""
-    true, portions = passes.Passes._add, []
+    true, portions = passes.Passes._accumulate_portion, []
 
     def add(self, *arguments):
         portions.append(1)
@@ -96,7 +96,7 @@ def stopping_in(monkeypatch, number):
             raise StoppedError
         true(self, *arguments)
 
-    monkeypatch.setattr(passes.Passes, "_add", add)
+    monkeypatch.setattr(passes.Passes, "_accumulate_portion", add)
 
 
 def assert_same(actual, expected):
