@@ -112,7 +112,7 @@ def _repaired(
                 "layer, for example by a higher retention"
             )
     repair_inputs = repair.prepare_repairs(decoder, model) if repair_inputs is None else repair_inputs
-    return repair.repaired_output_maps(decoder, model, repair_inputs, on_progress)
+    return repair.repaired_maps(decoder, model, repair_inputs, on_progress)
 
 
 def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits:

@@ -259,7 +259,7 @@ def _interrupted_page():
         level = address.number("level", 0.9, 0.0, 1.0)
         for number in (0.5, 0.25):
             st.button(f"{number}", on_click=address.put, args=("level", number))
-        pressed = buttons.was_pressed("Start", "start")
+        pressed = buttons.button("Start", "start")
         st.text(repr((level, pressed)))
         if st.session_state.pop("overtaken", False):
             st.stop()
@@ -295,7 +295,7 @@ buttons.forget_clicks(state.get("page", "one"))
 if state.pop("overtaken", False):
     # as what a chart sends interrupts the script: before the button is reached
     st.rerun()
-if state.get("shown", True) and buttons.was_pressed("Start", "start"):
+if state.get("shown", True) and buttons.button("Start", "start"):
     state.acted += 1
 """
 

@@ -123,9 +123,7 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
     if len(runs) > 1:
         known = labels(frame.situation().runs)
         sentences += [
-            f"{known[run.name]} has no perplexities yet."
-            for run in runs
-            if not derived_cache.measured_perplexities(run)
+            f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
         ]
         known = labels(runs)
         differences = run_settings.differences({known[run.name]: run.study for run in runs})

@@ -532,9 +532,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     )
     until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.was_pressed(
-            "Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary"
-        )
+        clicked = buttons.button("Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

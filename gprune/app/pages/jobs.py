@@ -113,7 +113,7 @@ def _draw_controls(root: str, job: Job) -> None:
             buttons.act("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
         # the same settings may only fail again
         if job.state == "failed" and study is not None and not job.exports:
-            if buttons.was_pressed(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+            if buttons.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
         if run is not None and (current is None or current.name != run.name):
@@ -293,9 +293,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
             f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.",
             width="stretch",
         )
-        if len(chosen) > 1 and buttons.was_pressed(
-            "Compare selected", key="runs_compare", icon=":material/leaderboard:"
-        ):
+        if len(chosen) > 1 and buttons.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
 
 
@@ -384,14 +382,12 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             if current is None or current.name != name:
                 buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
             about = "Copies this run’s settings into the form on the Start tab."
-            if buttons.was_pressed(
-                "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
-            ):
+            if buttons.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if buttons.was_pressed(words, f"runs_hide_{name}", help="Its results and pages do not change."):
+            if buttons.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
                 _save(run, hidden=not run.about.hidden)
-        if buttons.was_pressed("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
+        if buttons.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
     st.caption(f"Folder of its record: {escape(Path(situation.root) / 'runs' / name)}")
 
@@ -412,7 +408,7 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
     with st.container(horizontal=True):
         if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
             st.rerun()
-        if buttons.was_pressed("Keep it", "runs_delete_no"):
+        if buttons.button("Keep it", "runs_delete_no"):
             st.rerun()
 
 

@@ -690,7 +690,7 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             st.code(command(*studies, arguments=arguments or ()), language="bash", wrap_lines=True)
             st.caption("As Python")
             st.code(python_of(*studies, anyway=bool(arguments)), language="python", wrap_lines=True)
-        if buttons.was_pressed(
+        if buttons.button(
             "Start the run",
             key="launch_start",
             type="primary",
@@ -778,7 +778,5 @@ def draw_evaluation(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refuse(study)
-        if buttons.was_pressed(
-            "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
-        ):
+        if buttons.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused):
             _start(root, [study])

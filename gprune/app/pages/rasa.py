@@ -284,9 +284,7 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
     seconds = eta.missing_seconds(results.plan("all"), results)
     with st.container(horizontal=True, vertical_alignment="center"):
-        start = buttons.was_pressed(
-            "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
-        )
+        start = buttons.button("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
         if start and work.start(run.root, study) is not None:
             st.rerun()
         goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"

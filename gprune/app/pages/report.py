@@ -66,7 +66,7 @@ def _choice(run: Run, opened: Card) -> None:
 def _make(run: Run, cards: tuple[str, ...]) -> None:
     """The button that makes the report, and the one that hands it over."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if buttons.was_pressed(
+        if buttons.button(
             "Create report",
             key="rp_make",
             type="primary",

@@ -278,7 +278,7 @@ def _open_run(settings: list[Setting]) -> None:
             width=460,
             help="A selected row chooses its run here.",
         )
-        if buttons.was_pressed("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
+        if buttons.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 

@@ -24,7 +24,7 @@ def forget_clicks(page: str) -> None:
         st.session_state[_PAGE], st.session_state[_PRESSED] = page, set()
 
 
-def was_pressed(label: str, key: str, **options: Any) -> bool:
+def button(label: str, key: str, **options: Any) -> bool:
     """Draw a button; return True if it was clicked since it was last drawn."""
     st.button(label, key=key, on_click=_note_click, args=(key,), **options)
     keys: set[str] = st.session_state.get(_PRESSED, set())

@@ -291,7 +291,7 @@ def draw_export_button(key: str, content: Content) -> None:
     """Draw the button that opens figures and table for a paper; nothing if there are none."""
     if not content.figures and content.table is None:
         return
-    if buttons.was_pressed(
+    if buttons.button(
         "",
         key=f"{key}_take",
         icon=":material/file_export:",

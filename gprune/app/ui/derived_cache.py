@@ -141,7 +141,7 @@ def _of_baseline(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
     return whatif.decide(inputs.run.results, choice.method, choice.retention, choice.scoring, adapted)
 
 
-def measured_perplexities(run: Run) -> list[tuple[str, str]]:
+def perplexities(run: Run) -> list[tuple[str, str]]:
     """Methods and texts of a run whose perplexity is there."""
     every = itertools.product(run.study.methods, run.study.evaluation.texts)
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
@@ -151,7 +151,7 @@ def measured_perplexities(run: Run) -> list[tuple[str, str]]:
 @lru_cache(32)
 def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there. Raises StoreError if one, or its masks, are damaged."""
-    masks, pairs = run.masks(), measured_perplexities(run)
+    masks, pairs = run.masks(), perplexities(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [

@@ -299,7 +299,7 @@ def _incomplete(run: Run) -> None:
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and buttons.was_pressed(address.EDIT, key="frame_edit", icon=":material/edit:"):
+        if failed and buttons.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
@@ -388,14 +388,14 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
         result = describe_result(run, origin) if is_result and run is not None else ""
         st.markdown(f"{icon} **{escape(job.label)}** {words}{reason}. {result}", width="stretch")
-        if buttons.was_pressed("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
+        if buttons.button("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
             _close_banner(job.id)
             if run is not None and job.state == "done":
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.turn(target if job.state == "done" else "launch")
         if is_result and run is not None:
-            if buttons.was_pressed("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
+            if buttons.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run at hand
                 other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")

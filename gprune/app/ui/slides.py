@@ -110,7 +110,7 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
     with st.container(key="slide", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
-            if buttons.was_pressed("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
+            if buttons.button("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
                 address.put(SLIDE, "")
                 address.turn(slide.place)
         with buttons.show_errors():

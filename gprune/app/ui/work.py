@@ -116,7 +116,7 @@ def start_button(
 ) -> None:
     """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
-        clicked = buttons.was_pressed(words, key=key, icon=":material/play_arrow:", **look)
+        clicked = buttons.button(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study) is not None:
         st.rerun()
 
@@ -194,7 +194,7 @@ def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
 
 def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draw the button that starts the job that its arguments name."""
-    if not buttons.was_pressed(words, key=key, icon=":material/play_arrow:"):
+    if not buttons.button(words, key=key, icon=":material/play_arrow:"):
         return
     if begin_job(run.root, run.study, f"{title}: {job_label(run.study)}", arguments) is not None:
         st.rerun()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch.nn.functional import one_hot
 
 from gprune.models import devices
@@ -72,7 +73,7 @@ class Search:
 
 
 def begin(
-    rows: torch.Tensor, module_counts: Sequence[int], restarts: int, rng: np.random.Generator, trials: int = 1
+    rows: torch.Tensor, module_counts: Sequence[int], restarts: int, rng: Generator, trials: int = 1
 ) -> list[list[Search]]:
     """Return a search for every module count and every start.
 
@@ -138,9 +139,7 @@ def _fast_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(previous_precision)
 
 
-def kmeans_plus_plus(
-    rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1
-) -> list[list[int]]:
+def kmeans_plus_plus(rows: torch.Tensor, count: int, starts: int, rng: Generator, trials: int = 1) -> list[list[int]]:
     """Draw k-means++ centroids: each next one is a neuron drawn by its cosine distance to the nearest.
 
     Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.
@@ -161,12 +160,8 @@ def kmeans_plus_plus(
     start_indices = torch.arange(starts, device=rows.device)
     for index in range(count - 1):
         weights = distance.double().cpu().numpy()
-        candidates = np.stack(
-            [
-                _draw_neurons(weight, start_centroids, shares[index])
-                for weight, start_centroids, (_, shares) in zip(weights, centroids, draws, strict=True)
-            ]
-        )
+        each_start = zip(weights, centroids, draws, strict=True)
+        candidates = np.stack([_draw_neurons(weight, ids, shares[index]) for weight, ids, (_, shares) in each_start])
         nearest = _distances(rows, candidates.ravel().tolist()).view(starts, trials, -1)
         nearest = torch.minimum(nearest, distance[:, None])
         best = nearest.sum(2).argmin(1)

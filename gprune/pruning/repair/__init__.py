@@ -97,7 +97,7 @@ def prepare_repairs(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def repaired_output_maps(
+def repaired_maps(
     decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
     """Return both output maps of every layer, repaired; the decoder is not changed."""

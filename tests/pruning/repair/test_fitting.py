@@ -144,7 +144,7 @@ def test_weights_equal_a_float64_reference(kind, target, family, heads, kv_heads
     actual = fit(decoder, masks, texts, chosen, 4)
     model = PrunedModel(masks, (REPAIRS[kind],), {"weights": actual})
     for output, (weight, bias) in zip(
-        repair.repaired_output_maps(decoder, model, repair.prepare_repairs(decoder, model)), expected, strict=True
+        repair.repaired_maps(decoder, model, repair.prepare_repairs(decoder, model)), expected, strict=True
     ):
         torch.testing.assert_close(output.weight.double(), weight, rtol=1e-3, atol=1e-4 * float(weight.abs().max()))
         if kind != "least_squares":
@@ -192,7 +192,7 @@ def test_narrow_number_types_keep_their_bits(dtype):
     masks = some_masks(decoder.shape)
     weights = fit(decoder, masks, [some_tokens(1)], settings("least_squares_bias"), 4)
     model = PrunedModel(masks, (REPAIRS["least_squares_bias"],), {"weights": weights})
-    maps = repair.repaired_output_maps(decoder, model, repair.prepare_repairs(decoder, model))
+    maps = repair.repaired_maps(decoder, model, repair.prepare_repairs(decoder, model))
     assert {output.weight.dtype for output in maps} == {dtype} == {output.bias.dtype for output in maps}
     wide = decoder_of()
     wide.model.load_state_dict(decoder.model.state_dict())
