@@ -4,7 +4,7 @@ import numpy as np
 from gprune_magnitude.method import ranking
 from gprune_magnitude.metric import magnitude
 
-from gprune.plugins.testing import check_method, check_metric
+from gprune.plugins.testing import SHAPES, check_method, check_metric, sample_weights
 
 
 def test_the_metric_holds_the_contract():
@@ -16,9 +16,7 @@ def test_the_method_holds_the_contract():
 
 
 def test_a_neuron_is_as_large_as_all_of_its_weights():
-    from gprune.plugins.testing import samples
-
-    weights = samples.weights(samples.SHAPES["multi-head attention"])
+    weights = sample_weights(SHAPES["multi-head attention"])
     layer = weights.layers()[0]
     facts = magnitude.weigh(layer)
     whole = np.concatenate([layer.gate[5], layer.up[5], layer.down[:, 5]]).astype(float)

@@ -96,7 +96,7 @@ def test_the_end_of_its_input_ends_it_at_once(worker, source):
     # in the middle of an import that takes seconds
     time.sleep(0.3)
     worker._connection.close()
-    assert worker._process.wait(limit(5)) == 0
+    assert worker._process.wait(limit(30)) == 0
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ import torch
 import transformers
 from tiny_family import tiny_decoder
 from transformers import AutoConfig, AutoTokenizer
+from waiting import limit
 
 from gprune import pipeline
 from gprune.models.export import padded
@@ -139,6 +140,7 @@ def overlay(version, built_once):
 
 @pytest.mark.long
 @pytest.mark.process
+@pytest.mark.timeout(limit(600))
 @pytest.mark.parametrize("version", list(VERSIONS)[1:])
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(overlay):
     folders = ["tests/models", "tests/pruning", "tests/evaluation", "tests/plugins"]
