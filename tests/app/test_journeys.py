@@ -1,7 +1,7 @@
 """Journeys through the app in a real browser, and what axe finds on its pages: people see and reach all."""
 
 import pytest
-from browser import PLOT, click_mark, complaints, expect, looking, served, visiting
+from browser import AT_REST, PLOT, click_mark, complaints, expect, looking, served, visiting
 from synthetic_run import write_run
 
 from gprune.app.ui.page_names import PAGE_OF, path
@@ -29,6 +29,7 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
     page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
     chip.get_by_role("button").first.click()
     expect(chip).to_have_count(0)
+    page.wait_for_function(AT_REST)
     page.go_back()
     expect(chip).to_contain_text("layer 3")
 

@@ -47,6 +47,8 @@ class Person:
         self.page.keyboard.type(text)
         self.act()
         self.page.keyboard.press("Enter")
+        # the page may take a moment until it starts to draw
+        self.page.wait_for_timeout(500)
         self.page.wait_for_function(AT_REST)
 
     def drag(self, element: Any, across: float) -> None:

@@ -21,7 +21,7 @@ from gprune.pipeline.stages import Results
 from gprune.pipeline.stages.graph import Stage
 from gprune.store import Store
 from gprune.study import from_dict
-from gprune.study.methods import METHODS
+from gprune.study.methods import METHODS, RECOMMENDED
 
 OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
 EVERY = list(METHODS)
@@ -154,6 +154,10 @@ def kept_alike(ran: Ran) -> dict[str, float]:
         masks = [mask.record(stage) for mask in (ran.cpu, ran.device)]
         units = [np.concatenate([mask.ffn.ravel(), mask.heads.ravel()]) for mask in masks]
         result[stage.name] = float(np.mean(units[0] == units[1]))
+    choices = [stages.find_choice(results, RECOMMENDED) for results in (ran.cpu, ran.device)]
+    if None not in choices and choices[0].chosen != choices[1].chosen:
+        # two candidates of nearly the same loss: the masks of each are compared above
+        result.pop(f"masks_{RECOMMENDED}", None)
     return result
 
 

@@ -60,7 +60,7 @@ def require_same(ran, dtype):
     results = [line for line in results if not line.startswith(WRITTEN)]
     assert not results, "\n".join(results)
     equal = kept_alike(ran)
-    assert min(equal.values()) > 0.8 and np.mean(list(equal.values())) > 0.9, equal
+    assert min(equal.values()) > 0.8 and np.mean(list(equal.values())) > 0.9, str(equal)
     text = next(text for text in study.evaluation.texts if text != OTHER)
     for method in study.methods:
         actual, expected = (item.get(stages.perplexity, method, text).perplexity for item in (ran.cpu, ran.device))
