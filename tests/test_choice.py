@@ -133,7 +133,7 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
         assert np.array_equal(plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn)
         live = opened.model(method)
         assert result["parameters"][method] == sum(repair.numel() for repair in live.parameters())
-        assert stages.method_inputs(results, method).repaired_with.startswith(REPAIRS[kind].label)
+        assert result["given"][method]["repair"].startswith(REPAIRS[kind].label)
     ids = torch.arange(3, 12)[None]
     same = opened.model("gprune", repair="auto")
     assert torch.equal(same(ids).logits, opened.model("gprune")(ids).logits)
@@ -195,9 +195,8 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
     assert message["weights"] == {"check": 1.0}
     assert [row["number"] for row in message["tried"]] == sorted(row["number"] for row in message["tried"])
     assert [row["check"] for row in message["tried"]] == sorted(row["check"] for row in message["tried"])
-    results = pipeline.opened(study, store)
-    status = stages.standings(results.graph, results.get)[study.evaluation.texts[0]]
-    assert status.kin.keys() == {"A", "B", "the check text"} and len(status.overlap.share) == 3
+    settings = result["texts"][study.evaluation.texts[0]]
+    assert settings["declared"].keys() == {"A", "B", "the check text"} and len(settings["overlap"]) == 3
     with pytest.raises(SettingsError, match=r"choice.check_text must be .* no evaluation text"):
         read_inputs(study.with_settings({"choice.check_text": study.evaluation.texts[0]}))
     copy = tmp_path / "copy.txt"

@@ -8,6 +8,7 @@ The third text C prunes nothing and does not count. A text that the model has wr
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,15 @@ class HoldoutStatus:
         """Return the relation, the reason for it, and the measured overlap."""
         overlap_in_words = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
         return f"{self.name or self.text}: {self._words[1]}{overlap_in_words}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        values: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
+        values |= {"declared": dict(self.kin)}
+        if self.overlap is not None:
+            shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
+            values |= {"overlap": shares, "tokens of a run": self.overlap.run}
+        return values
 
 
 def standings(

@@ -19,6 +19,8 @@ def summarize(results: stages.Results, plan: tuple[stages.Stage[Any], ...], reco
     result: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         result |= sizes(results, methods)
+        facts = {name: stages.method_inputs(results, name) for name in methods}
+        result["given"] = {name: fact.to_dict() for name, fact in facts.items() if fact is not None}
         if study.chooses:
             choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
             result["choice"] = {name: _candidates(results, choice) for name, choice in choices.items()}
@@ -49,6 +51,8 @@ def _measurements(results: stages.Results, record: RunRecord, methods: list[str]
     }
     answered = {name: _answered(results, record, name) for name in methods}
     values["protocols"] = _protocols(results, answered)
+    overlaps = stages.standings(results.graph, results.get)
+    values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
         values["accuracy"] = {
             name: {task: _plain(results.get(stages.accuracy, name, task)) for task in tasks}

@@ -60,30 +60,35 @@ def test_the_result_names_every_method_text_and_stage(finished):
     assert runs.read(store, result["run"])["state"] == "done"
 
 
-def test_the_inputs_of_every_method_follow_from_its_results(finished):
-    study, store, result = finished
-    results = pipeline.opened(study, store)
-    flap = stages.method_inputs(results, "flap")
-    assert (flap.texts, flap.forward, flap.backward) == (("A",), 1.0, 0.0)
-    assert (flap.steps, flap.attention, flap.repaired_with) == (0, False, "bias compensation on A")
-    actual = stages.method_inputs(results, "gprune")
+def test_the_result_says_what_every_method_was_given(finished):
+    study, _, result = finished
+    supplied = result["given"]
+    assert set(supplied) == METHODS - {"dense"}
+    assert supplied["flap"] == {
+        "texts": ["A"],
+        "forward passes": 1.0,
+        "backward passes": 0.0,
+        "steps": 0,
+        "attention of GPrune": False,
+        "repair": "bias compensation on A",
+    }
+    actual = supplied["gprune"]
     # 16 sequences of each text, 8 of both a step, one epoch
-    assert (actual.texts, actual.steps) == (("A", "B"), 4)
-    assert actual.forward == sum(
+    assert (actual["texts"], actual["steps"]) == (["A", "B"], 4)
+    assert actual["forward passes"] == sum(
         result["passes"][name]["forward"] for name in ("statistics_primary", "statistics_auxiliary", "learning")
     )
-    assert actual.backward == result["passes"]["learning"]["backward"] > 0
+    assert actual["backward passes"] == result["passes"]["learning"]["backward"] > 0
 
 
-def test_texts_are_related_and_the_result_says_by_what_protocol_it_was_measured(finished):
+def test_the_result_says_what_its_texts_are_and_by_what_protocol(finished):
     study, store, result = finished
     other, same = study.evaluation.texts
-    results = pipeline.opened(study, store)
-    statuses = stages.standings(results.graph, results.get)
-    assert statuses[same].brief == "same text as A" and not statuses[same].unseen
-    assert statuses[other].kin == {"A": "other", "B": "other"}
-    reference = results.get(stages.overlap, same)
+    assert result["texts"][same]["is"] == "same text as A" and not result["texts"][same]["unseen"]
+    assert result["texts"][other]["declared"] == {"A": "other", "B": "other"}
+    reference = pipeline.opened(study, store).get(stages.overlap, same)
     assert reference.windows == 6 and reference.run == 16
+    assert result["texts"][same]["overlap"]["A"] == reference.share[0]
     (protocol,) = result["protocols"]
     assert protocol["what"] == "perplexity over 6 windows of 16 tokens" and protocol["limit"] == "at most 6"
     assert set(protocol["versions"]) == {"gprune", "torch", "transformers"}

@@ -63,6 +63,12 @@ class MethodInputs:
         steps = f"{self.steps} steps of learning" if self.steps else "nothing learned"
         return f"{join_words(self.texts) or 'no text'} and {steps}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
+        values |= {"steps": self.steps, "attention of GPrune": self.attention}
+        return values | {"repair": self.repaired_with}
+
 
 def repair_label(study: Study) -> str:
     """Describe the repair that a study gives every method; empty if each has its own."""
