@@ -306,7 +306,7 @@ def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, cap
     assert f"of {len(result['choice']['recommended']['tried'])} candidates" in visible
     plain = replace(opened.study, methods=("dense",))
     assert plain.chooses and not Study("model", "A", "B").chooses
-    with pytest.raises(MethodError, match="nothing is chosen by measurement"):
+    with pytest.raises(MethodError, match="chooses nothing by measurement"):
         panels.choice(replace_study(run))
 
 

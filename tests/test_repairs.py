@@ -156,7 +156,7 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     assert not against(source, played, Question(text, "flap")).fitted
     request = resolve(source, played)
     assert request.arguments["pruning"].repairs == () and request.stored is None
-    assert "leave least squares with a bias out" in left_out(results.graph, "gprune")
+    assert "leave out least squares with a bias" in left_out(results.graph, "gprune")
     plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
     assert left_out(plain, "flap") == ""
 

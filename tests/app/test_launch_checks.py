@@ -57,7 +57,7 @@ def test_what_cannot_fit_starts_only_where_it_is_wanted_nevertheless(form, tmp_p
 
 def test_a_model_without_an_estimate_or_of_random_weights_is_foreseen_as_far_as_it_goes(form):
     app = form("nobody/nothing")
-    assert "not known before the model is on this machine" in captions(app)
+    assert "unknown until the model is on this machine" in captions(app)
     assert not app.button(key="launch_start").disabled
     app = form("random:llama2-7b")
     assert not app.exception and "of memory" in captions(app)

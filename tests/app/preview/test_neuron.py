@@ -47,9 +47,9 @@ def test_values_are_those_of_the_whole_sequence_and_the_peak_is_the_one_that_was
 
 def test_a_neuron_or_a_place_that_is_not_there_gets_a_sentence(handler, source):
     for request, sentence in (
-        (Neuron(99, 0, "primary"), "the model has no neuron 0 of layer 99"),
+        (Neuron(99, 0, "primary"), "the model has no neuron 0 in layer 99"),
         (Neuron(0, 0, "primary", ((0, 5, 4096),)), "the run has drawn no tokens 5 to 4096 of sequence 0"),
-        (Neuron(0, 4096), "the model has no neuron 4096 of layer 0"),
+        (Neuron(0, 4096), "the model has no neuron 4096 in layer 0"),
     ):
         kind, problem, usable = answer_of(handler, source, request)
         assert kind == "problem" and sentence in problem and usable
@@ -132,5 +132,5 @@ def test_one_silent_neuron_costs_what_a_model_without_its_column_loses_on_drawn_
         expected = [plain_losses(decoder.model, np.array(row)).mean().item() for row in ids]
         np.testing.assert_allclose(losses, expected, rtol=1e-4)
     assert not np.array_equal(*results)
-    with pytest.raises(SettingsError, match="no neuron 0 of layer 99"):
+    with pytest.raises(SettingsError, match="no neuron 0 in layer 99"):
         resolve(source, Question("", DENSE, role="primary", neuron=(99, 0)))

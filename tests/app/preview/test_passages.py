@@ -119,7 +119,7 @@ def test_nothing_to_read_a_window_that_is_none_and_one_token_get_a_sentence(sour
         # the model stays
         assert kind == "problem" and message in problem and usable
     text = source.graph.study.evaluation.texts[0]
-    assert "0 to 39 and not 40" in answer_of(handler, source, Passage(text, 40), Question("", DENSE))[1]
+    assert "no window 40: choose 0 to 39" in answer_of(handler, source, Passage(text, 40), Question("", DENSE))[1]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))
     assert "one token" in answer_of(handler, source, Passage(typed="x"), Question("", DENSE))[1]
 
