@@ -85,14 +85,14 @@ def chip(run: Run) -> None:
     wanted_unit = requested_selection()
     if not wanted_unit:
         return
-    unit, missing = available_part(run, wanted_unit)
     buttons.act(
         wanted_unit.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip
     if address.current_page() != PLACE:
         address.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
-    if not missing and unit.module is None and unit.neuron is not None:
+    unit = current_selection(run)
+    if unit.module is None and unit.neuron is not None:
         st.caption("Modules of this run are not computed yet.")
 
 
