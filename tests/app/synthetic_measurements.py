@@ -55,9 +55,7 @@ def questions(task: Task) -> Questions:
 
 
 def speed_rows(
-    modes: tuple[str, ...] = ("eager",),
-    ratio: float = 1.5,
-    models: tuple[str, ...] = ("dense", "gprune", "flap"),
+    modes: tuple[str, ...] = ("eager",), ratio: float = 1.5, models: tuple[str, ...] = ("dense", "gprune", "flap")
 ) -> list[dict[str, Any]]:
     rows = []
     for model in models:

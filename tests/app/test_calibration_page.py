@@ -61,10 +61,7 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
 
 def test_every_measure_has_its_matrix_and_its_caption(cache):
     app = show("calibration_data", cache)
-    message = {
-        "tokens": "Jensen-Shannon distance",
-        "drift": "from first to last",
-    }
+    message = {"tokens": "Jensen-Shannon distance", "drift": "from first to last"}
     for measure, caption in message.items():
         app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
         assert caption in words(app) and f"#### {MEASURES[measure]}: " in words(app)
@@ -133,10 +130,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     ):
         assert question in text.replace("\\", "")
     noise, overlap = charts(app)
-    assert noise["data"][0]["name"] == "two samples of B" and overlap["data"][1]["y"] == [
-        "B and A",
-        "B and C",
-    ]
+    assert noise["data"][0]["name"] == "two samples of B" and overlap["data"][1]["y"] == ["B and A", "B and C"]
     assert app.dataframe[0].value.columns.tolist() == ["measure", "A: python-reference", "C: python-code"]
     assert {metric.label: metric.value for metric in app.metric}["Sequences"] == "32 of 96"
     assert app.slider(key="cd_share_slider").value == 0.5

@@ -122,11 +122,7 @@ def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_c
 
 @pytest.mark.parametrize(
     ("shape", "modules"),
-    [
-        (ModelShape(1, 13, 4, 1, 2, 8), 1),
-        (ModelShape(80, 24, 4, 4, 2, 8), 3),
-        (ModelShape(2, 1, 2, 2, 4, 8), 1),
-    ],
+    [(ModelShape(1, 13, 4, 1, 2, 8), 1), (ModelShape(80, 24, 4, 4, 2, 8), 3), (ModelShape(2, 1, 2, 2, 4, 8), 1)],
     ids=["one layer, one module", "eighty layers", "one neuron a layer"],
 )
 def test_extreme_shapes_are_drawn(shape, modules, tmp_path_factory):

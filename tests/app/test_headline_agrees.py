@@ -43,13 +43,7 @@ def plainly(app):
 @pytest.mark.parametrize(
     ("levels", "ending", "costs", "finding", "compared"),
     [
-        (
-            WINS,
-            "",
-            "GPrune costs least",
-            "% lower than FANG’s",
-            "GPrune has the lowest perplexity on c4",
-        ),
+        (WINS, "", "GPrune costs least", "% lower than FANG’s", "GPrune has the lowest perplexity on c4"),
         (
             LOSES,
             "GPrune’s perplexity is 6",

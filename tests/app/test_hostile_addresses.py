@@ -70,20 +70,7 @@ def test_addresses(monkeypatch):
     check()
 
 
-ODD = (
-    "-1",
-    "9" * 5000,
-    "nan",
-    "²",
-    "a\0b",
-    "../../etc/passwd",
-    "=1+1",
-    "<b>x</b>",
-    "x" * 5000,
-    "",
-    "1e400",
-    "\u202e",
-)
+ODD = ("-1", "9" * 5000, "nan", "²", "a\0b", "../../etc/passwd", "=1+1", "<b>x</b>", "x" * 5000, "", "1e400", "\u202e")
 
 
 @pytest.fixture

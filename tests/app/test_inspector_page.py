@@ -229,10 +229,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert "Share of tokens with an activation of 0 or more: 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
-    assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [
-        ["[x](y)", "+0.500"],
-        ["ing", "−0.750"],
-    ]
+    assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [["[x](y)", "+0.500"], ["ing", "−0.750"]]
 
 
 def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, monkeypatch):
@@ -273,11 +270,7 @@ def test_bins_that_all_texts_share_hold_every_token():
 
 
 def test_the_field_of_every_page_selects_and_opens_the_inspector(name):
-    for typed, heading in (
-        ("l1n5", "Neuron 5 of layer 1: rank"),
-        ("L1 M3", "Module 3 of layer 1"),
-        ("L3", "Layer 3"),
-    ):
+    for typed, heading in (("l1n5", "Neuron 5 of layer 1: rank"), ("L1 M3", "Module 3 of layer 1"), ("L3", "Layer 3")):
         app = open_page("rank_drift")
         app.text_input(key="frame_find").set_value(typed).run()
         assert heading in words(app) and "Inspector" in [item.value for item in app.title]

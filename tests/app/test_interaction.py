@@ -77,10 +77,7 @@ def test_a_changed_rule_gets_a_name_of_its_own(cache, started):
     app.button(key="rasa_prune").click().run()
     app.button(key="rasa_preset_None").click().run()
     app.button(key="rasa_prune").click().run()
-    assert [study.name for study, _ in started] == [
-        "Mine, RASA γ_drift 0.90, γ_score 0.85",
-        "Mine, RASA no adaptation",
-    ]
+    assert [study.name for study, _ in started] == ["Mine, RASA γ_drift 0.90, γ_score 0.85", "Mine, RASA no adaptation"]
 
 
 def test_inputs_are_checked_without_the_hub(tmp_path):

@@ -106,9 +106,7 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path):
 SERIOUS = ("serious", "critical")
 COLOURS = ["color-contrast", "link-in-text-block"]
 """the rules that depend on the colours of a scheme"""
-EXCEPTIONS = {
-    ("color-contrast", "button kbd"): "st.button draws the key of its shortcut paler than its words",
-}
+EXCEPTIONS = {("color-contrast", "button kbd"): "st.button draws the key of its shortcut paler than its words"}
 """why a fault is not ours, by rule and by what it stands in"""
 
 
@@ -154,11 +152,7 @@ def reader(chromium, shared_server):
 
 
 @pytest.mark.parametrize(
-    "where",
-    [
-        "drift",
-        *(pytest.param(item, marks=pytest.mark.long) for item in [*addresses(), *STATES]),
-    ],
+    "where", ["drift", *(pytest.param(item, marks=pytest.mark.long) for item in [*addresses(), *STATES])]
 )
 def test_no_page_has_a_serious_fault(reader, where):
     visit, page = reader
@@ -186,8 +180,7 @@ def without_faults(page):
     for scheme, ground, rules in schemes:
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(
-            "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground",
-            arg=ground,
+            "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground", arg=ground
         )
         # colours fade over, on a busy machine for longer: a fault is what stays
         for _ in range(4):

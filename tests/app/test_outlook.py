@@ -120,11 +120,7 @@ def _described(run, progress, monkeypatch, started=0.0):
 
 @pytest.mark.parametrize(
     ("metric", "methods", "third"),
-    [
-        ("flap", ("dense",), ""),
-        ("wanda_sp", ("fang", "flap_pooled"), ""),
-        ("twflap", tuple(METHODS), "python-code"),
-    ],
+    [("flap", ("dense",), ""), ("wanda_sp", ("fang", "flap_pooled"), ""), ("twflap", tuple(METHODS), "python-code")],
     ids=["few", "some", "all"],
 )
 def test_the_stages_of_every_study_have_words(metric, methods, third):

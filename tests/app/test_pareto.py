@@ -39,11 +39,7 @@ def test_models_stand_by_what_they_lose_and_cost(cache):
     assert timed["GPrune"][0] == pytest.approx(1 / 1.5) and timed["FLAP"][0] == pytest.approx(1 / 1.2)
     assert "No model stays within 1× the dense perplexity" in pareto.trade_off(run, most=1.0).caption
     # a name stands on the side of its mark where the line of the limit is not
-    for maximum, side in (
-        (ratio * 1.01, "bottom right"),
-        (ratio * 2, "top right"),
-        (ratio / 1.01, "top right"),
-    ):
+    for maximum, side in ((ratio * 1.01, "bottom right"), (ratio * 2, "top right"), (ratio / 1.01, "top right")):
         figure = pareto.trade_off(run, most=maximum).figure
         line = figure.layout.annotations[0]
         assert (line.text, line.y) == (f"limit {maximum:g}×", pytest.approx(np.log10(maximum)))
@@ -60,20 +56,14 @@ def test_every_run_of_the_dense_model_that_has_a_perplexity_is_there(cache):
     assert early in runs
     assert {run.name for run in pareto.similar_runs(runs[first], runs.values())} == {first, other}
     names = marks(pareto.trade_off(runs[first]).figure)
-    assert {name.partition(" · ")[2] for name in names if name.startswith("GPrune")} == {
-        "keep 30%",
-        "keep 70%",
-    }
+    assert {name.partition(" · ")[2] for name in names if name.startswith("GPrune")} == {"keep 30%", "keep 70%"}
 
 
 def test_runs_that_differ_in_no_named_setting_are_numbered(cache):
     few = EvaluationSettings(texts=("python-reference", "science-docs"), windows=48)
     runs = (write_run(cache), write_run(cache, study=a_study(evaluation=few)))
     names = pareto.comparison_of(the_run(cache), runs=runs).names
-    assert [names[run, "gprune"] for run in runs] == [
-        "GPrune (run 1)",
-        "GPrune (run 2)",
-    ]
+    assert [names[run, "gprune"] for run in runs] == ["GPrune (run 1)", "GPrune (run 2)"]
 
 
 def test_no_model_is_called_pareto_optimal_before_every_method_is_measured(cache):

@@ -46,11 +46,7 @@ _AT_ONCE = """keys => keys.forEach(key => document.body.dispatchEvent(
 
 
 @pytest.mark.parametrize(
-    ("keys", "number"),
-    [
-        (("End", "Home", "End"), len(SLIDES)),
-        (("End", "PageUp", "PageUp"), len(SLIDES) - 2),
-    ],
+    ("keys", "number"), [(("End", "Home", "End"), len(SLIDES)), (("End", "PageUp", "PageUp"), len(SLIDES) - 2)]
 )
 def test_keys_that_are_pressed_before_a_slide_is_drawn_count_in_their_order(visit, keys, number):
     page = visit.page("?slide=1", viewport={"width": 1280, "height": 720})

@@ -86,11 +86,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
 
 
 def test_the_dense_model_has_no_weights_to_repair(cache, pool):
-    show(
-        "reliability",
-        cache,
-        {"rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"},
-    )
+    show("reliability", cache, {"rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"})
     assert not any(question.method == "dense" for question, _ in pool.asked.values())
     bases = {(base.method, base.repair) for question, base in pool.asked.values() if base and question.repair}
     assert ("dense", None) in bases and not any(repair for _, repair in bases)

@@ -61,10 +61,7 @@ def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
     expect(page.locator(LAST)).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    "where",
-    ["compare", *(pytest.param(where, marks=pytest.mark.long) for where in OTHERS)],
-)
+@pytest.mark.parametrize("where", ["compare", *(pytest.param(where, marks=pytest.mark.long) for where in OTHERS)])
 def test_nothing_is_drawn_below_the_mark_of_the_rest(visit: Visit, where: str) -> None:
     page = visit.person(viewport={"width": 1280, "height": 720}).new_page()
     page.goto(f"{visit.address}/{where}")

@@ -187,8 +187,7 @@ def test_a_public_address_is_answered_as_browsers_write_it(public, hosts, origin
 
 
 @pytest.mark.parametrize(
-    "public",
-    ["", "ftp://a", "a/b", "a?b", "u@a", "a:b", "a:99999", "*", "*.example", "a b", "[::1", "http://", "a,b"],
+    "public", ["", "ftp://a", "a/b", "a?b", "u@a", "a:b", "a:99999", "*", "*.example", "a b", "[::1", "http://", "a,b"]
 )
 def test_what_is_no_address_is_refused_in_a_sentence(public):
     with pytest.raises(SettingsError, match="is no address: give NAME, NAME:PORT or https://NAME"):

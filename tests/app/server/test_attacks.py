@@ -85,10 +85,7 @@ SOME = 2
 
 @pytest.mark.parametrize(
     "pages",
-    [
-        pytest.param(range(SOME), id="some"),
-        pytest.param(range(SOME, len(PAGES)), id="others", marks=pytest.mark.long),
-    ],
+    [pytest.param(range(SOME), id="some"), pytest.param(range(SOME, len(PAGES)), id="others", marks=pytest.mark.long)],
 )
 def test_no_address_does_more_than_show_a_page(tmp_path, project, pages):
     cache = tmp_path / "home" / "cache"
@@ -131,11 +128,7 @@ def test_a_large_upload_is_refused_without_being_kept(tmp_path):
         size, block = 500 * 2**20, b"a" * 2**20
         for session in ("nobody", "../../../../etc", "%2e%2e%2f"):
             lines = [f"PUT /_stcore/upload_file/{session}/a HTTP/1.1", f"Host: {visitor.host}"]
-            lines += [
-                f"Origin: http://{visitor.host}",
-                f"Cookie: {visitor.cookie}",
-                f"Content-Length: {size}",
-            ]
+            lines += [f"Origin: http://{visitor.host}", f"Cookie: {visitor.cookie}", f"Content-Length: {size}"]
             lines += ["Content-Type: multipart/form-data; boundary=b", "", ""]
             begun = b'--b\r\nContent-Disposition: form-data; name="a"; filename="../../../x"\r\n\r\n'
             least, most = process.memory_info().rss, [0]
