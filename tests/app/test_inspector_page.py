@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 from app_driver import charts, on, open_page, show, words
+from fake_pool import FakePool
 from synthetic_run import a_study, names, read, the_run, write_run
-from test_lab_page import FakePool
 
-from gprune.app import preview
 from gprune.app.figures import neurons as figures
 from gprune.app.pages import inspector
 from gprune.app.preview import Neuron, PassageActivations, Piece, PromotedTokens, Reading, TextActivations
@@ -179,14 +178,9 @@ VALUES = {"primary": [0.5, 0.5, -0.25], "auxiliary": [1.0, -0.5], "substitute": 
 class FiringPool(FakePool):
     """Answers at once: the n-th token of a passage has n / 10 of the asked neuron's number, signs in turn."""
 
-    def read(self, source, request, models, owner):
-        assert [model.method for model in models] == ["dense"]
-        self.asked.append(request)
-        return str(len(self.asked) - 1)
-
     def reading(self, identity):
-        request = self.asked[int(identity)]
-        assert isinstance(request, Neuron)
+        request, models = self.asked[int(identity.split()[0])]
+        assert isinstance(request, Neuron) and [model.method for model in models] == ["dense"]
         if request.role and not request.passages:
             return Reading("complete", (TextActivations(np.array(VALUES[request.role]), 2, 2, 9),))
         if not request.role:
@@ -200,15 +194,14 @@ class FiringPool(FakePool):
 
 
 def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypatch):
-    pool = FiringPool()
-    monkeypatch.setattr(preview, "pool", lambda: pool)
+    pool = FiringPool().installed(monkeypatch)
     app = inspected(layer="2", neuron="7")
     assert pool.asked == [] and not any(
         element["tokens"] for visible in passages(app) for element in visible["passages"]
     )
     app.toggle(key="ins_every_token_toggle").set_value(True).run()
-    assert [request.role for request in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
-    request = pool.asked[-3]
+    assert [request.role for request, _ in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
+    request = pool.asked[-3][0]
     positions = run.load(stages.positions, "primary")
     sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     length = run.load(stages.tokens, "primary").ids.shape[1]
@@ -225,7 +218,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert tokens[2]["strength"] == pytest.approx(min(0.2 / maximum, 1.0))
     assert "Tokens are coloured by their activation" in words(app) and not app.exception
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
-    assert {(request.layer, request.neuron) for request in pool.asked} == {(2, 7)}
+    assert {(request.layer, request.neuron) for request, _ in pool.asked} == {(2, 7)}
     assert "Share of tokens with an activation of 0 or more: 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
@@ -233,8 +226,8 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
 
 
 def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, monkeypatch):
-    pool = FiringPool(more=0.05)
-    monkeypatch.setattr(preview, "pool", lambda: pool)
+    pool = FiringPool().installed(monkeypatch)
+    pool.more = 0.05
     app = show("inspection", cache, NEURON)
     assert pool.asked == []
     app.button(key="ins_ablation_now").click().run()

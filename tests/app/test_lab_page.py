@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from app_driver import charts, show, words
+from fake_pool import FakePool
 from synthetic_run import a_study
 
 from gprune.analysis import kept_units, whatif
-from gprune.app import preview
 from gprune.app.figures import rasa as figures
 from gprune.app.pages import rasa
-from gprune.app.preview import Answer, WorkerState
+from gprune.app.preview import Answer
 from gprune.app.ui import derived_cache
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
@@ -83,38 +83,18 @@ def test_a_run_without_gprune_says_so(cache):
     assert any("without GPrune" in item.value for item in app.info)
 
 
-class FakePool:
-    """Answers at once with losses of its own, and remembers what it was asked."""
-
-    def __init__(self, progress="complete", more=0.0, done=40):
-        self.asked = []
-        self.progress, self.more, self.done = progress, more, done
-
-    def ask(self, source, question, owner, base=None):
-        self.asked.append((question, base))
-        return f"{question.text} {len(self.asked)}"
-
-    def ask_many(self, source, questions, owner, base=None):
-        self.asked += [(question, base) for question in questions]
-        return [f"point {number}" for number in range(len(questions))]
-
-    def latest(self, identity):
-        generator = np.random.default_rng(0)
-        base = 4 + generator.normal(0, 0.5, 40)
-        losses = base + self.more + generator.normal(0, 0.01, 40)
-        losses[self.done :] = np.nan
-        text = identity.split()[0]
-        return Answer(identity, "gprune", text, self.progress, losses, base)
-
-    def state(self, source):
-        return WorkerState("warm")
+def answer(more, progress="complete", done=40):
+    """An answer whose losses lie `more` nats above those of the dense model, on the first windows."""
+    created = FakePool()
+    created.more = more
+    losses, base = created.paired_losses()
+    losses[done:] = np.nan
+    return Answer("a", "gprune", "t", progress, losses, base)
 
 
 @pytest.fixture
 def pool(monkeypatch):
-    answering = FakePool()
-    monkeypatch.setattr(preview, "pool", lambda: answering)
-    return answering
+    return FakePool().installed(monkeypatch)
 
 
 def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(cache, pool):
@@ -125,10 +105,10 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     assert all(base.method == "gprune" and base.masks is None for _, base in pool.asked)
     pool.asked, pool.more = [], 0.05
     app = show("reliability", cache, {"rasa_live": "1", "rasa_keep": "0.4"})
-    answer = pool.latest("python-reference 1")
+    expected = pool.latest("0")
     (metric, _) = [metric for metric in app.metric if metric.label.startswith("perplexity on")]
-    assert (metric.value, metric.delta) == (f"{answer.perplexity:.2f}", answer.verdict.removeprefix("perplexity "))
-    assert f"this run: {answer.base_perplexity:.2f}; 40 of 40 windows" in words(app)
+    assert (metric.value, metric.delta) == (f"{expected.perplexity:.2f}", expected.verdict.removeprefix("perplexity "))
+    assert f"this run: {expected.base_perplexity:.2f}; 40 of 40 windows" in words(app)
     question = pool.asked[0][0]
     assert question.method == "gprune" and question.masks.retention == pytest.approx(0.4, abs=0.01)
     pool.more = 0.0
@@ -173,8 +153,7 @@ def curves(app):
 
 
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
-    full, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
-    points = [("gprune", 0.5, full.latest("a")), ("gprune", 0.6, half.latest("b"))]
+    points = [("gprune", 0.5, answer(0.2)), ("gprune", 0.6, answer(0.2, "open", 10))]
     table, dense = figures.curve_table(points), points[0][2].base_perplexity
     expected = [dense * np.exp(point[2].difference.nats) for point in points]
     assert table["perplexity"].tolist() == pytest.approx(expected)
@@ -185,13 +164,9 @@ def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
     # the two points' own windows have perplexities that differ by more than the methods do
     ratio = abs(np.log(points[0][2].perplexity / points[1][2].perplexity))
     assert ratio > 3 * abs(np.log(expected[0] / expected[1]))
-
-
-def test_points_of_every_method_are_hollow_until_all_windows_are_there():
-    full, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
     for method in METHODS.keys() - {"dense"}:
-        points = [(method, 0.5, full.latest("a")), (method, 0.6, half.latest("b"))]
-        filled, hollow = figures.plot_retention_curve(points, 0.5).data[0].marker.symbol
+        of_method = [(method, *point[1:]) for point in points]
+        filled, hollow = figures.plot_retention_curve(of_method, 0.5).data[0].marker.symbol
         assert "open" not in filled and "open" in hollow
 
 

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 from app_driver import on, open_page, show, words
+from fake_pool import FakePool
 from synthetic_run import a_study, the_run
 
 from gprune.analysis import token_loss
 from gprune.analysis.token_loss import Token
-from gprune.app import preview
-from gprune.app.preview import Continuation, Passage, Piece, Prompt, Reading, TokenLosses, WorkerState
+from gprune.app.preview import Continuation, Passage, Piece, Prompt, Reading, TokenLosses
 from gprune.app.ui import components
 from gprune.pipeline import stages
 
@@ -23,42 +23,26 @@ def pieces():
     return tuple(Piece(text, *split.get(location, (1, 1))) for location, text in enumerate(PIECES))
 
 
-class FakeReader:
+class FakeReader(FakePool):
     """Has read everything already: the n-th model loses n / 10 nats more on every token."""
 
-    def __init__(self):
-        self.asked = []
-        self.problem, self.total, self.places = "", len(PIECES), 0
-
-    def read(self, source, request, models, owner):
-        self.asked.append((request, models))
-        return str(len(self.asked) - 1)
+    problem, total, places = "", len(PIECES), 0
 
     def reading(self, identity):
-        request, models = self.asked[int(identity)]
+        request, models = self.asked[int(identity.split()[0])]
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
         if isinstance(request, Prompt):
-            results = [
-                Continuation(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))
-            ]
-            return Reading("complete", tuple(results))
+            ids = [(5, 6, *range(n)) for n in range(len(models))]
+            return Reading("complete", tuple(Continuation(f" went {EVIL}", item, True, 3, self.total) for item in ids))
         losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
-        slopes = np.arange(len(PIECES)) / 10
-        return Reading(
-            "complete",
-            tuple(TokenLosses(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
-        )
-
-    def state(self, source):
-        return WorkerState("warm")
+        sides = [losses + n * np.arange(len(PIECES)) / 10 for n in range(len(models))]
+        return Reading("complete", tuple(TokenLosses(pieces(), side, self.total, self.places) for side in sides))
 
 
 @pytest.fixture
 def pool(monkeypatch):
-    created = FakeReader()
-    monkeypatch.setattr(preview, "pool", lambda: created)
-    return created
+    return FakeReader().installed(monkeypatch)
 
 
 def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):

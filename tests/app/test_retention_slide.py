@@ -5,11 +5,10 @@ import base64
 import numpy as np
 import pytest
 from app_driver import charts, opened
+from fake_pool import FakePool
 from synthetic_run import the_run
 
-from gprune.app import preview
 from gprune.app.pages.rasa import RETENTIONS
-from gprune.app.preview import Answer, WorkerState
 from gprune.app.ui import story
 from gprune.app.ui.slides import SLIDES
 from gprune.pipeline import stages
@@ -18,31 +17,12 @@ pytestmark = pytest.mark.slow
 LAST = str(len(SLIDES))
 
 
-class AnsweringPool:
-    """Answers at once: a model loses 0.1 / retention nats more than the dense one, alternating by 0.01."""
-
-    def __init__(self):
-        self.questions = []
-
-    def ask_many(self, source, questions, owner, base=None):
-        self.questions = list(questions)
-        return [str(number) for number in range(len(questions))]
-
-    def latest(self, identity):
-        question = self.questions[int(identity)]
-        base = np.linspace(3, 5, 40)
-        losses = base + 0.1 / question.masks.retention + np.tile([0.01, -0.01], 20)
-        return Answer(identity, question.method, question.text, "complete", losses, base)
-
-    def state(self, source):
-        return WorkerState("warm")
-
-
 @pytest.fixture
 def pool(monkeypatch, name):
-    created = AnsweringPool()
-    monkeypatch.setattr(preview, "pool", lambda: created)
-    return created
+    """A model loses 0.1 / retention nats more than the dense one, alternating by 0.01."""
+    base, wiggle = np.linspace(3, 5, 40), np.tile([0.01, -0.01], 20)
+    created = FakePool(lambda question, _: (base + 0.1 / question.masks.retention + wiggle, base))
+    return created.installed(monkeypatch)
 
 
 def curve(app):
@@ -67,8 +47,8 @@ def test_the_curve_has_live_points_of_gprune_and_its_rival_and_the_sentence_foll
     app = opened(slide=LAST)
     (levels, perplexities, _), run = curve(app), the_run(cache)
     text, _ = story.on_unseen(run)
-    assert {question.text for question in pool.questions} == {text}
-    assert {question.method for question in pool.questions} == {"gprune", story.rival(run)}
+    assert {question.text for question, _ in pool.asked} == {text}
+    assert {question.method for question, _ in pool.asked} == {"gprune", story.rival(run)}
     assert not app.exception and not app.error and "At 50% retention" in heading(app)
     assert levels == sorted({*RETENTIONS, run.study.retention})
     app = opened(slide=LAST, rasa_keep="0.35")
@@ -83,5 +63,5 @@ def test_a_pack_without_its_model_shows_what_the_run_measured(pool, cache, monke
     app, run = opened(slide=LAST), the_run(cache)
     text, _ = story.on_unseen(run)
     expected = run.load(stages.perplexity, "gprune", text).perplexity
-    assert not pool.questions and curve(app)[1] == [pytest.approx(expected, rel=1e-6)]
+    assert not pool.asked and curve(app)[1] == [pytest.approx(expected, rel=1e-6)]
     assert "perplexity on" in heading(app) and "is not known" in heading(opened(slide=LAST, rasa_keep="0.35"))
