@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 from app_driver import opened
 from scipy import stats
-from synthetic_run import MAKERS, names, the_run, write_run
+from synthetic_run import the_run, write_run
 
 from gprune.analysis import comparison as compare
 from gprune.analysis import cost
@@ -22,8 +21,6 @@ from gprune.app.figures import masks as decisions
 from gprune.app.figures import rasa as reliability
 from gprune.app.ui import chart_style as style
 from gprune.app.ui import derived_cache, marks, story
-from gprune.app.ui.panel import Panel, panel
-from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 
@@ -62,6 +59,9 @@ def test_axes_are_titled_and_the_background_is_the_themes(small_run):
         assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)", name
         assert "NaN" not in json.dumps(json.loads(rendered.to_json())), name
         assert layout.uirevision == "fixed" or name in ("text_noise", "text_overlap")
+        marked = [trace for trace in rendered.data if trace.unselected and trace.unselected.marker]
+        # a click fades no other mark
+        assert all(trace.unselected.marker.opacity == (trace.marker.opacity or 1.0) for trace in marked), name
         untitled |= {f"{name} {axis}" for axis in "xy" if not layout[f"{axis}axis"].title.text}
         webgl |= {name for trace in rendered.data if trace.type.endswith("gl")}
     # rows that name themselves have no title, nor have the two ends of a slope
@@ -145,13 +145,6 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
     assert len(figure.data) == overview.MOST_ROWS - 1
 
 
-def test_the_synthetic_run_has_every_stage(small_run):
-    requested = {"repaired", "scales", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
-    computed = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - requested
-    assert tuple(small_run.stages) == names() and set(MAKERS) == computed
-    assert all(small_run.has_result(stage) for stage in stages.all_stages(small_run.graph))
-
-
 @pytest.mark.parametrize(("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)])
 def test_the_scatter_shows_the_rule_that_is_chosen(small_run, selection, shapes, notes):
     figure = reliability.scatter(*_statistics(small_run), False, selection)
@@ -224,23 +217,6 @@ def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
     for name, item in KNOWN.items():
         assert item.make.__module__.startswith("gprune.app.figures.")
         assert item.name == name and item.heading and item.about and report.page_of_figure(name)
-
-
-def test_a_panel_knows_what_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(KNOWN, "a_name", raising=False)
-
-    @panel("a_name", "card", "heading", clicked=True, reads={"bins": "key"}, group={"text": ""})
-    def example(run: Any, *, bins: int = 5, log: bool = False, _hand: int = 0, **group: Any) -> Panel:
-        """What it shows."""
-        return Panel(go.Figure(go.Scatter(x=[bins], y=[_hand], marker={"opacity": 0.5})), "caption")
-
-    assert KNOWN.pop("a_name") is example and example.options == {"bins": 5, "log": False, "text": ""}
-    result = example(SimpleNamespace(), bins=7, log=False, _hand=3, text="A")
-    assert result.code is not None and result.code.options == {"bins": 7, "text": "A"}
-    assert (result.title, example.about) == ("heading", "What it shows")
-    assert result.figure.data[0].unselected.marker.opacity == 0.5, "a click fades no other mark"
-    assert list(example.asked("run", {"key": 3})) == [{"bins": 3}]
-    assert list(example.asked("run", {"key": ""})) == list(example.asked("run", {})) == [{}]
 
 
 def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any, cache: Path) -> None:

@@ -94,13 +94,6 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert f"3 of {len(flips)} shown; the others shift less" in words(app)
 
 
-def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache):
-    write_run(cache, study=a_study_with_tasks(), stages="drift", state="cancelled")
-    assert "Needs “answers of dense, task 1”" in words(page())
-    write_run(cache, study=a_study_with_tasks(methods=("gprune", "flap")), seed=1)
-    assert "Needs a run that includes the dense model" in words(page())
-
-
 def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     name = write_run(elsewhere, study=a_study_with_tasks())

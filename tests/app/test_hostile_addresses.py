@@ -1,14 +1,10 @@
 """Addresses of pages, whatever is in them."""
 
-import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from app_driver import PAGES, open_page, words
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from synthetic_run import write_run
 
 from gprune.app.ui import address
 
@@ -68,40 +64,3 @@ def test_addresses(monkeypatch):
         read(address)
 
     check()
-
-
-ODD = ("-1", "9" * 5000, "nan", "²", "a\0b", "../../etc/passwd", "=1+1", "<b>x</b>", "x" * 5000, "", "1e400", "\u202e")
-
-
-@pytest.fixture
-def keys():
-    """Every key of an address that a page asks for, found in the source."""
-    result = set()
-    for file in (Path(__file__).resolve().parents[2] / "gprune" / "app").rglob("*.py"):
-        source = file.read_text(encoding="utf-8")
-        result |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
-    assert len(result) > 30
-    return sorted(result | {"run", "layer", "module", "neuron", "slide", "tab", "retention", "runs", "level"})
-
-
-# in `make test` one value a key on every third page
-@pytest.mark.parametrize(
-    ("page", "turn"),
-    [
-        pytest.param(page, turn, marks=[pytest.mark.long] if turn or location % 3 else [])
-        for location, page in enumerate(PAGES)
-        for turn in range(2)
-    ],
-)
-def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, turn):
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    write_run(tmp_path)
-    app = open_page(page)
-    for location, key in enumerate(keys):
-        app.query_params[key] = ODD[(location + 5 * turn) % len(ODD)]
-    app.run()
-    assert not app.exception, [item.value[:300] for item in app.exception]
-    messages = [str(item.value) for item in app.warning if "Unknown" in str(item.value)]
-    assert all(len(message) <= 700 and "\n" not in message for message in messages)
-    assert "GPrune" in words(app) or app.title

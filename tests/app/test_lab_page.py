@@ -69,20 +69,6 @@ def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(sm
     np.testing.assert_array_equal(adapted.source.astype(bool), expected)
 
 
-@pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_cards_without_their_results_say_what_is_missing(cache, until):
-    app = show("reliability", cache, stages=until)
-    message = " ".join(item.value for item in app.info)
-    assert not app.exception and not app.error
-    assert ("masks of GPrune" in message) and len(app.get("bidi_component")) == (until == "adapted")
-
-
-def test_a_run_without_gprune_says_so(cache):
-    app = show("reliability", cache, study=a_study(methods=("dense", "flap")))
-    assert not app.exception and not app.error
-    assert any("without GPrune" in item.value for item in app.info)
-
-
 def answer(more, progress="complete", done=40):
     """An answer whose losses lie `more` nats above those of the dense model, on the first windows."""
     created = FakePool()

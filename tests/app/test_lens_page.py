@@ -128,13 +128,6 @@ def test_what_goes_wrong_is_one_sentence(pool, name):
     assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
 
 
-@pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_without_masks_the_page_says_what_is_missing(cache, until):
-    app = show("text_lens", cache, stages=until)
-    assert any("masks of GPrune" in item.value for item in app.info) and not app.error
-    assert not open_page("text_lens", run="no such run").exception
-
-
 def test_a_run_of_one_method_shows_one_panel(cache, pool):
     app = show("text_lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
     assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, show, words
+from app_driver import charts, open_page, words
 from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.analysis import whatif
@@ -156,16 +156,6 @@ def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, 
     assert np.array_equal(np.stack([figure.data[0].x, figure.data[0].y], axis=1), places)
 
 
-def test_what_an_address_asks_for_in_vain_is_a_sentence(name):
-    for query, said in (
-        ({"layer": "99"}, "This run has no layer 99: its layers are 0 to 3"),
-        ({"nm_layout": "tsne"}, "tsne"),
-        ({"nm_colour": "texts", "nm_method": "wanda_sp"}, "need a pass of the model"),
-    ):
-        app = open_page("neuron_map", **query)
-        assert said in words(app) and not app.error
-
-
 def test_umap_of_a_layer_of_eight_neurons_says_what_it_needs(cache):
     small = ModelShape(layers=2, neurons=8, heads=2, kv_heads=2, head_width=4, hidden=8)
     write_run(cache, small, modules=2)
@@ -186,15 +176,6 @@ def test_a_layer_of_equal_neurons_is_a_sentence_and_starts_no_job(cache, run, na
         app = open_page("neuron_map", layer="1", nm_layout=layout)
         assert "all 60 neurons are equal" in "".join(error.value for error in app.error)
         assert not [button for button in app.button if button.key == "nm_start"]
-
-
-@pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_a_run_that_has_not_come_far_shows_what_it_has(cache, until):
-    write_run(cache, stages=until)
-    app = open_page("neuron_map", nm_colour="drift")
-    assert len(charts(app)) == 1 and not app.error
-    app.selectbox(key="nm_colour_selectbox").set_value("methods").run()
-    assert "Needs “masks of" in words(app) and not app.error
 
 
 def test_parameters_of_a_model_that_is_gone_are_a_sentence(cache, tmp_path):
@@ -285,14 +266,3 @@ def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
     assert "of the neurons of GPrune" in words(app) and "groups of GPrune" not in words(app)
     app.selectbox(key="atlas_method_selectbox").set_value("wanda_sp").run()
     assert "need a pass of the model" in words(app) and len(charts(app)) == 2
-
-
-@pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_a_run_without_masks_says_what_it_needs(cache, until):
-    app = show("mask_atlas", cache, stages=until)
-    assert "Needs “masks of" in words(app) and not app.error and not charts(app)
-
-
-def test_a_run_of_one_method_says_that_there_is_no_other(cache):
-    app = show("mask_atlas", cache, study=a_study(methods=("dense", "flap")))
-    assert "this run has one" in words(app) and not app.error

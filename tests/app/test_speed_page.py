@@ -97,12 +97,6 @@ def test_published_speed_stands_apart_and_what_is_missing_can_be_measured(cache,
     assert started == [(a_study().with_settings({"evaluation.speed": "auto"}), ())]
 
 
-def test_half_a_run_says_what_it_lacks(cache):
-    write_run(cache, stages="drift", state="cancelled")
-    assert "has not been measured" in words(page())
-    assert "has not written its model" in words(exports())
-
-
 def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     (folder / "config.json").write_text('{"model_type": "llama"}')
