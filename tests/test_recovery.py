@@ -192,7 +192,7 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
     curve = job_panels.recovery_losses(run).figure
     assert [len(trace.x) for trace in curve.data] == [14] * 3
     monkeypatch.setenv("GPRUNE_CACHE", str(results_of(opened).store.root))
-    app = open_page("comparison", run=run.name, cp_origin="recovered")
+    app = open_page("compare", run=run.name, cp_origin="recovered")
     assert any("Recovery changes the perplexity" in words.value for words in app.markdown)
     (visible,) = (item.value for item in app.dataframe if "after recovery" in item.value.columns)
     assert len(visible) == 6

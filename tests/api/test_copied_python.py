@@ -28,22 +28,22 @@ STUDY = a_study(
     ),
 )
 VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("overview", {}),
-    ("overview", {"layer": "1", "neuron": "7"}),
-    ("rank_drift", {}),
-    ("rank_drift", {"rd_form": "histogram", "rd_bins": "30", "rd_log": "1", "layer": "2"}),
-    ("module_agreement", {}),
-    ("module_agreement", {"ma_pairs": "ab_ac", "layer": "0", "module": "1"}),
-    ("reliability", {"rasa_figure": "1"}),
-    ("reliability", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
-    ("pruning_decisions", {}),
-    ("pruning_decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
-    ("calibration_data", {}),
-    ("calibration_data", {"cd_measure": "drift"}),
-    ("calibration_card", {"cd_view": "B", "cd_share": "0.5"}),
-    ("comparison", {}),
-    ("comparison", {"cp_methods": "gprune", "layer": "1"}),
-    ("speed_export", {"sx_phase": "prefill"}),
+    ("home", {}),
+    ("home", {"layer": "1", "neuron": "7"}),
+    ("drift", {}),
+    ("drift", {"rd_form": "histogram", "rd_bins": "30", "rd_log": "1", "layer": "2"}),
+    ("agreement", {}),
+    ("agreement", {"ma_pairs": "ab_ac", "layer": "0", "module": "1"}),
+    ("rasa", {"rasa_figure": "1"}),
+    ("rasa", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
+    ("decisions", {}),
+    ("decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
+    ("calibration", {}),
+    ("calibration", {"cd_measure": "drift"}),
+    ("card", {"cd_view": "B", "cd_share": "0.5"}),
+    ("compare", {}),
+    ("compare", {"cp_methods": "gprune", "layer": "1"}),
+    ("speed", {"sx_phase": "prefill"}),
 )
 """pages, as they are and with what can be set beside their cards"""
 
@@ -125,7 +125,7 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, query)
 def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
     ran: list[Study] = []
     monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
-    app = open_page("jobs")
+    app = open_page("launch")
     code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
     exec(code, {})
     app.text_input(key="launch_seeds").set_value("3").run()

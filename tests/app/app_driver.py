@@ -13,57 +13,13 @@ from synthetic_run import write_run
 from waiting import limit
 
 from gprune.app.pages import launch
+from gprune.app.ui import page_names
 from gprune.app.ui.page_names import PAGE_OF, TAB, tab
-from gprune.app.ui.page_names import PAGES as EVERY
 
 PROJECT = Path(__file__).resolve().parents[2]
-FIRST = EVERY[0]
-PLACES = {
-    "overview": "home",
-    "rank_drift": "drift",
-    "module_agreement": "agreement",
-    "reliability": "rasa",
-    "pruning_decisions": "decisions",
-    "inspection": "inspector",
-    "calibration_data": "calibration",
-    "calibration_card": "card",
-    "text_lens": "lens",
-    "jobs": "launch",
-    "comparison": "compare",
-    "studies": "studies",
-    "report_file": "report",
-    "flipped_questions": "questions",
-    "speed_export": "speed",
-    "export": "export",
-    "neuron_map": "map",
-    "mask_atlas": "atlas",
-    "glossary": "words",
-    "help_features": "features",
-}
-"""where what the tests call by its subject stands"""
-CHARTS = {
-    "overview": 3,
-    "rank_drift": 3,
-    "module_agreement": 3,
-    "reliability": 2,
-    "pruning_decisions": 4,
-    "inspection": 1,
-    "calibration_data": 1,
-    "calibration_card": 2,
-    "text_lens": 0,
-    "jobs": 0,
-    "comparison": 2,
-    "studies": 0,
-    "report_file": 0,
-    "flipped_questions": 0,
-    "speed_export": 0,
-    "export": 0,
-    "neuron_map": 1,
-    "mask_atlas": 3,
-    "glossary": 0,
-    "help_features": 0,
-}
-"""charts of each"""
+CHARTS = dict.fromkeys(PAGE_OF, 0) | {"home": 3, "drift": 3, "agreement": 3, "rasa": 2, "decisions": 4, "atlas": 3}
+CHARTS |= {"inspector": 1, "map": 1, "calibration": 1, "card": 2, "compare": 2}
+"""charts of a finished run on each place"""
 PAGES = tuple(CHARTS)
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
@@ -84,18 +40,13 @@ def _app_at(query: dict[str, str]) -> AppTest:
 
 
 def on(app: AppTest, page: str) -> AppTest:
-    """The same app on another page."""
-    expected = _tab_query(page)
+    """The same app on another place, by its name in the table of pages."""
+    expected = tab(page)
     if TAB in expected:
         app.query_params[TAB] = expected[TAB]
     elif TAB in app.query_params:
         del app.query_params[TAB]
-    return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
-
-
-def _tab_query(page: str) -> dict[str, str]:
-    """What an address has for the tab to be open."""
-    return tab(PLACES[page])
+    return _sound(app.switch_page(PAGE_OF[page].file).run(), page)
 
 
 def _sound(app: AppTest, page: str) -> AppTest:
@@ -105,9 +56,9 @@ def _sound(app: AppTest, page: str) -> AppTest:
 
 def open_page(page: str, **query: str) -> AppTest:
     """A page by its address, as a browser opens it: the first one, slow to draw, is not drawn before."""
-    app, url = _app_at(_tab_query(page) | query), PAGE_OF[PLACES[page]].url
+    app, url = _app_at(tab(page) | query), PAGE_OF[page].url
     # switch_page knows the pages of an app only once it has run
-    app._page_hash = "" if url == FIRST.url else calc_hash(url)
+    app._page_hash = "" if url == page_names.PAGES[0].url else calc_hash(url)
     return _sound(app.run(), page)
 
 

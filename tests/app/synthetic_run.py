@@ -86,9 +86,9 @@ def grouped_runs(root: Path, count: int = 3) -> tuple[str, list[str]]:
     return write_run(root), [write_run(root, study=study) for study in created]
 
 
-def the_run(root: Path) -> Run:
-    """The run of a cache; the one that was started last where there are several."""
-    return all_runs(str(root))[0][0]
+def the_run(root: Path, name: str = "") -> Run:
+    """The run of a name in a cache, or the one that was started last."""
+    return next(run for run in all_runs(str(root))[0] if name in ("", run.name))
 
 
 def _inputs(study: Study, missing_tasks: Collection[str], salt: object) -> Inputs:

@@ -67,10 +67,10 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
 @pytest.mark.parametrize(
     ("page", "query", "is_open"),
     [
-        ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
-        ("glossary", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
-        ("glossary", {"help_search": "x" * 500}, lambda app: "No glossary entry" in words(app)),
-        ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
+        ("drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
+        ("words", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
+        ("words", {"help_search": "x" * 500}, lambda app: "No glossary entry" in words(app)),
+        ("rasa", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],
 )
 def test_tables_and_searches_are_opened_by_a_link(page, query, is_open, name):
@@ -164,11 +164,11 @@ def test_choosing_nothing_is_a_choice_that_the_address_keeps(small):
 
 
 def test_a_selection_goes_with_the_reader_from_page_to_page(cache):
-    app = show("rank_drift", cache)
+    app = show("drift", cache)
     layer = 3 if app.number_input(key="rd_layer").value != 3 else 1
     app.number_input(key="rd_layer").set_value(layer).run()
     assert app.button(key="frame_selection").label == f"layer {layer}"
-    app = on(app, "module_agreement")
+    app = on(app, "agreement")
     assert held(app, "layer") == [str(layer)]
     marked = [shape["x0"] for shape in charts(app)[0]["layout"]["shapes"]]
     assert marked == [layer - 0.5]
@@ -183,19 +183,19 @@ def test_a_selection_that_the_run_does_not_have_is_told_and_a_neuron_brings_its_
     assert "This run has no neuron 60: a layer has 60." in words(app)
     app = opened(layer="1", module="6")
     assert "This run has no module 6 in layer 1: it has 6." in words(app)
-    app = show("rank_drift", cache, {"layer": "1", "neuron": "59"})
+    app = show("drift", cache, {"layer": "1", "neuron": "59"})
     ring = charts(app)[2]["data"][-1]
     assert ring["name"] == "neuron 59" and len(ring["x"]) == 1
 
 
 def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
     older, newer = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
-    app = open_page("jobs", jobs_tab="runs", runs_chosen=older)
+    app = open_page("launch", jobs_tab="runs", runs_chosen=older)
     assert app.session_state["jobs_tab_tabs"] == "Runs" and held(app, "jobs_tab") == ["runs"]
     assert app.selectbox(key="runs_chosen_selectbox").value == older
     app.selectbox(key="runs_chosen_selectbox").set_value(newer).run()
     assert app.selectbox(key="runs_chosen_selectbox").value == newer
-    other = open_page("jobs", jobs_tab="nowhere")
+    other = open_page("launch", jobs_tab="nowhere")
     assert 'Unknown jobs_tab "nowhere"' in words(other).replace("\\", "")
     assert other.session_state["jobs_tab_tabs"] == "Start"
 
@@ -209,7 +209,7 @@ def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatc
         return job.id
 
     first = running_job(0)
-    app = open_page("jobs", jobs_tab="jobs")
+    app = open_page("launch", jobs_tab="jobs")
     # an address that the page has changed by itself would take a Back of its own
     assert app.selectbox(key="jobs_job_selectbox").value == first and "jobs_job" not in app.query_params
     second = running_job(1)
@@ -217,7 +217,7 @@ def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatc
     assert app.selectbox(key="jobs_job_selectbox").value == first
     app.selectbox(key="jobs_job_selectbox").set_value(second).run()
     assert held(app, "jobs_job") == [second]
-    assert open_page("jobs").selectbox(key="jobs_job_selectbox").value == second
+    assert open_page("launch").selectbox(key="jobs_job_selectbox").value == second
 
 
 def _two_pages():

@@ -2,12 +2,11 @@
 
 import numpy as np
 from app_driver import charts, open_page, show, words
-from synthetic_run import a_study, exchange, write_run
+from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.app.figures import drift as figures
 from gprune.app.ui.chart_style import BLUE, PURPLE
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.records import Agreement
 from gprune.study.methods import DEFAULT
@@ -50,7 +49,7 @@ def test_comparisons_keep_their_look_and_the_plot_its_height():
 
 
 def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
-    app = show("module_agreement", cache, study=a_study(methods=WITH_FANG))
+    app = show("agreement", cache, study=a_study(methods=WITH_FANG))
     expected = [f"{pair} against {other}" for pair, other in (("A-B", "A-C"), ("A-B", "B-C"), ("A-C", "B-C"))]
     expected += ["control: A-B, another seed", "FANG: A against B"]
     assert drawn(charts(app)[0]) == expected
@@ -68,14 +67,14 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
 
 def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
     write_run(cache, study=a_study(metric="twflap"))
-    assert "swap: A-B against B-A" in drawn(charts(open_page("module_agreement"))[0])
+    assert "swap: A-B against B-A" in drawn(charts(open_page("agreement"))[0])
 
 
 def test_module_counts_that_differ_strongly_are_told(cache, name):
     other = write_run(cache, modules=2, study=a_study(name="Other", seed=9))
-    coarse = next(run for run in all_runs(str(cache))[0] if run.name == other).load(stages.partition)
+    coarse = the_run(cache, other).load(stages.partition)
     exchange(cache, name, coarse, stages.partition, "auxiliary", "substitute")
-    app = open_page("module_agreement", run=name)
+    app = open_page("agreement", run=name)
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 2
     assert warnings[0].startswith("A-B against B-C: layer 0 has 6 modules on one side and 2 on the other")

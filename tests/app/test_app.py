@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from app_driver import CHARTS, PAGES, PLACES, PROJECT, charts, on, open_page, opened, show, words
+from app_driver import CHARTS, PAGES, PROJECT, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, names, read, write_run
 from unwritable import unwritable
 
@@ -30,11 +30,10 @@ def test_a_finished_run_fills_every_page_and_nothing_is_written_or_computed_of_a
     app = opened()
     for page in PAGES:
         on(app, page)
-        location = PLACES[page]
-        tabs = page_names.PAGE_OF[location].places
+        tabs = page_names.PAGE_OF[page].places
         filled = {tab.label for tab in app.tabs if tab.children} & set(tabs.values())
-        assert filled == ({tabs[location]} if len(tabs) > 1 else set()), page
-        assert app.title[0].value == tabs[location]
+        assert filled == ({tabs[page]} if len(tabs) > 1 else set()), page
+        assert app.title[0].value == tabs[page]
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
         assert sum(item.value.startswith("#### ") for item in app.markdown) <= 4, "cards"
@@ -56,7 +55,7 @@ def test_an_empty_cache_is_told_once_and_promises_no_stage_of_a_run(cache):
     assert "they appear here as soon as there is a run" in words(app)
     assert "Start one on the Runs & export page, Launch & jobs tab" in words(app)
     # nobody is sent to where he is
-    assert "Start one below, or start the demo" in words(on(app, "jobs"))
+    assert "Start one below, or start the demo" in words(on(app, "launch"))
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -74,7 +73,7 @@ def test_a_cache_that_is_a_file_is_told_on_every_page(tmp_path, monkeypatch, inn
 def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache):
     write_run(cache, stages="drift", state="cancelled")
     app = opened()
-    assert len(charts(on(app, "rank_drift"))) == CHARTS["rank_drift"]
+    assert len(charts(on(app, "drift"))) == CHARTS["drift"]
     assert f"This run stopped after 11 of {len(names())} steps" in words(app)
     assert app.button(key="frame_continue").label == "Resume this run"
 
@@ -88,32 +87,32 @@ NO_STATISTICS = [name for name in names() if not name.startswith(("statistics_au
 @pytest.mark.parametrize(
     ("page", "query", "options", "sentence", "count"),
     [
-        ("module_agreement", {}, {"stages": "drift"}, "Needs “module agreement”", 0),
-        ("reliability", {}, {"stages": "drift"}, "Needs “modules”", 1),
-        ("reliability", {}, {"stages": "drift"}, "masks of GPrune", 1),
-        ("reliability", {}, {"stages": "adapted"}, "masks of GPrune", 2),
-        ("reliability", {}, NO_GPRUNE, "without GPrune", 1),
-        ("pruning_decisions", {}, {"stages": "drift"}, "Needs “modules”", 0),
-        ("comparison", {}, {"stages": "drift"}, "Needs “the perplexity of any method”", 0),
-        ("text_lens", {}, {"stages": "drift"}, "masks of GPrune", 0),
-        ("text_lens", {}, {"stages": "adapted"}, "masks of GPrune", 0),
-        ("neuron_map", {"nm_colour": "drift"}, {"stages": "drift"}, "", 1),
-        ("neuron_map", {"nm_colour": "methods"}, {"stages": "drift"}, "Needs “masks of", 0),
-        ("neuron_map", {"nm_colour": "methods"}, {"stages": "adapted"}, "Needs “masks of", 0),
-        ("neuron_map", {"layer": "99"}, {}, "This run has no layer 99: its layers are 0 to 3", 1),
-        ("neuron_map", {"nm_layout": "tsne"}, {}, "tsne", 1),
-        ("neuron_map", {"nm_colour": "texts", "nm_method": "wanda_sp"}, {}, "need a pass of the model", 0),
-        ("mask_atlas", {}, {"stages": "drift"}, "Needs “masks of", 0),
-        ("mask_atlas", {}, {"stages": "adapted"}, "Needs “masks of", 0),
-        ("mask_atlas", {}, NO_GPRUNE, "this run has one", 2),
-        ("calibration_data", {}, {"stages": ("norms",)}, "Needs “drawing calibration text A”", 0),
-        ("calibration_data", {}, {"stages": ("norms",)}, "Needs “rank drift between A and B”", 0),
-        ("calibration_card", {"cd_view": "A"}, {"stages": ["tokens_primary"]}, "Needs “activation statistics on A”", 0),
-        ("calibration_card", {"cd_view": "A"}, {"stages": NO_STATISTICS}, "no other text to compare it with", 1),
-        ("speed_export", {}, {"stages": "drift"}, "has not been measured", 0),
+        ("agreement", {}, {"stages": "drift"}, "Needs “module agreement”", 0),
+        ("rasa", {}, {"stages": "drift"}, "Needs “modules”", 1),
+        ("rasa", {}, {"stages": "drift"}, "masks of GPrune", 1),
+        ("rasa", {}, {"stages": "adapted"}, "masks of GPrune", 2),
+        ("rasa", {}, NO_GPRUNE, "without GPrune", 1),
+        ("decisions", {}, {"stages": "drift"}, "Needs “modules”", 0),
+        ("compare", {}, {"stages": "drift"}, "Needs “the perplexity of any method”", 0),
+        ("lens", {}, {"stages": "drift"}, "masks of GPrune", 0),
+        ("lens", {}, {"stages": "adapted"}, "masks of GPrune", 0),
+        ("map", {"nm_colour": "drift"}, {"stages": "drift"}, "", 1),
+        ("map", {"nm_colour": "methods"}, {"stages": "drift"}, "Needs “masks of", 0),
+        ("map", {"nm_colour": "methods"}, {"stages": "adapted"}, "Needs “masks of", 0),
+        ("map", {"layer": "99"}, {}, "This run has no layer 99: its layers are 0 to 3", 1),
+        ("map", {"nm_layout": "tsne"}, {}, "tsne", 1),
+        ("map", {"nm_colour": "texts", "nm_method": "wanda_sp"}, {}, "need a pass of the model", 0),
+        ("atlas", {}, {"stages": "drift"}, "Needs “masks of", 0),
+        ("atlas", {}, {"stages": "adapted"}, "Needs “masks of", 0),
+        ("atlas", {}, NO_GPRUNE, "this run has one", 2),
+        ("calibration", {}, {"stages": ("norms",)}, "Needs “drawing calibration text A”", 0),
+        ("calibration", {}, {"stages": ("norms",)}, "Needs “rank drift between A and B”", 0),
+        ("card", {"cd_view": "A"}, {"stages": ["tokens_primary"]}, "Needs “activation statistics on A”", 0),
+        ("card", {"cd_view": "A"}, {"stages": NO_STATISTICS}, "no other text to compare it with", 1),
+        ("speed", {}, {"stages": "drift"}, "has not been measured", 0),
         ("export", {}, {"stages": "masks"}, "has not written its model", 0),
-        ("flipped_questions", {}, WITH_TASKS | {"stages": "drift"}, "Needs “answers of dense, task 1”", 0),
-        ("flipped_questions", {}, NO_DENSE, "Needs a run that includes the dense model", 0),
+        ("questions", {}, WITH_TASKS | {"stages": "drift"}, "Needs “answers of dense, task 1”", 0),
+        ("questions", {}, NO_DENSE, "Needs a run that includes the dense model", 0),
     ],
 )
 def test_what_a_run_lacks_is_said_in_place_of_its_figure(cache, page, query, options, sentence, count):
@@ -145,7 +144,7 @@ def test_a_run_that_is_gone_is_told_on_every_page_and_no_other_run_is_shown(name
         assert f"The run {name[:-1]}x of the address is not in this cache" in words(visible).replace("\\", ""), page
         assert not charts(visible) and not visible.metric, page
         # the list of runs, and published figures
-        assert page in ("jobs", "studies") or not visible.dataframe, page
+        assert page in ("launch", "studies") or not visible.dataframe, page
         assert app.selectbox(key="frame_run").value is None and not app.exception
     app.button(key="frame_go_on").click().run()
     assert app.query_params["run"] in (name, [name]) and app.selectbox(key="frame_run").value == name
@@ -159,7 +158,7 @@ def test_a_chosen_run_stands_in_the_address_by_its_folder(cache):
     assert app.selectbox(key="frame_run").value == done and app.query_params["run"] in (done, [done])
     app.selectbox(key="frame_run").set_value(failed).run()
     assert app.query_params["run"] in (failed, [failed])
-    assert on(app, "rank_drift").selectbox(key="frame_run").value == failed
+    assert on(app, "drift").selectbox(key="frame_run").value == failed
 
 
 @pytest.mark.long
@@ -181,7 +180,7 @@ def test_names_from_outside_are_text_and_nothing_else(cache):
 
 
 def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
-    app = show("rank_drift", cache)
+    app = show("drift", cache)
     assert "median rank correlation 0.62" in words(app).replace("\\", "")
     badges = [item.value for item in app.markdown if "published" in item.value]
     assert any(badge.endswith("different setting]") for badge in badges)
@@ -198,10 +197,10 @@ def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
     values = read(cache, name) | {"owner": processes.this_one()}
     runs.save(Store(cache), name, values)
-    app = open_page("rank_drift")
+    app = open_page("drift")
     assert "Waiting for “rank drift between A and B”" in words(app)
     write_run(cache, stages="drift", state="running")
-    assert len(charts(app.run())) == CHARTS["rank_drift"]
+    assert len(charts(app.run())) == CHARTS["drift"]
 
 
 def test_page_files_are_short_and_their_addresses_differ_from_their_names():
@@ -218,6 +217,6 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names():
 
 
 def test_a_tab_that_is_not_there_is_told_and_the_first_one_shown(name):
-    app = open_page("rank_drift", tab="atlas")
+    app = open_page("drift", tab="atlas")
     message = 'Unknown tab "atlas". Use one of: drift, agreement.'
     assert message in words(app).replace("\\", "") and app.title[0].value == "Rank drift"

@@ -21,11 +21,11 @@ from gprune.system.errors import ModelError
 
 
 def page():
-    return open_page("calibration_data")
+    return open_page("calibration")
 
 
 def test_a_finished_run_fills_the_page_and_its_matrix(cache):
-    app = show("calibration_data", cache)
+    app = show("calibration", cache)
     (matrix,) = charts(app)
     assert not app.error and matrix["data"][0]["x"] == ["A", "B", "C"]
     table = app.dataframe[0].value
@@ -59,7 +59,7 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
 
 
 def test_every_measure_has_its_matrix_and_its_caption(cache):
-    app = show("calibration_data", cache)
+    app = show("calibration", cache)
     message = {"tokens": "Jensen-Shannon distance", "drift": "from first to last"}
     for measure, caption in message.items():
         app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
@@ -68,7 +68,7 @@ def test_every_measure_has_its_matrix_and_its_caption(cache):
 
 
 def test_half_a_run_shows_the_two_texts_that_are_there(cache):
-    app = show("calibration_data", cache, study=a_study(substitute=""), stages="drift", state="cancelled")
+    app = show("calibration", cache, study=a_study(substitute=""), stages="drift", state="cancelled")
     (matrix,) = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
 
@@ -83,7 +83,7 @@ def test_parts_are_scored_as_the_whole_model_is(metric, run):
 
 
 def test_a_model_that_is_gone_leaves_the_vocabulary_open(cache):
-    app = show("calibration_data", cache, study=a_study(model="/nowhere/model"))
+    app = show("calibration", cache, study=a_study(model="/nowhere/model"))
     assert app.dataframe[0].value["% of vocabulary"].isna().all() and len(charts(app)) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
 
 
 def test_the_address_opens_the_card_that_is_the_runs(name, run):
-    app = open_page("calibration_card", cd_view="B", cd_share="0.5")
+    app = open_page("card", cd_view="B", cd_share="0.5")
     text = words(app)
     assert not app.exception and not app.error
     for question in (
@@ -121,9 +121,9 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert app.slider(key="cd_share_slider").value == 0.5
     assert [item.label for item in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
-    text = words(open_page("calibration_card", cd_view="A")).replace("\\", "")
+    text = words(open_page("card", cd_view="A")).replace("\\", "")
     for verdict in calibration_report.verdicts(card):
         assert verdict.answer in text
-    app = open_page("calibration_card", cd_view="Q")
+    app = open_page("card", cd_view="Q")
     assert len(charts(app)) == 2 and "Is A large enough?" in words(app).replace("\\", "")
     assert "cd_view" in words(app).replace("\\", "")

@@ -17,7 +17,7 @@ def codes(app):
 
 
 def test_a_card_without_its_result_can_be_copied_as_python(cache):
-    app = show("pruning_decisions", cache, stages="drift")
+    app = show("decisions", cache, stages="drift")
     needed = [info.value for info in app.info if "which this run does not have" in info.value]
     assert needed and not app.exception
     figures = [

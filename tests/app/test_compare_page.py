@@ -32,7 +32,7 @@ def leave_out(cache, **reasons):
 
 def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache):
     leave_out(cache, fang="it needs more samples", llm_pruner="it needs 12 layers")
-    app = open_page("comparison")
+    app = open_page("compare")
     table = numbers(app).set_index("method")
     assert np.isnan(table.loc["FANG", "PPL ↓"]) and np.isnan(table.loc["FANG", "retention"])
     assert table.loc["GPrune", "±"] > 0 and "Left out: FANG (it needs more samples)." in words(app)
@@ -43,7 +43,7 @@ def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache):
 
 
 def test_the_filter_ranks_what_is_left(cache):
-    app = show("comparison", cache)
+    app = show("compare", cache)
     chooser = next(box for box in app.multiselect if box.label == "Methods")
     assert chooser.options == ["Dense", "GPrune", "Wanda-sp", "FLAP", "FLAP, no bias compensation"]
     assert chooser.value == [] and len(numbers(app)) == 5
@@ -54,23 +54,23 @@ def test_the_filter_ranks_what_is_left(cache):
     next(box for box in app.multiselect if box.label == "Methods").set_value([]).run()
     assert len(numbers(app)) == 5
     write_run(cache)
-    assert "Left out" not in words(open_page("comparison"))
+    assert "Left out" not in words(open_page("compare"))
 
 
 def test_no_winner_is_called_before_every_method_is_measured_on_every_text(cache):
     measured = [stage for stage in names() if stage.startswith("perplexity.")]
     rest = [*names("masks"), *(stage for stage in measured if "wanda_sp" not in stage)]
     write_run(cache, stages=rest, state="running")
-    visible = words(open_page("comparison"))
+    visible = words(open_page("compare"))
     assert "Not measured yet: Wanda\\-sp." in visible and "has the lowest perplexity" not in visible
     write_run(cache, stages=[*rest, "perplexity.wanda_sp.0"], state="running")
     # on a text that every method has there are stars already
     for text, stars in (("python-reference", 1), ("science-docs", 0)):
-        app = open_page("comparison", cp_text=text)
+        app = open_page("compare", cp_text=text)
         assert "Not measured yet: Wanda\\-sp." in words(app) and "has the lowest perplexity" not in words(app)
         assert numbers(app)[""].tolist().count("★") == stars
     write_run(cache)
-    assert "has the lowest perplexity" in words(open_page("comparison"))
+    assert "has the lowest perplexity" in words(open_page("compare"))
 
 
 def test_every_method_gets_its_own_masks_and_biases(cache):
@@ -87,7 +87,7 @@ def test_every_method_gets_its_own_masks_and_biases(cache):
 
 def test_the_metrics_own_method_is_the_baseline_and_any_other_can_be(cache):
     run = write_run(cache)
-    app = open_page("comparison")
+    app = open_page("compare")
     table = numbers(app).set_index("method")
     assert np.isnan(table.loc["FLAP", "change"]) and "Difference to FLAP" in words(app)
     assert "cp_pinned" not in app.query_params, "it is the default baseline"
@@ -96,13 +96,13 @@ def test_the_metrics_own_method_is_the_baseline_and_any_other_can_be(cache):
     # (1 + change) the one way is 1 / (1 + change) the other way
     after = numbers(app).set_index("method").loc["FLAP", "change"]
     assert (1 + after / 100) * (1 + table.loc["Wanda-sp", "change"] / 100) == pytest.approx(1.0)
-    app = open_page("comparison", cp_pinned="flap@elsewhere")
+    app = open_page("compare", cp_pinned="flap@elsewhere")
     assert 'Unknown cp\\_pinned "flap@elsewhere"' in words(app)
     assert np.isnan(numbers(app).set_index("method").loc["FLAP", "change"])
 
 
 def test_rows_are_sorted_with_a_star_for_the_best_and_a_sign_for_each_change(cache):
-    table = numbers(show("comparison", cache))
+    table = numbers(show("compare", cache))
     assert table["PPL ↓"].is_monotonic_increasing
     pruned = table[table["method"] != "Dense"]
     assert pruned[""].tolist()[:2] == ["★", "☆"]
@@ -114,19 +114,19 @@ def test_rows_are_sorted_with_a_star_for_the_best_and_a_sign_for_each_change(cac
 def test_the_chip_of_a_text_relates_it_to_the_calibration_texts_and_unseen_texts_come_first(cache):
     texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
     write_run(cache, study=a_study(evaluation=texts))
-    app = open_page("comparison")
+    app = open_page("compare")
     labels = app.get_by_key("cp_text_segmented").options
     assert labels == ["c4 · unseen", "python-reference · in-domain", "science-docs · in-domain"]
     table = numbers(app)
     assert all(table.dropna()["±"] > 0) and all(table["PPL ↓"] > 0)
     assert "no difference to" not in words(app)
-    app = open_page("comparison", cp_form="perplexity")
+    app = open_page("compare", cp_form="perplexity")
     assert "not the overlap of whiskers" in words(app)
 
 
 def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(cache):
     methods = (*DEFAULT, "flap_uniform")
-    app = show("comparison", cache, study=a_study(methods=methods))
+    app = show("compare", cache, study=a_study(methods=methods))
     visible = words(app).replace("\\", "")
     assert "python-reference: another split of the corpus of A, not unseen; " in visible
     assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in visible
@@ -142,7 +142,7 @@ def test_a_control_that_does_as_well_is_named_below_the_table(cache):
     exchange(cache, name, actual, stages.perplexity, "flap_uniform", "science-docs")
     # of another budget it would decide nothing
     exchange(cache, name, run.load(stages.masks), stages.masks, "flap_uniform")
-    visible, other = (words(open_page("comparison", cp_text=text)) for text in ("science-docs", "python-reference"))
+    visible, other = (words(open_page("compare", cp_text=text)) for text in ("science-docs", "python-reference"))
     assert "On science-docs, a control does as well: FLAP, one ratio (+0.0% perplexity)" in visible.replace("\\", "")
     assert "a control does as well" not in other
 
@@ -154,7 +154,7 @@ def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(monkeypatch, nam
         return created(self, stage) | ({"torch": "9.9"} if stage.name == "perplexity.flap.1" else {})
 
     monkeypatch.setattr(Results, "details", other)
-    app = open_page("comparison", cp_text="science-docs")
+    app = open_page("compare", cp_text="science-docs")
     marked = numbers(app).set_index("method")[""].str.contains("ᵃ")
     assert marked[marked].index.tolist() == ["FLAP"]
     assert "ᵃ torch 9.9 instead of torch " in words(app).replace("\\", "")
@@ -164,7 +164,7 @@ def test_other_windows_have_a_dash_and_the_reason(cache):
     first = write_run(cache)
     few = EvaluationSettings(texts=("python-reference", "science-docs"), windows=48)
     second = write_run(cache, study=a_study(evaluation=few, name="Few"))
-    app = open_page("comparison", run=second)
+    app = open_page("compare", run=second)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     table = numbers(app).set_index("method")
     of_few = table.index.str.endswith("Few")
@@ -176,7 +176,7 @@ def test_other_windows_have_a_dash_and_the_reason(cache):
 
 def test_runs_of_several_seeds_are_one_line_with_their_spread(cache):
     created = [write_run(cache, study=a_study(seed=seed)) for seed in range(3)]
-    app = open_page("comparison", run=created[0])
+    app = open_page("compare", run=created[0])
     assert "one seed" in words(app)
     app.multiselect(key="cp_runs_multiselect").set_value(created).run()
     table = numbers(app).set_index("method")
@@ -194,7 +194,7 @@ def offered(cache):
 
 def test_runs_of_studies_are_offered_only_when_asked_for_or_chosen(cache):
     main_run, created = grouped_runs(cache)
-    app = open_page("comparison")
+    app = open_page("compare")
     chooser = app.selectbox(key="frame_run")
     assert chooser.value == main_run and len(chooser.options) == 1
     assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
@@ -204,7 +204,7 @@ def test_runs_of_studies_are_offered_only_when_asked_for_or_chosen(cache):
     options = app.selectbox(key="frame_run").options
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
     assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (main_run, *created)}
-    app = open_page("comparison", run=created[1])
+    app = open_page("compare", run=created[1])
     assert app.selectbox(key="frame_run").value == created[1] and len(app.selectbox(key="frame_run").options) == 2
     called = offered(cache)
     assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[main_run], called[created[1]]}
@@ -221,7 +221,7 @@ def test_where_all_runs_are_of_studies_all_are_offered(cache):
 
 def test_compare_follows_the_frame_while_it_shows_one_run_only(cache):
     main_run, created = grouped_runs(cache, 1)
-    app = open_page("comparison")
+    app = open_page("compare")
     app.toggle(key="frame_studies").set_value(True).run()
     app.selectbox(key="frame_run").set_value(created[0]).run()
     assert app.multiselect(key="cp_runs_multiselect").value == [created[0]]
@@ -256,14 +256,14 @@ def test_a_method_that_another_run_has_made_since_is_not_left_out(cache):
     run = the_run(cache)
     assert derived_cache.unavailable(run) == {"fang": "it needs more samples"}
     write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), name="Again"))
-    run = next(run for run in all_runs(str(cache))[0] if run.name == first)
+    run = the_run(cache, first)
     assert derived_cache.unavailable(run) == {}
 
 
 def test_two_runs_show_shared_baselines_once_and_compare_their_own_models_first(cache):
     first = write_run(cache)
     second = write_run(cache, study=a_study(reliability=ReliabilitySettings(selection="drift")))
-    app = open_page("comparison", run=first, cp_runs=[first, second])
+    app = open_page("compare", run=first, cp_runs=[first, second])
     names = [f"GPrune · {rule}" for rule in ("γ_drift 0.90, γ_score 0.90", "γ_drift 0.90 drift only")]
     methods = numbers(app)["method"].tolist()
     assert set(methods) == {"Dense", "FLAP", "FLAP, no bias compensation", "Wanda-sp", *names}

@@ -11,12 +11,12 @@ from gprune.study.methods import DEFAULT
 
 pytestmark = pytest.mark.slow
 SHOWN = {
-    "tokens": "calibration_card calibration_data inspection",
-    "drift": "overview rank_drift module_agreement pruning_decisions calibration_data mask_atlas",
-    "partition": "rank_drift module_agreement reliability pruning_decisions neuron_map mask_atlas",
-    "masks": "inspection overview reliability module_agreement pruning_decisions comparison neuron_map mask_atlas",
-    "answers": "flipped_questions",
-    "speed": "speed_export",
+    "tokens": "card calibration inspector",
+    "drift": "home drift agreement decisions calibration atlas",
+    "partition": "drift agreement rasa decisions map atlas",
+    "masks": "inspector home rasa agreement decisions compare map atlas",
+    "answers": "questions",
+    "speed": "speed",
 }
 """the pages that draw a kind of result"""
 
@@ -45,7 +45,7 @@ def test_damage_is_told_on_the_page_and_left_where_it_is(cache, name):
     data[-1] ^= 1
     path.write_bytes(data)
     with unwritable(cache) as tried:
-        app = open_page("rank_drift")
+        app = open_page("drift")
         message = "\n".join(item.value for item in app.error)
     assert "magnitude.npy does not hold what was written" in message.replace("\\", "")
     assert "run the study again, it is made anew and finished stages are kept" in message

@@ -17,12 +17,12 @@ def test_the_scatter_opens_on_the_layer_that_drifts_most_and_follows_the_selecti
         # the middle layer is the default elsewhere
         if layer != len(medians) // 2:
             break
-    app = open_page("rank_drift")
+    app = open_page("drift")
     assert f"Layer {layer} drifts most" in words(app)
     assert app.number_input(key="rd_layer").value == layer
     assert charts(app)[2]["layout"]["xaxis"]["title"]["text"].startswith(f"rank on A in layer {layer} ")
     other = (layer + 1) % len(medians)
-    app = open_page("rank_drift", layer=str(other))
+    app = open_page("drift", layer=str(other))
     assert app.number_input(key="rd_layer").value == other
     assert f"Rank on A against rank on B in layer {other}: Spearman" in words(app)
 
@@ -41,7 +41,7 @@ def test_a_number_stays_with_its_sign_and_error(text, joined):
 
 def test_titles_of_cards_are_drawn_with_joined_numbers(cache):
     write_run(cache)
-    app = open_page("module_agreement")
+    app = open_page("agreement")
     titles = [item.value for item in app.markdown if item.value.startswith("#### ")]
     assert any("% of the drift" in title for title in titles)
     assert not any(" %" in title for title in titles)

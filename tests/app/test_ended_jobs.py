@@ -10,7 +10,6 @@ from gprune.analysis import paired_test
 from gprune.app.ui import derived_cache, frame, work
 from gprune.jobs import local, queue
 from gprune.jobs.state import JobState, write_state
-from gprune.pipeline.runs.opened import all_runs
 
 
 @pytest.fixture
@@ -26,10 +25,6 @@ def end(job, state, error=""):
     write_state(job.folder, JobState("running", started=1.0).ended_as(state, error))
 
 
-def of(cache, name):
-    return next(run for run in all_runs(str(cache))[0] if run.name == name)
-
-
 @pytest.mark.slow
 def test_a_finished_job_says_its_result_against_its_origin_and_leads_there(cache, name, job):
     app = opened(run=name)
@@ -42,7 +37,7 @@ def test_a_finished_job_says_its_result_against_its_origin_and_leads_there(cache
     assert "is done" in toast.value and "Second" in toast.value
     text = words(app).replace("\\", "")
     before, after = (
-        {(cell.method, cell.text): cell for cell in derived_cache.measurements(of(cache, run))}
+        {(cell.method, cell.text): cell for cell in derived_cache.measurements(the_run(cache, run))}
         for run in (name, created)
     )
     pair = ("gprune", "science-docs")
@@ -70,7 +65,7 @@ def test_a_job_that_failed_gives_its_reason_and_one_that_ended_before_is_not_tol
 
 def test_the_settings_of_a_job_that_failed_are_edited_in_the_form(job):
     end(job, "failed", "there is no model")
-    app = open_page("jobs", jobs_tab="jobs", jobs_job=job.id)
+    app = open_page("launch", jobs_tab="jobs", jobs_job=job.id)
     app.button(key=f"jobs_edit_{job.id}").click().run()
     assert "The settings of “Second” are in the form below" in app.success[0].value
     assert app.session_state["jobs_tab_tabs"] == "Start" and app.number_input(key="launch_retention").value == 0.4
@@ -82,7 +77,7 @@ def test_without_an_origin_or_a_shared_text_the_headline_is_the_result(cache, na
     assert headline == frame.describe_result(run, run) and headline.endswith(".") and "perplexity" in headline
     # other windows of the same texts
     other = write_run(cache, study=a_study(name="Other", retention=0.3), seed=5)
-    assert "against “" not in frame.describe_result(of(cache, other), run)
+    assert "against “" not in frame.describe_result(the_run(cache, other), run)
 
 
 def test_a_running_job_stands_in_the_side_bar_in_one_line(cache, name, job):

@@ -28,7 +28,7 @@ def a_study_with_tasks(tasks=TASKS, **changes):
 
 
 def page(**query):
-    return open_page("flipped_questions", **query) if query else open_page("flipped_questions")
+    return open_page("questions", **query) if query else open_page("questions")
 
 
 def test_questions_that_were_asked_and_not_kept_are_told(cache):
@@ -36,7 +36,7 @@ def test_questions_that_were_asked_and_not_kept_are_told(cache):
         created = MAKERS["answers"](task)
         return replace(created, documents=160) if task.asked == "piqa" else created
 
-    app = show("flipped_questions", cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
+    app = show("questions", cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
     table = app.dataframe[1].value
     assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
     text = words(app).replace("\\", "")
@@ -63,7 +63,7 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert [trace["name"] for trace in figure["data"]] == ["Dense", "GPrune", "FLAP"]
     rendered = {trace["name"]: trace["y"][int(np.argmax(trace["x"]))] for trace in figure["data"]}
     assert rendered["Dense"].endswith("✓") and not rendered["FLAP"].endswith("✓")
-    app = show("flipped_questions", cache, study=a_study_with_tasks())
+    app = show("questions", cache, study=a_study_with_tasks())
     table = app.dataframe[1].value
     assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
     assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
@@ -123,7 +123,7 @@ def test_a_task_of_another_metric_is_named_and_in_the_mean_if_it_is_a_share():
 def test_accuracy_shows_what_counts_under_each_rule(cache):
     evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "hellaswag", "boolq"), limit=200)
     study = a_study(methods=("dense", "gprune"), evaluation=evaluation)
-    app = show("flipped_questions", cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
+    app = show("questions", cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
     table = next(item.value for item in app.dataframe if "chance" in item.value)
     assert table["task"].tolist() == ["piqa", "boolq", "mean of 2 tasks"]
     assert table["Dense"].tolist() == ["80.0 ± 5.9", "60.0 ± 5.9", "70.0 ± 4.2"]
@@ -156,7 +156,7 @@ def test_a_method_without_all_tasks_gets_no_mean_and_sizes_have_a_unit():
 
 
 def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
-    app = show("flipped_questions", cache)
+    app = show("questions", cache)
     assert "not measured on any task" in words(app)
     app.button(key="fq_tasks").click().run()
     ((study, _),) = started

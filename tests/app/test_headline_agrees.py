@@ -69,7 +69,7 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding
     assert "GPrune against FLAP " in overview and "; FANG " in overview
     assert overview.count(" ± ") >= 2 and "95% interval, paired; one seed)" in overview
     assert finding in story.comparison_finding(the_run(cache))
-    compare = plainly(open_page("comparison"))
+    compare = plainly(open_page("compare"))
     assert finding in plainly(opened(slide="6")) and compared in compare
     assert (levels is TIES) == ("has the lowest perplexity" not in compare)
 

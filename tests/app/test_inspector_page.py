@@ -23,7 +23,7 @@ NEURON = {"layer": "2", "neuron": "7"}
 
 
 def inspected(**query):
-    return open_page("inspection", **query)
+    return open_page("inspector", **query)
 
 
 def passages(app):
@@ -36,7 +36,7 @@ def badges(app):
 
 
 def test_with_nothing_selected_it_opens_on_the_most_drifting_neuron(cache, name):
-    app, moved = open_page("inspection"), the_run(cache).load(stages.drift).magnitude
+    app, moved = open_page("inspector"), the_run(cache).load(stages.drift).magnitude
     layer, neuron = np.argwhere(moved == moved.max())[0]
     assert "No neuron selected. Showing the one with the highest drift." in words(app)
     assert f"Neuron {neuron} of layer {layer}: rank" in words(app) and len(passages(app)) == 3
@@ -46,7 +46,7 @@ def test_with_nothing_selected_it_opens_on_the_most_drifting_neuron(cache, name)
 
 
 def test_nothing_selected_or_nothing_there_says_so(cache):
-    app = show("inspection", cache, stages=[name for name in names() if not name.startswith("drift")])
+    app = show("inspector", cache, stages=[name for name in names() if not name.startswith("drift")])
     assert "No neuron selected. Search" in words(app)
     assert app.button(key="ins_next").disabled
     assert not app.error and not passages(app)
@@ -74,7 +74,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(location, 16))
     assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}" and len(result[0]["passages"]) == 8
     assert max(item["passages"][0]["strength"] for item in result) == 1.0
-    app = show("inspection", cache, NEURON)
+    app = show("inspector", cache, NEURON)
     app.button(key="ins_next").click().run()
     assert "Neuron 8 of layer 2" in words(app)
     app.text_input(key="ins_search").set_value("module 3 of layer 1").run()
@@ -128,7 +128,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
 
 
 def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, monkeypatch):
-    app = show("inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
+    app = show("inspector", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
     assert "This run did not record the top-activating examples" in words(app) and not app.error and not passages(app)
     assert any("--until all" in code.value for code in app.code)
     requested = []
@@ -228,7 +228,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
 def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, monkeypatch):
     pool = FiringPool().installed(monkeypatch)
     pool.more = 0.05
-    app = show("inspection", cache, NEURON)
+    app = show("inspector", cache, NEURON)
     assert pool.asked == []
     app.button(key="ins_ablation_now").click().run()
     assert [(element.role, element.neuron, element.method) for element, _ in pool.asked] == [
@@ -264,14 +264,14 @@ def test_bins_that_all_texts_share_hold_every_token():
 
 def test_the_field_of_every_page_selects_and_opens_the_inspector(name):
     for typed, heading in (("l1n5", "Neuron 5 of layer 1: rank"), ("L1 M3", "Module 3 of layer 1"), ("L3", "Layer 3")):
-        app = open_page("rank_drift")
+        app = open_page("drift")
         app.text_input(key="frame_find").set_value(typed).run()
         assert heading in words(app) and "Inspector" in [item.value for item in app.title]
-    app = open_page("rank_drift")
+    app = open_page("drift")
     app.text_input(key="frame_find").set_value("L9N1").run()
     assert "this run has no layer 9" in app.error[0].value and app.title[0].value == "Rank drift"
     # it is there still after another page, and the Inspector's own field stands in its place
-    app = on(app, "inspection")
+    app = on(app, "inspector")
     assert [item.key for item in app.text_input if item.label == "Find"] == ["ins_search"]
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,12 +24,12 @@ from gprune.system.errors import SettingsError
 
 
 def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     assert app.slider(key="rasa_qs_slider").value == 0.85
     app.button(key="rasa_preset_None").click().run()
     assert app.metric[0].value == "0 / 24"
-    app = open_page("reliability")
+    app = open_page("rasa")
     assert "A module in the shaded corner" in words(app)
     app.button(key="rasa_preset_Drift only").click().run()
     assert "whatever its score" in words(app)
@@ -39,14 +38,14 @@ def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
     assert json.loads(app.get("bidi_component")[0].proto.json)["selection"] == "none"
     app.toggle(key="rasa_figure_toggle").set_value(True).run()
     assert not charts(app)[0]["layout"].get("shapes")
-    app = show("reliability", cache, {"rasa_selection": "drift", "rasa_qs": "nonsense"})
+    app = show("rasa", cache, {"rasa_selection": "drift", "rasa_qs": "nonsense"})
     assert "whatever its score" in words(app)
     assert app.slider(key="rasa_qs_slider").value == a_study().reliability.score_quantile
 
 
 def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw_scores(cache):
     rule = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
-    app = show("reliability", cache, study=a_study(reliability=rule))
+    app = show("rasa", cache, study=a_study(reliability=rule))
     assert app.segmented_control(key="rasa_selection_segmented").value == "random"
     assert "The rule adapts as many random modules" in words(
         app
@@ -58,12 +57,12 @@ def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw
     assert app.segmented_control(key="rasa_scale_segmented").value == "standardized"
     assert app.slider(key="rasa_qd_slider").value == 0.8
     assert "These are the thresholds and the retention of this run" in words(app)
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     assert "random" not in app.segmented_control(key="rasa_selection_segmented").options
 
 
 def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     assert "These are the thresholds and the retention of this run" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.8).run()
     app.button(key="rasa_prune").click().run()
@@ -72,7 +71,7 @@ def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
 
 
 def test_a_changed_rule_gets_a_name_of_its_own(cache, started):
-    app = show("reliability", cache, study=a_study(name="Mine, RASA γ_drift 0.50, γ_score 0.50"))
+    app = show("rasa", cache, study=a_study(name="Mine, RASA γ_drift 0.50, γ_score 0.50"))
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     app.button(key="rasa_prune").click().run()
     app.button(key="rasa_preset_None").click().run()
@@ -91,7 +90,7 @@ def test_inputs_are_checked_without_the_hub(tmp_path):
 
 
 def test_a_missing_third_text_is_asked_for_with_the_command(cache):
-    app = show("module_agreement", cache, study=a_study(substitute=""))
+    app = show("agreement", cache, study=a_study(substitute=""))
     assert "`substitute` is empty" in words(app)
     app.selectbox(key="ma_substitute").set_value("c4").run()
     assert any("--substitute c4" in code.value for code in app.code)
@@ -102,12 +101,12 @@ def test_a_missing_third_text_is_asked_for_with_the_command(cache):
 def test_runs_of_different_budgets_have_names_and_no_winner(cache):
     first = write_run(cache)
     second = write_run(cache, study=a_study(retention=0.7))
-    app = open_page("comparison")
+    app = open_page("compare")
     assert "GPrune has the lowest perplexity" in words(app)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     assert "No winner: " in words(app) and "lowest perplexity" not in words(app)
     assert not numbers(app)[""].any() and "" in numbers(app)["Δ"].tolist()
-    app = open_page("comparison", run=first)
+    app = open_page("compare", run=first)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     names = numbers(app)["method"].tolist()
     assert names.count("Dense") == 1 and {"GPrune · keep 50%", "GPrune · keep 70%"} < set(names)
@@ -116,7 +115,7 @@ def test_runs_of_different_budgets_have_names_and_no_winner(cache):
 def test_a_run_without_perplexities_is_named_in_compare(cache):
     first = write_run(cache)
     second = write_run(cache, study=a_study(name="Unfinished", retention=0.7), stages="drift", seed=1)
-    app = open_page("comparison", run=first)
+    app = open_page("compare", run=first)
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     assert "Unfinished has no perplexities yet" in words(app)
 
@@ -124,7 +123,7 @@ def test_a_run_without_perplexities_is_named_in_compare(cache):
 def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
     name = write_run(cache, stages="drift")
     runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
-    app = open_page("rank_drift")
+    app = open_page("drift")
     assert "This run was limited to “drift”." in words(app) and len(charts(app)) == 3
     app.button(key="frame_rest").click().run()
     assert started == [(a_study(), ())]
@@ -134,7 +133,7 @@ def test_results_of_an_earlier_version_are_told_and_made_again(cache, started, n
     record = read(cache, name)
     record["stages"]["drift"]["key"] = "0" * 32
     runs.save(Store(cache), name, record)
-    app = open_page("rank_drift")
+    app = open_page("drift")
     message = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
     assert message in words(app) and not app.error
     app.button(key="frame_again").click().run()
@@ -186,34 +185,32 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     server.require_trust(True)
 
 
-def test_no_job_of_the_app_runs_code_of_a_model(cache, started):
-    with refused():
-        work.submit(str(cache), TRUSTING)
-    with refused():
-        work.submit(str(cache), TRUSTING, "an export", ("export", "a", "b", "--padded"))
-    assert started == []
-    work.submit(str(cache), replace(TRUSTING, trust_remote_code=False))
-    assert len(started) == 1
+POOL = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
+SOURCE = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
+QUESTION = Question(TRUSTING.evaluation.texts[0])
 
 
-def test_a_job_of_the_command_line_is_not_started_again_by_the_app(cache, monkeypatch):
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda cache: work.submit(cache, TRUSTING),
+        lambda cache: work.submit(cache, TRUSTING, "an export", ("export", "a", "b", "--padded")),
+        lambda cache: work.resume(cache, "20260101-000000-00000000"),
+        lambda _: POOL.ask(SOURCE, QUESTION, "me"),
+        lambda _: POOL.ask_many(SOURCE, [QUESTION], "me"),
+    ],
+)
+def test_no_job_and_no_preview_of_the_app_runs_code_of_a_model(cache, started, monkeypatch, start):
+    # a job of the command line may be of such a study
     monkeypatch.setattr(queue, "study_of", lambda *_: TRUSTING)
     monkeypatch.setattr(queue, "resume", lambda *_: pytest.fail("it was started"))
     with refused():
-        work.resume(str(cache), "20260101-000000-00000000")
-
-
-def test_the_preview_loads_no_such_model():
-    source = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
-    pool = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
-    with refused():
-        pool.ask(source, Question(TRUSTING.evaluation.texts[0]), "me")
-    with refused():
-        pool.ask_many(source, [Question(TRUSTING.evaluation.texts[0])], "me")
+        start(str(cache))
+    assert started == []
 
 
 def test_the_form_offers_it_only_where_it_is_allowed(cache, started):
-    app = open_page("jobs")
+    app = open_page("launch")
     assert app.toggle(key="launch_trust").disabled
     assert "This server does not run code that comes with a model." in words(app)
     # a value that was left in the session, or sent by hand, counts for nothing
@@ -224,7 +221,7 @@ def test_the_form_offers_it_only_where_it_is_allowed(cache, started):
 
 
 def test_the_form_hands_it_on_where_the_server_may(cache, started, trusting):
-    app = open_page("jobs")
+    app = open_page("launch")
     app.toggle(key="launch_trust").set_value(True).run()
     assert "This server does not run code that comes with a model." not in words(app)
     app.button(key="launch_start").click().run()

@@ -245,21 +245,9 @@ def test_from_a_word_to_the_help_and_from_any_page_to_a_neuron(visit):
     expect(page.get_by_role("radio", name="UMAP")).to_be_checked()
 
 
-@pytest.mark.long
-def test_on_a_phone_no_card_covers_another_and_no_word_of_a_chart_another(visit):
-    page = visit.page("decisions", viewport={"width": 390, "height": 844})
-    page.locator(f".st-key-pd_budget_chart {PLOT}").first.wait_for()
-    figure = "document.querySelector('.st-key-pd_budget_chart .main-svg')"
-    page.wait_for_function(f"() => {figure}.getBoundingClientRect().width > 600")
-    main = "document.querySelector('[data-testid=stMain]')"
-    assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")
-
-
 _SHADOWS = """one => getComputedStyle(one).boxShadow.match(/rgba?\\([^)]*\\)/g)
     .map(colour => Number(colour.match(/[\\d.]+/g)[3] ?? 1) > 0.3)"""
 """whether there is a shadow at the left edge and at the right one"""
-
-"""which of some tags are not wholly seen"""
 
 
 @pytest.mark.long
@@ -270,6 +258,8 @@ def test_on_a_phone_a_shadow_lies_where_a_chart_or_a_table_goes_on(visit):
         page = visit.page(where, viewport={"width": 390, "height": 844}, color_scheme="dark")
         item = page.locator(location).first
         item.wait_for()
+        page.wait_for_function("() => !document.querySelector('.js-plotly-plot:not(:has(.main-svg))')")
+        assert page.get_by_test_id("stMain").evaluate("main => main.scrollWidth <= main.clientWidth")
         assert item.evaluate("one => one.scrollWidth > one.clientWidth + 100")
         assert item.evaluate(_SHADOWS) == [False, True]
         for share, edges in ((0.5, [True, True]), (1, [True, False])):

@@ -26,7 +26,7 @@ RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale
 
 
 def test_the_runs_own_lines_change_nothing_and_moved_lines_say_what_changes(cache):
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     assert "No neuron and no key/value group changes sides" in words(app)
     assert "These are the thresholds and the retention of this run" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.2).run()
@@ -47,7 +47,7 @@ def test_live_perplexity_is_on_where_measuring_took_less_than_its_limit(small_ru
 
 def test_the_preview_takes_the_texts_that_no_method_has_read(cache):
     texts = ("python-reference", "c4", "ptb")
-    app = show("reliability", cache, study=a_study(evaluation=EvaluationSettings(texts=texts, windows=96)))
+    app = show("rasa", cache, study=a_study(evaluation=EvaluationSettings(texts=texts, windows=96)))
     assert app.multiselect(key="rasa_heldout_multiselect").value == ["c4", "ptb"]
 
 
@@ -84,13 +84,13 @@ def pool(monkeypatch):
 
 
 def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(cache, pool):
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     assert pool.asked == []
     app.toggle(key="rasa_live_toggle").set_value(True).run()
     assert [question.text for question, _ in pool.asked][:2] == ["python-reference", "science-docs"]
     assert all(base.method == "gprune" and base.masks is None for _, base in pool.asked)
     pool.asked, pool.more = [], 0.05
-    app = show("reliability", cache, {"rasa_live": "1", "rasa_keep": "0.4"})
+    app = show("rasa", cache, {"rasa_live": "1", "rasa_keep": "0.4"})
     expected = pool.latest("0")
     (metric, _) = [metric for metric in app.metric if metric.label.startswith("perplexity on")]
     assert (metric.value, metric.delta) == (f"{expected.perplexity:.2f}", expected.verdict.removeprefix("perplexity "))
@@ -106,14 +106,14 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
 def test_a_reference_is_measured_at_the_same_retention_and_without_rasa_where_asked(cache, pool):
     for reference, method in (("no_rasa", "gprune"), ("flap", "flap")):
         pool.asked = []
-        show("reliability", cache, {"rasa_live": "1", "rasa_against": reference, "rasa_keep": "0.4"})
+        show("rasa", cache, {"rasa_live": "1", "rasa_against": reference, "rasa_keep": "0.4"})
         _, base = pool.asked[0]
         assert base.method == method and base.masks.retention == pytest.approx(0.4, abs=0.02)
         assert not base.fitted
 
 
 def test_the_curve_has_what_the_run_measured_and_live_points_where_methods_are_chosen(cache, pool):
-    app = show("reliability", cache)
+    app = show("rasa", cache)
     assert {"GPrune", "FLAP"} <= set(curves(app)) and pool.asked == []
     pool.more = 0.1
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
@@ -124,7 +124,7 @@ def test_the_curve_has_what_the_run_measured_and_live_points_where_methods_are_c
 
 
 def test_points_of_moved_lines_are_not_called_measured(cache, pool):
-    app = show("reliability", cache, {"rasa_qd": "0.5"})
+    app = show("rasa", cache, {"rasa_qd": "0.5"})
     for methods, source in (([], "this run’s own thresholds"), (["gprune"], "these thresholds")):
         app.multiselect(key="rasa_curves_multiselect").set_value(methods).run()
         lines = curves(app)

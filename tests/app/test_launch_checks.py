@@ -18,7 +18,7 @@ def form(cache, monkeypatch):
     def opened_with(model):
         # what is typed into the field cannot be chosen otherwise here
         monkeypatch.setattr(launch, "_models", lambda: ["demo", model])
-        app = open_page("jobs")
+        app = open_page("launch")
         return app if model == "demo" else app.selectbox(key="launch_model").set_value(model).run()
 
     return opened_with
@@ -76,7 +76,7 @@ def test_text_in_a_style_ends_neither_string_nor_style():
 
 
 def test_the_form_names_the_wrong_fields_above_and_below(cache):
-    app = open_page("jobs")
+    app = open_page("launch")
     app.number_input(key="launch_retention").set_value(1.5).run()
     app.number_input(key="launch_seed").set_value(-2).run()
     app.number_input(key="launch_demo_reliability.drift_quantile").set_value(7.0).run()
@@ -95,11 +95,11 @@ def test_the_form_names_the_wrong_fields_above_and_below(cache):
 
 
 def test_a_model_that_is_gone_is_refused_at_its_field_and_no_job_is_made(cache, started):
-    app = show("jobs", cache, study=a_study(model="/nowhere/at/all"))
+    app = show("launch", cache, study=a_study(model="/nowhere/at/all"))
     app.selectbox(key="launch_model").set_value("/nowhere/at/all").run()
     assert app.button(key="launch_start").disabled and "there is no model folder" in words(app)
     marked = "".join(item.proto.body for item in app.get("html"))
     assert ".st-key-launch_model::after" in marked and "launch_primary" not in marked
     # the other ways to a job refuse it as well
-    on(app, "speed_export").button(key="sx_measure").click().run()
+    on(app, "speed").button(key="sx_measure").click().run()
     assert "there is no model folder" in words(app) and not started

@@ -37,7 +37,7 @@ GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 
 
 def form(**query):
-    return open_page("jobs", **query)
+    return open_page("launch", **query)
 
 
 def commands(app):
@@ -353,12 +353,12 @@ def test_the_settings_of_a_run_that_failed_are_edited_in_the_form(cache, started
         evaluation=evaluation, reliability=rule, substitute="", seed=3, methods=(*CONTROLS, "flap"),
         choice=ChoiceSettings(sequences=9), repair=RepairSettings("bias", "primary"),
     )  # fmt: skip
-    app = open_page("overview", run=write_run(cache, study=study, state="failed"))
+    app = open_page("home", run=write_run(cache, study=study, state="failed"))
     assert app.button(key="frame_continue")
     app.button(key="frame_edit").click().run()
     assert "The settings of “Synthetic” are in the form below" in app.success[0].value
     assert not app.exception and not app.error and not app.warning
-    app = on(app, "jobs")
+    app = on(app, "launch")
     app.number_input(key="launch_retention").set_value(0.6).run()
     app.button(key="launch_start").click().run()
     assert started == [(replace(study, retention=0.6), ())]
@@ -366,7 +366,7 @@ def test_the_settings_of_a_run_that_failed_are_edited_in_the_form(cache, started
 
 def test_further_settings_that_nobody_opened_are_those_that_they_begin_with(cache, started):
     for rendered in (True, False):
-        app = open_page("jobs")
+        app = open_page("launch")
         app.session_state[launch.MORE] = rendered
         app.run()
         assert bool([item for item in app.selectbox if item.key == "launch_device"]) is rendered

@@ -46,7 +46,7 @@ def pool(monkeypatch):
 
 
 def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):
-    app = show("text_lens", cache)
+    app = show("lens", cache)
     assert pool.asked == [] and "nothing leaves this machine" in words(app)
     assert "to see the passage coloured by loss increase" in words(app)
     assert "compare the continuations of the dense" in words(app)
@@ -74,7 +74,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
 
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
-    app = show("text_lens", cache, {"lens_live": "1"})
+    app = show("lens", cache, {"lens_live": "1"})
     text = words(app).replace("\\", "")
     # the slopes of the first and second model, over tokens 1 to 7
     assert "GPrune +0.40 nats/token" in text and "FLAP +0.80 nats/token" in text
@@ -102,7 +102,7 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
 
 
 def test_own_text_and_what_is_too_long_or_empty(cache, pool):
-    app = show("text_lens", cache, {"lens_what": "typed"})
+    app = show("lens", cache, {"lens_what": "typed"})
     assert "The text is empty" in words(app)
     app.text_area(key="lens_typed_area").set_value(" \n ").run()
     app.button(key="lens_read").click().run()
@@ -118,18 +118,18 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
     assert "א" not in str(dict(app.query_params))
     # it is there still after another page
-    app = on(on(app, "overview"), "text_lens")
+    app = on(on(app, "home"), "lens")
     assert len(app.text_area(key="lens_typed_area").value) == 2_000_000
 
 
 def test_what_goes_wrong_is_one_sentence(pool, name):
     pool.problem = "the model folder '/gone' has changed since the run: put the model back"
-    app = open_page("text_lens", lens_live="1")
+    app = open_page("lens", lens_live="1")
     assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
 
 
 def test_a_run_of_one_method_shows_one_panel(cache, pool):
-    app = show("text_lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
+    app = show("lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
     assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
 
 

@@ -136,7 +136,7 @@ def test_a_result_is_there_whichever_run_made_it(tmp_path):
 def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path):
     write_run(tmp_path)
     name = write_run(tmp_path, study=a_study(methods=("dense", "flap")))
-    run = next(run for run in all_runs(str(tmp_path))[0] if run.name == name)
+    run = the_run(tmp_path, name)
     assert run.has(stages.masks) and list(run.masks()) == ["flap"]
 
 

@@ -29,15 +29,11 @@ pytestmark = pytest.mark.slow
 
 def on_runs(run, chosen=""):
     """The tab of the runs, as a click opens it."""
-    app = open_page("jobs", run=run)
+    app = open_page("launch", run=run)
     app.query_params["jobs_tab"] = "runs"
     if chosen:
         app.query_params[jobs.CHOSEN] = chosen
     return app.run()
-
-
-def of(cache, name):
-    return next(run for run in all_runs(str(cache))[0] if run.name == name)
 
 
 def two(cache):
@@ -51,25 +47,25 @@ def test_a_name_is_shown_wherever_a_run_is_chosen(cache):
     app = on_runs(first)
     app.text_input(key=f"runs_name_{first}").input("  Best *of* all ")
     next(button for button in app.button if button.label == "Save").click().run()
-    assert not app.exception and of(cache, first).about.name == "Best *of* all"
+    assert not app.exception and the_run(cache, first).about.name == "Best *of* all"
     assert app.selectbox(key="frame_run").options == ["Second", "Best *of* all"]
     app.query_params["jobs_tab"] = "start"
     assert "Uses the masks of Best \\*of\\* all without" in words(app.run())
-    assert set(on(app, "comparison").multiselect(key="cp_runs_multiselect").options) == {
+    assert set(on(app, "compare").multiselect(key="cp_runs_multiselect").options) == {
         "Second", "Best *of* all",
     }  # fmt: skip
     # whoever computes the run anew does not write over it
     write_run(cache, study=a_study(name="First"))
-    assert of(cache, first).about.name == "Best *of* all"
+    assert the_run(cache, first).about.name == "Best *of* all"
 
 
 def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache):
     first, second = two(cache)
     on_runs(first, second).button(key=f"runs_hide_{second}").click().run()
-    assert of(cache, second).about.hidden
+    assert the_run(cache, second).about.hidden
     app = on_runs(first, second)
     assert app.selectbox(key="frame_run").options == ["First"]
-    assert open_page("comparison").multiselect(key="cp_runs_multiselect").options == ["First"]
+    assert open_page("compare").multiselect(key="cp_runs_multiselect").options == ["First"]
     # a link to it still opens it
     assert opened(run=second).selectbox(key="frame_run").value == second
     app.button(key=f"runs_hide_{second}").click().run()
@@ -173,7 +169,7 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
     monkeypatch.setattr(notes, "write_json", refuse)
     app = on_runs(name)
     app.button(key=f"runs_hide_{name}").click().run()
-    assert "cannot be written \\(read\\-only\\)" in app.error[0].value and not of(cache, name).about.hidden
+    assert "cannot be written \\(read\\-only\\)" in app.error[0].value and not the_run(cache, name).about.hidden
 
 
 @pytest.mark.parametrize(
@@ -184,7 +180,7 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
 def test_what_is_said_of_a_run_may_be_damaged(cache, content, name):
     (cache / "runs" / name / notes.FILE).write_text(content, encoding="utf-8")
     assert "saving writes it anew" in notes.read_notes(cache / "runs" / name)[1]
-    run = of(cache, name)
+    run = the_run(cache, name)
     assert run.about == RunNotes() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
     app = on_runs(name)
     assert "saving writes it anew" in words(app) and not app.exception
@@ -209,7 +205,7 @@ def test_a_study_of_a_sweep_is_not_named_twice_over(cache):
 
 
 def test_the_table_has_the_settings_and_the_best_result_of_each_run(cache, monkeypatch):
-    runs = [of(cache, name) for name in two(cache)]
+    runs = [the_run(cache, name) for name in two(cache)]
     table = jobs.table_of_runs(runs, [], {run.name: run.title for run in runs}, {})
     text = "science-docs"
     # the first text that a run was not calibrated on; here it was calibrated on both
@@ -219,13 +215,6 @@ def test_the_table_has_the_settings_and_the_best_result_of_each_run(cache, monke
     assert table["best PPL"][0] == f"{values[best]:.4g} {label(best)}, python-reference"
     assert table["γ"].tolist() == ["0.90 / 0.90"] * 2
     assert "list" not in table and table["model"].tolist() == ["demo", "demo"]
-
-
-def test_several_rows_are_compared(cache):
-    names = two(cache)
-    app = on_runs(names[0])
-    app.session_state["cp_runs_wanted"] = None
-    assert "runs_compare" not in [button.key for button in app.button]
 
 
 def test_a_run_is_cloned_into_the_form(cache):

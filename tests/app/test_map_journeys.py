@@ -130,12 +130,8 @@ def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):
     )
 
 
-def test_from_a_heat_map_to_a_module_a_neuron_its_contexts_and_back(visit):
-    page = visit.page("drift")
-    page.locator(PLOT).nth(1).wait_for()
-    layers = page.locator(".st-key-rd_layers_chart .js-plotly-plot").evaluate("plot => Array.from(plot._fullData[1].y)")
-    click_mark(page, "rd_layers", 1, layers.index(3))
-    page.get_by_role("link", name="Open in Inspector").click()
+def test_from_a_layer_to_a_module_a_neuron_its_contexts_and_back(visit):
+    page = visit.page("inspector?layer=3")
     page.get_by_role("heading", name="Layer 3: 60 neurons, 6 modules").wait_for()
     field = page.get_by_role("textbox", name="Find")
     field.fill("module 2 of layer 3")

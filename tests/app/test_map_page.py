@@ -132,7 +132,7 @@ def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():
 
 
 def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long(cache, started, name):
-    app = open_page("neuron_map", layer="2")
+    app = open_page("map", layer="2")
     # it opens in UMAP, by who keeps a neuron; until that is there PCA stands in its place
     assert app.segmented_control(key="nm_layout_segmented").value == "umap" and not app.error
     assert app.selectbox(key="nm_colour_selectbox").value == "methods"
@@ -147,7 +147,7 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
 
 def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, name):
     places = put_map(the_run(cache))
-    app = open_page("neuron_map", layer="2", nm_colour="drift")
+    app = open_page("map", layer="2", nm_colour="drift")
     assert "40% of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
     (chart,) = charts(app)
     assert chart["layout"]["xaxis"]["title"]["text"] == "UMAP 1 (no unit)"
@@ -159,7 +159,7 @@ def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, 
 def test_umap_of_a_layer_of_eight_neurons_says_what_it_needs(cache):
     small = ModelShape(layers=2, neurons=8, heads=2, kv_heads=2, head_width=4, hidden=8)
     write_run(cache, small, modules=2)
-    app = open_page("neuron_map", nm_layout="umap")
+    app = open_page("map", nm_layout="umap")
     assert "needs 16 neurons; this layer has 8" in "".join(error.value for error in app.error)
     assert not [button for button in app.button if button.key == "nm_start"]
     app.segmented_control(key="nm_layout_segmented").set_value("pca").run()
@@ -173,19 +173,19 @@ def test_a_layer_of_equal_neurons_is_a_sentence_and_starts_no_job(cache, run, na
         mean[:, 1], moment[:, 1] = 0.1, 3.0
         exchange(cache, name, replace(result, ffn_mean=mean, ffn_moment=moment), stages.statistics, text)
     for layout in ("pca", "umap"):
-        app = open_page("neuron_map", layer="1", nm_layout=layout)
+        app = open_page("map", layer="1", nm_layout=layout)
         assert "all 60 neurons are equal" in "".join(error.value for error in app.error)
         assert not [button for button in app.button if button.key == "nm_start"]
 
 
 def test_parameters_of_a_model_that_is_gone_are_a_sentence(cache, tmp_path):
     write_run(cache, study=a_study(model=str(tmp_path / "gone")))
-    app = open_page("neuron_map", nm_basis="parameters")
+    app = open_page("map", nm_basis="parameters")
     assert "there is no model folder" in "".join(error.value for error in app.error)
 
 
 def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a_sentence(run):
-    app = open_page("neuron_map", layer="2")
+    app = open_page("map", layer="2")
     app.session_state["nm_region_drawn"] = map_page.Region(run.name, 2, (3, 17, 40))
     app.run()
     rows = app.dataframe[0].value
@@ -254,7 +254,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
 
 
 def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
-    app = open_page("mask_atlas", atlas_method="flap", layer="1", module="2")
+    app = open_page("atlas", atlas_method="flap", layer="1", module="2")
     assert len(charts(app)) == 3 and not app.error
     assert "depend on the calibration text" in words(app) and "of the key/value groups of FLAP" in words(app)
     for toggle in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:

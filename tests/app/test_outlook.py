@@ -81,14 +81,6 @@ def test_a_job_that_waits_for_the_result_of_another_says_so(tmp_path, monkeypatc
         assert (f"neurons’ parameters, {words}, 3 s so far" in _described(run, at, monkeypatch)[0]) is output
 
 
-def test_before_a_run_has_its_record_only_its_stage_is_told(tmp_path, monkeypatch):
-    run = a_run(tmp_path, 1)
-    runs.save(Store(tmp_path), run.name, read(tmp_path, run.name) | {"expected": {}})
-    run = the_run(tmp_path)
-    sentence, share = _described(run, JobProgress(stage="model", elapsed=2.0), monkeypatch)
-    assert sentence.endswith("loading the model, 2 s so far") and share == 0.0
-
-
 def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just_begun(tmp_path, monkeypatch):
     run, progress = a_run(tmp_path, len(names()), "done"), JobProgress(stage="model", elapsed=2.0)
     began = datetime.fromisoformat(run.record["started"]).timestamp()
@@ -207,7 +199,7 @@ def test_an_interrupted_run_and_its_job_can_be_continued(cache, started, monkeyp
     app.button(key="frame_continue").click().run()
     assert len(started) == 1
     app.query_params["jobs_tab"] = "jobs"
-    on(app, "jobs")
+    on(app, "launch")
     (table,) = (item.value for item in app.dataframe if {"job", "state"} <= set(item.value.columns))
     assert list(table["state"]) == ["interrupted"]
     app.button(key=f"jobs_resume_{job.id}").click().run()

@@ -80,7 +80,7 @@ def test_no_model_is_called_pareto_optimal_before_every_method_is_measured(cache
 
 
 def test_the_cost_of_the_chart_is_switched(cache):
-    app = show("comparison", cache, study=a_timed_study())
+    app = show("compare", cache, study=a_timed_study())
     for cost in (decision.PARAMETERS, decision.TIME):
         app.segmented_control(key="dc_cost_segmented").set_value(cost).run()
         titles = [chart["layout"]["xaxis"].get("title", {}).get("text", "") for chart in charts(app)]
@@ -99,11 +99,11 @@ def test_runs_of_equal_widths_are_options_and_the_cheapest_within_the_limit_lead
     equal = {"sparsity.widths": "equal", "sparsity.alignment": 2}
     targets = {"equal widths": write_run(cache, study=a_study().with_settings(equal))}
     targets["keep 30"] = write_run(cache, study=a_study(retention=0.3).with_settings(equal))
-    run = next(item for item in all_runs(str(cache))[0] if item.name == free)
+    run = the_run(cache, free)
     table = pareto.trade_off(run).table()
     assert set(table["widths"]) == {"free", "equal"}
     assert any("equal widths" in name for name in table["model"])
-    app = open_page("comparison", run=free, dc_most="20")
+    app = open_page("compare", run=free, dc_most="20")
     (link,) = (link.proto for link in app.get("page_link") if link.proto.label.startswith("Export "))
     target = next((name for words, name in reversed(targets.items()) if words in link.label), free)
     assert "tab=export" in link.query_string and f"run={target}" in link.query_string

@@ -5,7 +5,7 @@ import re
 from urllib.parse import parse_qs
 
 import pytest
-from app_driver import PLACES, on, open_page, opened, words
+from app_driver import on, open_page, opened, words
 from browser import AT_REST, expect, looking, served
 from synthetic_run import a_study, write_run
 
@@ -40,14 +40,14 @@ def test_every_place_keeps_what_the_address_of_its_page_held(name):
     for location in ("agreement", "map", "atlas", "questions", "export"):
         for key, value in (page_names.tab(location) | {"layer": "2"}).items():
             app.query_params[key] = value
-        app = on(app, next(stem for stem, item in PLACES.items() if item == location))
+        app = on(app, location)
         assert app.query_params["layer"] in ("2", ["2"]) and app.query_params["tab"] in (location, [location])
         assert "Unknown" not in words(app), location
 
 
 @pytest.mark.slow
 def test_the_help_leads_to_every_place_and_says_how_it_is_read(name):
-    app = open_page("help_features")
+    app = open_page("features")
     help_tabs = {"reading", "words", "keys", "features"}
     assert set(help_page.FEATURES) == set(help_page.READ) == set(page_names.PAGE_OF) - help_tabs
     assert all(features in words(app) for features in help_page.FEATURES.values())

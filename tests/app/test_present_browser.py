@@ -39,6 +39,30 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     page.wait_for_url(lambda url: "slide" not in url and "drift" in url)
     page.get_by_role("heading", name="Rank drift", exact=True).wait_for()
+    # the keys end with the slides
+    page.keyboard.press("Home")
+    page.wait_for_timeout(500)
+    assert "slide" not in page.url
+
+
+def test_a_slider_keeps_its_arrows_and_the_browsers_back_is_where_the_keys_go_on(visit):
+    page = visit.page("?slide=2", viewport={"width": 1280, "height": 720})
+    shown = page.locator(".st-key-slide p").first
+    # a digit jumps, at most to the last
+    page.keyboard.press("9")
+    expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    page.get_by_role("slider").first.focus()
+    for key in ("ArrowLeft", "ArrowRight", "Home", "End"):
+        page.keyboard.press(key)
+    page.wait_for_function(AT_REST)
+    expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    page.keyboard.press("PageUp")
+    expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
+    page.wait_for_url("**rasa_keep**")
+    page.go_back()
+    expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    page.keyboard.press("PageUp")
+    expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
 
 
 _AT_ONCE = """keys => keys.forEach(key => document.body.dispatchEvent(

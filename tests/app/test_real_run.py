@@ -75,7 +75,7 @@ def app(finished, monkeypatch):
 
 @pytest.mark.parametrize("name", EACH)
 def test_every_page_finds_all_that_it_draws(finished, app, name):
-    expected = CHARTS | ({"speed_export": CHARTS["speed_export"] + 1} if name == MEASURED else {})
+    expected = CHARTS | ({"speed": CHARTS["speed"] + 1} if name == MEASURED else {})
     visible = app(name)
     for page in PAGES:
         on(visible, page)
@@ -97,7 +97,7 @@ def test_every_table_and_every_measure_can_be_asked_for(app, name):
         visible.run()
         assert not visible.exception and not visible.error, page
         assert len(visible.dataframe) == before + len(tables), page
-    chooser = on(visible, "calibration_data").selectbox(key="cd_measure_selectbox")
+    chooser = on(visible, "calibration").selectbox(key="cd_measure_selectbox")
     assert list(chooser.options) == list(MEASURES.values())
     for measure in MEASURES:
         visible.selectbox(key="cd_measure_selectbox").set_value(measure).run()
@@ -118,7 +118,7 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
     assert missing == ({"llm_pruner"} if name == "every method" else set())
     comparisons = list(stages.agreements(run.graph))
     assert list(run.agreement().comparisons) == comparisons
-    pairs = on(app(name), "module_agreement").multiselect(key="ma_pairs_multiselect")
+    pairs = on(app(name), "agreement").multiselect(key="ma_pairs_multiselect")
     assert list(pairs.options) == [COMPARISONS[comparison].title for comparison in comparisons]
     result = derived_cache.masks_of(run, rasa.adapted_choice(run, run.study.reliability))
     changed = kept_units.overlaps(run.load(stages.masks, "gprune"), result)
@@ -142,7 +142,7 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
 
 def test_what_is_measured_is_shown(finished, app):
     run = finished.run(MEASURED)
-    visible = on(app(MEASURED), "flipped_questions")
+    visible = on(app(MEASURED), "questions")
     table = next(item.value for item in visible.dataframe if "chance" in item.value)
     assert table["task"].tolist() == ["questions.jsonl"] and table["documents"].tolist() == ["9"]
     assert [name for name in table.columns if "±" in str(table[name][0])] == [
@@ -157,7 +157,7 @@ def test_what_is_measured_is_shown(finished, app):
 
 @pytest.mark.long
 def test_a_method_that_cannot_run_on_the_model_is_named_with_its_reason(app):
-    visible = on(app("every method"), "comparison")
+    visible = on(app("every method"), "compare")
     assert "Left out: LLM-Pruner (" in words(visible).replace("\\", "")
     assert len(visible.dataframe[0].value) == len(METHODS)
 
@@ -205,7 +205,7 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
         rendered[page] = len(charts(text))
     assert not list(brought[1].glob("*/"))
     assert rendered == CHARTS
-    text = words(on(app, "calibration_data")).replace("\\", "")
+    text = words(on(app, "calibration")).replace("\\", "")
     assert "Needs “drawing calibration text A”, which the pack of this run does not contain" in text
     assert "--with-contexts" in text
     text = words(on(app, "export"))
@@ -213,7 +213,7 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
 
 
 def test_what_needs_the_model_says_so(name, brought, started):
-    app = open_page("reliability", rasa_live="1", rasa_keep="0.4")
+    app = open_page("rasa", rasa_live="1", rasa_keep="0.4")
     (note,) = [info.value for info in app.info if "no model folder" in info.value]
     assert note.startswith("Needs data that the pack of this run does not contain") and len(note) <= 300
     # a job would say the same, later and in its log

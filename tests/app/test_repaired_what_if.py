@@ -38,7 +38,7 @@ def difference(pool, ending):
 
 def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_repaired_alike(cache, pool):
     address = {"rasa_live": "1", "rasa_keep": "0.4"}
-    app = show("reliability", cache, address)
+    app = show("rasa", cache, address)
     assert not any(question.repair for question, _ in pool.asked)
     app.toggle(key="rasa_repair_toggle").set_value(True).run()
     after = [(question, base) for question, base in pool.asked if question.repair]
@@ -64,7 +64,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
 
 
 def test_the_dense_model_has_no_weights_to_repair(cache, pool):
-    show("reliability", cache, {"rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"})
+    show("rasa", cache, {"rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"})
     assert not any(question.method == "dense" for question, _ in pool.asked)
     bases = {(base.method, base.repair) for question, base in pool.asked if base and question.repair}
     assert ("dense", None) in bases and not any(repair for _, repair in bases)
@@ -73,7 +73,7 @@ def test_the_dense_model_has_no_weights_to_repair(cache, pool):
 def test_what_is_being_fitted_is_a_bar_with_its_layer(cache, pool):
     pool.progress = "open"
     pool.status = WorkerState("fitting", "The worker is repairing the kept weights: layer 3 of 6", 1, 1 / 3)
-    app = show("reliability", cache, {"rasa_live": "1", "rasa_repair": "1"})
+    app = show("rasa", cache, {"rasa_live": "1", "rasa_repair": "1"})
     (bar,) = app.get("progress")
     assert bar.proto.text.replace("\\", "") == pool.status.reason and bar.proto.value == 33
 

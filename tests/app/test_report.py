@@ -43,7 +43,7 @@ def run(tmp_path_factory):
 
 
 def test_a_figure_says_what_its_card_says(run, cache):
-    app = show("rank_drift", cache)
+    app = show("drift", cache)
     headings = [strip_markdown(item.value[5:]) for item in app.markdown if item.value.startswith("#### ")]
     captions = [strip_markdown(item.value) for item in app.caption]
     entries = report.gather_entries(run, ("drift", "drift_by_layer", "ranks"))
@@ -140,7 +140,7 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
 
 
 def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache):
-    app = show("report_file", cache)
+    app = show("report", cache)
     chosen = app.multiselect(key="rp_cards_multiselect")
     assert len(chosen.options) == len(report.figure_names()) and len(chosen.value) == 3
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()

@@ -28,7 +28,7 @@ def a_timed_study(**changes):
 
 
 def page(**query):
-    return open_page("speed_export", **query)
+    return open_page("speed", **query)
 
 
 def exports(**query):
@@ -36,7 +36,7 @@ def exports(**query):
 
 
 def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
-    app = show("speed_export", cache, study=a_timed_study())
+    app = show("speed", cache, study=a_timed_study())
     figure = charts(app)[0]
     assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
     assert figure["data"][1]["marker"]["color"] == METHOD_COLORS["gprune"]
@@ -86,7 +86,7 @@ def test_whiskers_are_quartiles_and_captured_graphs_are_open():
 
 
 def test_published_speed_stands_apart_and_what_is_missing_can_be_measured(cache, started):
-    app = show("speed_export", cache)
+    app = show("speed", cache)
     published = next(item.value for item in app.dataframe if "params" in item.value)
     assert published["tokens/s"].tolist()[0] == "97.04" and "GPrune (FLAP)" in published["method"].tolist()
     assert "published, not run here" in words(app)

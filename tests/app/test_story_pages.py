@@ -106,7 +106,7 @@ def test_slides_end_on_their_page_and_a_wrong_number_is_named(cache, name):
 
 def test_without_a_run_the_slides_and_the_glossary_explain_themselves(cache, monkeypatch):
     assert "There is no run yet" in words(opened(slide="1"))
-    app = open_page("glossary")
+    app = open_page("words")
     app.text_input(key="help_search_text").set_value("jaccard").run()
     entries = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
     assert len(entries) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)

@@ -174,3 +174,35 @@ def test_on_a_phone_a_dead_address_shows_one_sentence(visit, where):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     if "deleted" in where:
         assert page.locator(PLOT).count() == 0
+
+
+TYPED = "<img src=x onerror=alert(1)> שלום 🙂 \u202eabc the river\n\n" + "was named after the old town " * 30
+
+
+def test_a_typed_text_is_read_and_shown_as_text(visit):
+    page = visit.page("lens?lens_what=typed")
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.get_by_label("Text", exact=True).fill(TYPED)
+    page.get_by_role("button", name="Read", exact=True).click()
+    # the continuations come last: from here on nothing is drawn anew under what is looked at
+    expect(page.get_by_text("Sampled at temperature 0.8 with seed 0")).to_be_visible()
+    panels = page.locator(".lens-tokens")
+    expect(panels).to_have_count(2)
+    expect(page.get_by_role("heading", name="Beside the dense model")).to_be_visible()
+    expect(page.get_by_text("Context length reached")).to_be_visible()
+    visible = panels.first.locator(".passage")
+    expect(visible).to_contain_text("<img·src=x·onerror=alert(1)>")
+    expect(visible).to_contain_text("‹U+202E›")
+    assert visible.locator("img").count() == 0 and not dialogs
+    spans = visible.locator("span")
+    expect(spans).to_have_count(64)
+    spans.nth(5).dispatch_event("pointerover")
+    assert "probability: dense" in str(spans.nth(5).get_attribute("title"))
+    colours = spans.evaluate_all("all => all.map(one => one.style.backgroundColor)")
+    assert any("224, 130, 20" in colour for colour in colours) and any("128, 115, 172" in colour for colour in colours)
+    # the passage is reached and scrolled by the keyboard
+    visible.focus()
+    expect(visible).to_be_focused()
+    # the address holds no text and brings another person to the same view
+    page.wait_for_url(lambda url: "lens_what=typed" in url and "lens_live=1" in url and "river" not in url)

@@ -116,7 +116,7 @@ def test_every_page_shows_it_without_its_plug_in(orphan, monkeypatch):
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     with new_process():
         app, content = opened(run=name), ""
-        for page in (page for page in PAGES if page != "jobs"):
+        for page in (page for page in PAGES if page != "launch"):
             content += words(on(app, page)) + json.dumps(charts(app))
             assert not app.error, (page, [error.value for error in app.error])
         assert "even cut" in content.lower() and "weight size" in content.lower()

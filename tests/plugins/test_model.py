@@ -86,7 +86,7 @@ def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache):
     install(site)
     install(site, "other", {"other.py": BOTH["bring/metric.py"]}, {"flap": "other:size"}, {})
     with new_process():
-        app = on(opened(), "jobs")
+        app = on(opened(), "launch")
         assert app.selectbox(key="launch_metric").options[-1] == "Weight size"
         assert app.multiselect(key="launch_methods").options[-2:] == ["Even cut", "Weight size"]
         said = "the metric flap of other is left out: a built-in metric or method has this name"
