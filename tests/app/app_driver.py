@@ -74,6 +74,11 @@ def words(app: AppTest) -> str:
     return "\n".join(str(item.value) for kind in kinds for item in kind).replace("\u00a0", " ")
 
 
+def plain_words(app: AppTest) -> str:
+    """The same without the backslashes that keep names from being mark-up."""
+    return words(app).replace("\\", "")
+
+
 def charts(app: AppTest) -> list[dict[str, Any]]:
     return [json.loads(item.proto.spec) for item in app.get("plotly_chart")]
 

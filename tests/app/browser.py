@@ -1,7 +1,7 @@
 """Servers and a browser, for the tests that only a browser can make."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from waiting import limit
 from gprune.app.ui import page_names
 from gprune.pipeline.runs.opened import Run, all_runs
 from scripts import served_app
+from scripts.served_app import served
 
 PATIENCE = 1000 * limit(60)
 PLOT = ".js-plotly-plot .main-svg"
@@ -26,12 +27,16 @@ _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A Chromium without a window; skips where there is none."""
-    with _or_skip(served_app.browser()) as browser:
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(served_app.browser())
+        except served_app.NotHereError as error:
+            pytest.skip(str(error))
         from playwright.sync_api import expect
 
         # what Playwright waits for by itself is too short for a busy machine
         expect.set_options(timeout=PATIENCE)
-        yield browser
+        yield started
 
 
 def expect(target: Any) -> Any:
@@ -39,23 +44,6 @@ def expect(target: Any) -> Any:
     from playwright.sync_api import expect as waited_for
 
     return waited_for(target)
-
-
-@contextmanager
-def served(cache: Path, *options: str) -> Iterator[served_app.Server]:
-    """A fresh server over a cache."""
-    with served_app.served(cache, *options) as server:
-        yield server
-
-
-@contextmanager
-def _or_skip(started: AbstractContextManager[Any]) -> Iterator[Any]:
-    with ExitStack() as stack:
-        try:
-            result = stack.enter_context(started)
-        except served_app.NotHereError as error:
-            pytest.skip(str(error))
-        yield result
 
 
 def outside(page: Any) -> list[str]:

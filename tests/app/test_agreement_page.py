@@ -1,7 +1,7 @@
 """The module agreement page: which comparisons it draws, how, and what it offers."""
 
 import numpy as np
-from app_driver import charts, open_page, show, words
+from app_driver import charts, open_page, plain_words, show
 from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.app.figures import drift as figures
@@ -56,8 +56,8 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     # the title has the number of the legend, and not the mean over every pair of texts
     (legend,) = [trace["name"] for trace in charts(app)[0]["data"] if trace["name"].startswith("FANG")]
     mean = legend.removeprefix("FANG: A against B: ").partition(" ")[0]
-    assert f"{mean} for FANG’s groups of A and B" in words(app).replace("\\", "")
-    assert "FANG has 2 groups per layer and BCM 6 modules" in words(app).replace("\\", "")
+    assert f"{mean} for FANG’s groups of A and B" in plain_words(app)
+    assert "FANG has 2 groups per layer and BCM 6 modules" in plain_words(app)
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
     labels = ["A-B against B-C", "FANG: B against C"]
     assert drawn(charts(app)[0]) == labels

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, show, words
+from app_driver import charts, open_page, plain_words, show, words
 from synthetic_run import a_study, exchange, folder_of, names, the_run, write_run
 
 from gprune import records
@@ -33,7 +33,7 @@ def test_a_finished_run_fills_the_page_and_its_matrix(cache):
     assert table["% of vocabulary"].notna().all()
     assert table["sequences"].tolist() == ["32 of 64", "32 of 96", "32 of 128"]
     assert "3 texts, 32 sequences of 16 tokens each" in words(app)
-    assert "What is known of python-reference" in words(app).replace("\\", "")
+    assert "What is known of python-reference" in plain_words(app)
     drift = the_run(cache).load(stages.drift)
     values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
     assert values[0, 1] == pytest.approx(np.median(drift.correlation), abs=6e-4)
@@ -121,9 +121,9 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert app.slider(key="cd_share_slider").value == 0.5
     assert [item.label for item in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
-    text = words(open_page("card", cd_view="A")).replace("\\", "")
+    text = plain_words(open_page("card", cd_view="A"))
     for verdict in calibration_report.verdicts(card):
         assert verdict.answer in text
     app = open_page("card", cd_view="Q")
-    assert len(charts(app)) == 2 and "Is A large enough?" in words(app).replace("\\", "")
-    assert "cd_view" in words(app).replace("\\", "")
+    assert len(charts(app)) == 2 and "Is A large enough?" in plain_words(app)
+    assert "cd_view" in plain_words(app)

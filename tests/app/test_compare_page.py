@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from app_driver import charts, numbers, open_page, opened, show, words
+from app_driver import charts, numbers, open_page, opened, plain_words, show, words
 from synthetic_run import a_study, exchange, grouped_runs, names, the_run, write_run
 
 from gprune.app.figures.comparison import RUN_COLORS
@@ -127,7 +127,7 @@ def test_the_chip_of_a_text_relates_it_to_the_calibration_texts_and_unseen_texts
 def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(cache):
     methods = (*DEFAULT, "flap_uniform")
     app = show("compare", cache, study=a_study(methods=methods))
-    visible = words(app).replace("\\", "")
+    visible = plain_words(app)
     assert "python-reference: another split of the corpus of A, not unseen; " in visible
     assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in visible
     facts = next(item.value for item in app.dataframe if "steps of learning" in item.value.columns)
@@ -157,7 +157,7 @@ def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(monkeypatch, nam
     app = open_page("compare", cp_text="science-docs")
     marked = numbers(app).set_index("method")[""].str.contains("ᵃ")
     assert marked[marked].index.tolist() == ["FLAP"]
-    assert "ᵃ torch 9.9 instead of torch " in words(app).replace("\\", "")
+    assert "ᵃ torch 9.9 instead of torch " in plain_words(app)
 
 
 def test_other_windows_have_a_dash_and_the_reason(cache):
@@ -169,7 +169,7 @@ def test_other_windows_have_a_dash_and_the_reason(cache):
     table = numbers(app).set_index("method")
     of_few = table.index.str.endswith("Few")
     assert of_few.sum() == 5 and table["change"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
-    visible = words(app).replace("\\", "")
+    visible = plain_words(app)
     assert "(48 windows of 128 tokens against 96 windows of 128 tokens)" in visible
     assert "Settings that differ: evaluation.windows: 96 / 48." in visible
 
@@ -267,7 +267,7 @@ def test_two_runs_show_shared_baselines_once_and_compare_their_own_models_first(
     names = [f"GPrune · {rule}" for rule in ("γ_drift 0.90, γ_score 0.90", "γ_drift 0.90 drift only")]
     methods = numbers(app)["method"].tolist()
     assert set(methods) == {"Dense", "FLAP", "FLAP, no bias compensation", "Wanda-sp", *names}
-    visible = words(app).replace("\\", "")
+    visible = plain_words(app)
     assert "Settings that differ: reliability.selection: drift_and_score / drift. GPrune" in visible
     assert re.search(rf"{names[0]} (and|has a (lower|higher) perplexity than) {names[1]}", visible)
     rows = [name.replace(" · ", "<br>") for name in names]

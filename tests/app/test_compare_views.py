@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from app_driver import charts, open_page, words
+from app_driver import charts, open_page, plain_words, words
 from synthetic_run import a_study, grouped_runs, write_run
 from synthetic_tables import filled, write_tables
 
@@ -26,10 +26,6 @@ def cells(app, index=0):
     return app.dataframe[index].value
 
 
-def unescaped(app):
-    return words(app).replace("\\", "")
-
-
 def commands(app):
     return [code.value for code in app.code if "reproduce" in code.value]
 
@@ -46,7 +42,7 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     app = on_studies("main")
     table = cells(app)
     assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
-    assert "controls included; rows that the paper does not have, as controls: 12" in unescaped(app)
+    assert "controls included; rows that the paper does not have, as controls: 12" in plain_words(app)
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
@@ -93,7 +89,7 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
 
     write_tables(cache, "ablation", fill=uneven)
     app = on_studies("ablation")
-    assert "No best row: the retentions differ by 2" in words(app).replace("\\", "")
+    assert "No best row: the retentions differ by 2" in plain_words(app)
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
     write_tables(cache, "ablation")
     app = on_studies("ablation")

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from app_driver import open_page, opened, words
+from app_driver import open_page, opened, plain_words, words
 from synthetic_run import a_study, the_run, write_run
 
 from gprune.analysis import paired_test
@@ -35,7 +35,7 @@ def test_a_finished_job_says_its_result_against_its_origin_and_leads_there(cache
     app.run()
     (toast,) = app.toast
     assert "is done" in toast.value and "Second" in toast.value
-    text = words(app).replace("\\", "")
+    text = plain_words(app)
     before, after = (
         {(cell.method, cell.text): cell for cell in derived_cache.measurements(the_run(cache, run))}
         for run in (name, created)

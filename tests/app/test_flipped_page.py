@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, show, words
+from app_driver import charts, open_page, plain_words, show, words
 from made_runs import an_accuracy
 from synthetic_measurements import ACCURACY, EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
@@ -39,7 +39,7 @@ def test_questions_that_were_asked_and_not_kept_are_told(cache):
     app = show("questions", cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
     table = app.dataframe[1].value
     assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
-    text = words(app).replace("\\", "")
+    text = plain_words(app)
     assert "piqa: 100 of 160 questions shown. A run keeps" in text and "boolq: 100 of" not in text
     assert "(piqa, of its first 100 questions)" in text
     assert "first 100 questions)" not in words(page(fq_task="1"))

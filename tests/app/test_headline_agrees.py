@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from app_driver import open_page, opened, words
+from app_driver import open_page, opened, plain_words
 from synthetic_run import MAKERS, a_study, the_run, write_run
 
 from gprune.app.ui import documents, story
@@ -36,10 +36,6 @@ def study(**changes):
     return a_study(evaluation=evaluation, methods=METHODS, **changes)
 
 
-def plainly(app):
-    return words(app).replace("\\", "")
-
-
 @pytest.mark.parametrize(
     ("levels", "ending", "costs", "finding", "compared"),
     [
@@ -62,22 +58,22 @@ def plainly(app):
 )
 def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding, compared):
     write_run(cache, study=study(), makers=measured(levels))
-    overview = plainly(opened())
+    overview = plain_words(opened())
     assert ending in overview and costs in overview
     assert ("higher than FANG’s" in overview) == (levels is LOSES)
     # FLAP is the metric's own method, and both it and the best other one have their error
     assert "GPrune against FLAP " in overview and "; FANG " in overview
     assert overview.count(" ± ") >= 2 and "95% interval, paired; one seed)" in overview
     assert finding in story.comparison_finding(the_run(cache))
-    compare = plainly(open_page("compare"))
-    assert finding in plainly(opened(slide="6")) and compared in compare
+    compare = plain_words(open_page("compare"))
+    assert finding in plain_words(opened(slide="6")) and compared in compare
     assert (levels is TIES) == ("has the lowest perplexity" not in compare)
 
 
 def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
     for seed in range(3):
         write_run(cache, study=study(seed=seed), makers=measured(LOSES))
-    run, app = the_run(cache), plainly(opened())
+    run, app = the_run(cache), plain_words(opened())
     assert "95% interval, paired; 3 seeds)" in app
     assert story.seeds(run) == (0, 1, 2)
     change = float(re.findall(r"; FANG \+([\d.]+)%", app)[0])
@@ -89,7 +85,7 @@ def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(c
     write_run(cache, study=study(), makers=measured(WINS))
     document = documents.fair_study()
     assert document is not None
-    visible = plainly(opened())
+    visible = plain_words(opened())
     for claim in ("GPrune is better than the best baseline", "RASA improves the model"):
         assert f"{claim}: {document.claims[claim]}" in visible
     assert "better, " in document.claims["RASA improves the model"]

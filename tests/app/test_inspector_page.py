@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from app_driver import charts, on, open_page, show, words
+from app_driver import charts, on, open_page, plain_words, show, words
 from fake_pool import FakePool
 from synthetic_run import a_study, names, read, the_run, write_run
 
@@ -151,7 +151,7 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     packed = {"packed": {"left_out": {"positions_primary": "texts", "tokens_primary": "texts"}}}
     runs.save(Store(cache), name, read(cache, name) | packed)
     app = inspected(layer="2", neuron="7")
-    assert "--with-contexts" in words(app).replace("\\", "") and not app.error
+    assert "--with-contexts" in plain_words(app) and not app.error
     assert "Neuron 7 of layer 2" in words(app)
 
 
@@ -221,7 +221,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert {(request.layer, request.neuron) for request, _ in pool.asked} == {(2, 7)}
     assert "Share of tokens with an activation of 0 or more: 67% on A, 50% on B, 100% on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
-    assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
+    assert "It promotes “[x](y)” and suppresses “ing”" in plain_words(app)
     assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [["[x](y)", "+0.500"], ["ing", "−0.750"]]
 
 

@@ -47,9 +47,8 @@ def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw
     rule = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
     app = show("rasa", cache, study=a_study(reliability=rule))
     assert app.segmented_control(key="rasa_selection_segmented").value == "random"
-    assert "The rule adapts as many random modules" in words(
-        app
-    ) and "These are the thresholds and the retention of this run" in words(app)
+    assert "The rule adapts as many random modules" in words(app)
+    assert "These are the thresholds and the retention of this run" in words(app)
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     assert app.segmented_control(key="rasa_scale_segmented").value == "raw"
     assert app.segmented_control(key="rasa_selection_segmented").value == "drift_and_score"
@@ -61,22 +60,16 @@ def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw
     assert "random" not in app.segmented_control(key="rasa_selection_segmented").options
 
 
-def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
-    app = show("rasa", cache)
-    assert "These are the thresholds and the retention of this run" in words(app)
-    app.slider(key="rasa_qd_slider").set_value(0.8).run()
-    app.button(key="rasa_prune").click().run()
-    assert [study.reliability.drift_quantile for study, _ in started] == [0.8]
-    assert started[0][0].calibration == a_study().calibration and run_name(started[0][0]) != run_name(a_study())
-
-
-def test_a_changed_rule_gets_a_name_of_its_own(cache, started):
-    app = show("rasa", cache, study=a_study(name="Mine, RASA γ_drift 0.50, γ_score 0.50"))
-    app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
-    app.button(key="rasa_prune").click().run()
-    app.button(key="rasa_preset_None").click().run()
-    app.button(key="rasa_prune").click().run()
-    assert [study.name for study, _ in started] == ["Mine, RASA γ_drift 0.90, γ_score 0.85", "Mine, RASA no adaptation"]
+def test_the_thresholds_start_runs_that_reuse_the_rest_under_names_of_their_own(cache, started):
+    own = a_study(name="Mine, RASA γ_drift 0.50, γ_score 0.50")
+    app = show("rasa", cache, study=own)
+    for preset in ("Paper, Vicuna: 0.90 / 0.85", "None"):
+        app.button(key=f"rasa_preset_{preset}").click().run()
+        app.button(key="rasa_prune").click().run()
+    studies = [study for study, _ in started]
+    assert [study.name for study in studies] == ["Mine, RASA γ_drift 0.90, γ_score 0.85", "Mine, RASA no adaptation"]
+    assert studies[0].reliability.score_quantile == 0.85 and studies[0].calibration == own.calibration
+    assert len({run_name(study) for study in (own, *studies)}) == 3
 
 
 def test_inputs_are_checked_without_the_hub(tmp_path):

@@ -227,9 +227,9 @@ def test_the_text_of_charts_has_contrast_enough(visit):
 
 @pytest.mark.long
 def test_from_a_word_to_the_help_and_from_any_page_to_a_neuron(visit):
-    page = visit.page("drift")
-    page.locator(PLOT).first.wait_for()
-    page.locator(".st-key-rd_histogram_how button").first.click()
+    page = visit.page("agreement")
+    page.get_by_role("button", name="How to read").first.click()
+    expect(page.get_by_text("Adjusted Rand index of two groupings")).to_be_visible()
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Help", exact=True).click()
     expect(page.get_by_role("heading", name="How to read", exact=True)).to_be_visible()

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from app_driver import on, open_page, show, words
+from app_driver import on, open_page, plain_words, show, words
 from fake_pool import FakePool
 from synthetic_run import a_study, the_run
 
@@ -60,7 +60,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     worst = int((pruned - dense).argmax())
     assert worst > 0 and passage == Passage("python-reference", worst) and models == same
     message = f"Window {worst} is the default: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
-    assert message in words(app).replace("\\", "")
+    assert message in plain_words(app)
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
     assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
     assert "Sampled at temperature 0.8 with seed 0" in words(app)
@@ -75,7 +75,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     app = show("lens", cache, {"lens_live": "1"})
-    text = words(app).replace("\\", "")
+    text = plain_words(app)
     # the slopes of the first and second model, over tokens 1 to 7
     assert "GPrune +0.40 nats/token" in text and "FLAP +0.80 nats/token" in text
     assert f"perplexity {np.exp(1.5):.1f}" in text

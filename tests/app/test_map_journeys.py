@@ -106,6 +106,9 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     page.get_by_role("link", name="Open in Inspector").click()
     page.get_by_role("heading", name="Inspector", exact=True).wait_for()
     page.wait_for_url(f"**neurons?*neuron={neuron}**")
+    # one step back is the tab before
+    page.go_back()
+    page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
 
 
 def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):

@@ -69,21 +69,6 @@ def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_senten
 
 @pytest.mark.browser
 @pytest.mark.long
-def test_a_browser_is_led_to_another_tab_and_back_by_one_press_and_reads_the_words_of_a_card(visit):
-    run = visit.first.name
-    page = visit.page(f"lens?layer=2&run={run}")
-    page.get_by_role("link", name="Open in Inspector").click()
-    page.get_by_role("heading", name="Inspector", exact=True).wait_for()
-    page.wait_for_url(lambda url: "tab=" not in url)
-    page.go_back()
-    page.get_by_role("heading", name="Text lens", exact=True).wait_for()
-    page = visit.page(f"agreement?run={run}")
-    page.get_by_role("button", name="How to read").first.click()
-    expect(page.get_by_text("Adjusted Rand index of two groupings")).to_be_visible()
-
-
-@pytest.mark.browser
-@pytest.mark.long
 def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, tmp_path, monkeypatch):
     monkeypatch.setattr(local, "start_worker", lambda *_: None)
     write_run(tmp_path)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from app_driver import show, words
+from app_driver import plain_words, show
 from fake_pool import FakePool
 
 from gprune.app.preview import Answer, Question, WorkerState
@@ -47,7 +47,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
     for question, base in after:
         assert (question.repair.kind, question.repair.texts) == ("least_squares_bias", "both")
         assert base.repair == (question.repair if (question.masks is None) != (base.masks is None) else None)
-    message = words(app).replace("\\", "")
+    message = plain_words(app)
     assert "Repaired by least squares with a bias on A and B, fitted to both sets of masks" in message
     gain, base_gain = (difference(pool, location) for location in (":gain", ":base gain"))
     assert gain.nats == pytest.approx(-REPAIRED, abs=0.01)

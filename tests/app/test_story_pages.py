@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, opened, words
+from app_driver import charts, open_page, opened, plain_words, words
 from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.figures import overview as figures
@@ -48,7 +48,7 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     # the two figures of the drift are there, the costs are to come
     assert len(charts(app)) == 2
     needs = "Waiting for “the perplexity of any pruned model on python-reference”"
-    assert needs in words(app).replace("\\", "")
+    assert needs in plain_words(app)
 
 
 def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
@@ -100,7 +100,7 @@ def test_slides_end_on_their_page_and_a_wrong_number_is_named(cache, name):
     assert app.query_params["slide"] in ("1", ["1"]) and "1 / 7" in words(app)
     app.button(key="slide_end").click().run()
     assert "1 / 7" not in words(app) and "slide" not in app.query_params and not app.exception
-    text = words(opened(slide="9")).replace("\\", "")
+    text = plain_words(opened(slide="9"))
     assert 'Unknown slide "9". Use one of: 1, 2, 3, 4, 5, 6, 7.' in text
 
 

@@ -149,13 +149,15 @@ class Workshop:
 
     def __init__(self, answer):
         self.answer = answer
-        self.hold, self.broken, self.reason, self.report = False, "", "", None
+        self.hold, self.broken, self.reason, self.report, self.refusal = False, "", "", None, None
         self.made, self.sent = [], []
         self.freed, self.loads = threading.Event(), threading.Event()
         self.freed.set()
         self.loads.set()
 
     def start(self, model):
+        if self.refusal:
+            raise self.refusal
         self.made.append(FakeWorker(model, self))
         return self.made[-1]
 

@@ -328,28 +328,21 @@ def test_a_fit_is_seen_under_way_and_is_interrupted_by_a_newer_question(pool, sh
     assert methods(shop).count("gprune") == 1 and len(shop.made) == 1
 
 
-def test_an_unexpected_error_is_a_sentence(pool, shop):
-    shop.answer = None
-    result = complete(pool, pool.ask(source_of("first"), Question("t"), owner="me"))
-    assert "live evaluation failed (TypeError" in result.problem and shop.made[0].ended
-
-
-def test_a_queue_of_jobs_that_cannot_be_read_is_a_sentence_and_the_next_question_is_answered(pool, shop):
-    shop.reason = OSError(5, "Input/output error")
-    result = complete(pool, pool.ask(source_of("first"), Question("t"), owner="me"))
-    assert "Input/output error" in result.problem and not shop.made
-    shop.reason = ""
+@pytest.mark.parametrize(
+    ("part", "fault", "sentence"),
+    [
+        ("answer", None, "live evaluation failed (TypeError"),
+        ("reason", OSError(5, "Input/output error"), "Input/output error"),
+        ("refusal", OSError(12, "Cannot allocate memory"), "Cannot allocate memory"),
+    ],
+)
+def test_any_fault_is_a_sentence_and_the_next_question_is_answered(pool, shop, part, fault, sentence):
+    usual = getattr(shop, part)
+    setattr(shop, part, fault)
+    assert sentence in complete(pool, pool.ask(source_of("first"), Question("t"), owner="me")).problem
+    assert all(worker.ended for worker in shop.made)
+    setattr(shop, part, usual)
     assert complete(pool, pool.ask(source_of("first"), Question("t", "flap"), owner="me")).done == WINDOWS
-
-
-def test_no_process_is_a_sentence(shop):
-    def refuse(model):
-        raise OSError(12, "Cannot allocate memory")
-
-    pool = Client(start=refuse, waits_for=shop.waits_for)
-    result = complete(pool, pool.ask(source_of("first"), Question("t"), owner="me"))
-    assert "Cannot allocate memory" in result.problem
-    pool.close()
 
 
 def test_a_run_that_does_not_say_what_it_has_read_is_a_sentence():
