@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 from browser import PATIENCE, PLOT, expect, served
@@ -27,20 +28,10 @@ _UPLOADS = """([address, mode]) => fetch(address, {
 
 
 @contextmanager
-def another_origin(page="<!doctype html><title>Elsewhere</title>"):
-    """A server of one page, whatever is asked of it: its port on this machine."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(page.encode())
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+def another_origin(folder):
+    """A server of a folder: another port of this machine."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield server.server_port
@@ -48,28 +39,14 @@ def another_origin(page="<!doctype html><title>Elsewhere</title>"):
             server.shutdown()
 
 
-class Tunnel:
-    """Carries bytes from a port of this machine to another one, as `ssh -L` does."""
-
-    def __init__(self):
-        self._near = socket.create_server(("127.0.0.1", 0))
-        self.port = self._near.getsockname()[1]
-
-    def to(self, port):
-        """Opens the tunnel to a port."""
-        threading.Thread(target=self._take, args=(port,), daemon=True).start()
-
-    def close(self):
-        """Takes no more connections."""
-        self._near.close()
-
-    def _take(self, port):
-        with suppress(OSError):
-            while True:
-                near, _ = self._near.accept()
-                far = socket.create_connection(("127.0.0.1", port))
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=_carry, args=(source, sink), daemon=True).start()
+def carry_connections(listener, port):
+    """Carry bytes between what connects to a listener and a port of this machine, as `ssh -L` does."""
+    with suppress(OSError):
+        while True:
+            near, _ = listener.accept()
+            far = socket.create_connection(("127.0.0.1", port))
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=_carry, args=ends, daemon=True).start()
 
 
 def _carry(source, sink):
@@ -106,7 +83,7 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
 
 
 @pytest.mark.long
-def test_another_origin_can_neither_frame_nor_open_nor_upload(visit):
+def test_another_origin_can_neither_frame_nor_open_nor_upload(visit, tmp_path):
     """The hardest case: a person whom the server knows, and another port of the same host."""
     server = visit.server
     context = visit.person()
@@ -115,10 +92,9 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(visit):
     app_page = context.new_page()
     app_page.goto(server.address)
     app_page.get_by_role("heading", level=1).first.wait_for()
-    assert app_page.evaluate(_OPENS, stream) == "open" and isinstance(
-        app_page.evaluate(_UPLOADS, [upload, "cors"]), int
-    )
-    with another_origin() as port:
+    assert app_page.evaluate(_OPENS, stream) == "open"
+    assert isinstance(app_page.evaluate(_UPLOADS, [upload, "cors"]), int)
+    with another_origin(tmp_path) as port:
         for host in ("127.0.0.1", "localhost"):
             page = context.new_page()
             answers = []
@@ -189,14 +165,15 @@ def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(visit, tm
 @pytest.mark.long
 def test_the_far_end_of_a_tunnel_opens_where_it_was_named(visit, tmp_path):
     write_run(tmp_path)
-    tunnel = Tunnel()
     context = visit.person(inside=False)
     page = context.new_page()
-    with served(tmp_path, "--public-address", f"localhost:{tunnel.port}") as server:
-        tunnel.to(int(server.address.rpartition(":")[2]))
-        page.goto(f"http://localhost:{tunnel.port}/drift?token={server.token}")
-        page.locator(PLOT).first.wait_for()
-        assert page.url.startswith(f"http://localhost:{tunnel.port}/drift") and "token" not in page.url
-        assert [cooky["name"] for cooky in context.cookies()].count(f"gprune-{tunnel.port}") == 1
-        assert context.request.get(f"http://127.0.0.1:{tunnel.port}/").status == 403
-    tunnel.close()
+    with socket.create_server(("127.0.0.1", 0)) as tunnel:
+        near = tunnel.getsockname()[1]
+        with served(tmp_path, "--public-address", f"localhost:{near}") as server:
+            far = int(server.address.rpartition(":")[2])
+            threading.Thread(target=carry_connections, args=(tunnel, far), daemon=True).start()
+            page.goto(f"http://localhost:{near}/drift?token={server.token}")
+            page.locator(PLOT).first.wait_for()
+            assert page.url.startswith(f"http://localhost:{near}/drift") and "token" not in page.url
+            assert [cookie["name"] for cookie in context.cookies()].count(f"gprune-{near}") == 1
+            assert context.request.get(f"http://127.0.0.1:{near}/").status == 403
