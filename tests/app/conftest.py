@@ -1,6 +1,7 @@
 """Caches with synthetic runs, shared by the tests of the pages."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import browser
 import pytest
 from synthetic_run import LARGE, a_study, the_run, write_run
 
-from gprune.jobs import queue
+from gprune.jobs import Job, local, queue
+from gprune.jobs.state import JobState, write_state
 from gprune.pipeline.runs.opened import Run
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
 from scripts.served_app import Server
@@ -48,6 +50,19 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...
 
     monkeypatch.setattr(queue, "submit", submit)
     return result
+
+
+@pytest.fixture
+def running_job(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Study], Job]:
+    """Submits a study as a job that seems to run in this process."""
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+
+    def submit(study: Study) -> Job:
+        job = queue.submit(cache, study)
+        write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
+        return job
+
+    return submit
 
 
 @pytest.fixture(scope="session")

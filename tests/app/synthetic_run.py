@@ -76,7 +76,7 @@ def write_run(
     error = "the disk is full" if state == "failed" else None
     name = leave(record, makers, shape, modules, present=stages, state=state, error=error, **how)
     times = {"started": "2026-11-21T12:00:00+00:00", "updated": "2026-11-21T12:01:30+00:00", "seconds": 90.0}
-    runs.save(store, name, read(root, name) | times | {"owner": None})
+    change_record(root, name, **times, owner=None)
     return name
 
 
@@ -113,6 +113,11 @@ def _inputs(study: Study, missing_tasks: Collection[str], salt: object) -> Input
 def read(root: Path, name: str) -> dict[str, Any]:
     """The record of a run as plain values."""
     return json.loads((root / "runs" / name / "run.json").read_text(encoding="utf-8"))
+
+
+def change_record(root: Path, name: str, **changes: Any) -> None:
+    """Change the record of a run; `owner` is `processes.this_one()` for a run at work."""
+    runs.save(Store(root), name, read(root, name) | changes)
 
 
 def folder_of(root: Path, name: str, declare: Callable[..., Stage[Any]], *args: Any) -> Path:

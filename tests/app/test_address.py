@@ -1,15 +1,11 @@
 """The state of the pages: one value behind every widget, mirrored into the address; and no click is lost."""
 
-import os
 from functools import partial
 
 import pytest
 from app_driver import charts, on, open_page, opened, plain_words, show, words
 from streamlit.testing.v1 import AppTest, local_script_runner
 from synthetic_run import a_study, write_run
-
-from gprune.jobs import local, queue
-from gprune.jobs.state import JobState, write_state
 
 
 def _small_page():
@@ -200,19 +196,12 @@ def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
     assert other.session_state["jobs_tab_tabs"] == "Start"
 
 
-def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatch):
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
-
-    def running_job(seed):
-        job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
-        write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
-        return job.id
-
-    first = running_job(0)
+def test_a_job_that_is_looked_at_stays_when_another_is_started(running_job):
+    first = running_job(a_study(model="/nowhere")).id
     app = open_page("launch", jobs_tab="jobs")
     # an address that the page has changed by itself would take a Back of its own
     assert app.selectbox(key="jobs_job_selectbox").value == first and "jobs_job" not in app.query_params
-    second = running_job(1)
+    second = running_job(a_study(seed=1, model="/nowhere")).id
     app.run()
     assert app.selectbox(key="jobs_job_selectbox").value == first
     app.selectbox(key="jobs_job_selectbox").set_value(second).run()

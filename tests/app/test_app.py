@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 from app_driver import CHARTS, PAGES, PROJECT, charts, on, open_page, opened, plain_words, show, words
-from synthetic_run import a_study, names, read, write_run
+from synthetic_run import a_study, change_record, names, write_run
 from unwritable import unwritable
 
 from gprune.app.ui import page_names
-from gprune.pipeline import runs
 from gprune.records import ModelShape
-from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.system import processes
 
@@ -193,8 +191,7 @@ def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_
 
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    values = read(cache, name) | {"owner": processes.this_one()}
-    runs.save(Store(cache), name, values)
+    change_record(cache, name, owner=processes.this_one())
     app = open_page("drift")
     assert "Waiting for “rank drift between A and B”" in words(app)
     write_run(cache, stages="drift", state="running")

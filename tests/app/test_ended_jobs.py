@@ -1,24 +1,18 @@
 """A job that ends is reported: a toast, and a banner with its result against the run that it was started from."""
 
-import os
-
 import pytest
 from app_driver import open_page, opened, plain_words, words
 from synthetic_run import a_study, the_run, write_run
 
 from gprune.analysis import paired_test
 from gprune.app.ui import derived_cache, frame, work
-from gprune.jobs import local, queue
 from gprune.jobs.state import JobState, write_state
 
 
 @pytest.fixture
-def job(cache, monkeypatch):
-    """A running job that prunes more than the finished run of the cache, and the run that it will make."""
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
-    job = queue.submit(cache, a_study(name="Second", retention=0.4))
-    write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
-    return job
+def job(running_job):
+    """A running job that prunes more than the finished run of the cache."""
+    return running_job(a_study(name="Second", retention=0.4))
 
 
 def end(job, state, error=""):

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from app_driver import charts, on, open_page, plain_words, show, words
 from fake_pool import FakePool
-from synthetic_run import a_study, names, read, the_run, write_run
+from synthetic_run import a_study, change_record, names, the_run, write_run
 
 from gprune.app.figures import neurons as figures
 from gprune.app.pages import inspector
 from gprune.app.preview import Neuron, PassageActivations, Piece, PromotedTokens, Reading, TextActivations
 from gprune.app.ui.chart_style import TEXT_LOOKS
 from gprune.models.vocabulary import around, tokenizer
-from gprune.pipeline import runs, stages
-from gprune.store import Store
+from gprune.pipeline import stages
 from gprune.study import CalibrationSettings
 
 # every test walks through pages
@@ -148,8 +147,7 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     gone = a_study(model="/nowhere/model")
     without = [item for item in names() if not item.startswith(("positions", "tokens"))]
     name = write_run(cache, study=gone, stages=without)
-    packed = {"packed": {"left_out": {"positions_primary": "texts", "tokens_primary": "texts"}}}
-    runs.save(Store(cache), name, read(cache, name) | packed)
+    change_record(cache, name, packed={"left_out": {"positions_primary": "texts", "tokens_primary": "texts"}})
     app = inspected(layer="2", neuron="7")
     assert "--with-contexts" in plain_words(app) and not app.error
     assert "Neuron 7 of layer 2" in words(app)

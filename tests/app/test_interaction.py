@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from app_driver import charts, numbers, open_page, show, words
-from synthetic_run import a_study, read, write_run
+from synthetic_run import a_study, change_record, read, write_run
 
 from gprune.analysis import agreement
 from gprune.app import preview, server
@@ -15,10 +15,8 @@ from gprune.app.preview import Question, Source
 from gprune.app.server import server_options
 from gprune.app.ui import derived_cache, work
 from gprune.jobs import queue
-from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, Inputs
 from gprune.records import Agreement
-from gprune.store import Store
 from gprune.study import ReliabilitySettings, Study, run_name
 from gprune.system.errors import SettingsError
 
@@ -115,7 +113,7 @@ def test_a_run_without_perplexities_is_named_in_compare(cache):
 
 def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
     name = write_run(cache, stages="drift")
-    runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
+    change_record(cache, name, until="drift", result=None)
     app = open_page("drift")
     assert "This run was limited to “drift”." in words(app) and len(charts(app)) == 3
     app.button(key="frame_rest").click().run()
@@ -125,7 +123,7 @@ def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
 def test_results_of_an_earlier_version_are_told_and_made_again(cache, started, name):
     record = read(cache, name)
     record["stages"]["drift"]["key"] = "0" * 32
-    runs.save(Store(cache), name, record)
+    change_record(cache, name, stages=record["stages"])
     app = open_page("drift")
     message = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
     assert message in words(app) and not app.error

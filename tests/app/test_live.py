@@ -5,14 +5,12 @@ import sys
 from dataclasses import replace
 
 import pytest
-from synthetic_run import a_study, read, the_run, write_run
+from synthetic_run import a_study, change_record, the_run, write_run
 
 from gprune.app.ui import frame, live, run_status, work
 from gprune.jobs import queue
-from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.store import Store
 from gprune.study.demo import demo_study
 from gprune.system import processes
 from gprune.system.errors import JobError
@@ -98,10 +96,9 @@ def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path, submitted):
 def test_a_run_whose_process_is_gone_is_not_live(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
     assert not run_status.is_live(the_run(tmp_path))
-    values = read(tmp_path, name) | {"owner": processes.this_one()}
-    run_records.save(Store(tmp_path), name, values)
+    change_record(tmp_path, name, owner=processes.this_one())
     assert run_status.is_live(the_run(tmp_path))
-    run_records.save(Store(tmp_path), name, values | {"owner": values["owner"] | {"started": 1.0}})
+    change_record(tmp_path, name, owner=processes.this_one() | {"started": 1.0})
     assert not run_status.is_live(the_run(tmp_path))
 
 
@@ -133,14 +130,14 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
     failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
     dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running")
     for name in (failed, dead):
-        run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
+        change_record(tmp_path, name, started="2026-12-01T00:00:00+00:00")
     runs = all_runs(str(tmp_path))[0]
     assert runs[-1].name == done
     chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done
     newest = work.preferred_run(runs[:-1])
     assert newest is runs[0] and work.preferred_run([]) is None
-    run_records.save(Store(tmp_path), dead, read(tmp_path, dead) | {"owner": processes.this_one()})
+    change_record(tmp_path, dead, owner=processes.this_one())
     runs = all_runs(str(tmp_path))[0]
     chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"

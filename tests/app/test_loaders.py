@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_run import SMALL, a_study, folder_of, read, the_run, write_run
+from synthetic_run import SMALL, a_study, change_record, folder_of, the_run, write_run
 
 from gprune.app.ui import derived_cache, run_choice
-from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs import opened
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
@@ -40,8 +39,7 @@ def test_records_are_read_only_and_measurements_carry_budget_and_parameters(smal
 
 def test_the_latest_started_run_comes_first(tmp_path):
     older, newer = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1))
-    values = read(tmp_path, newer) | {"started": "2026-12-01T00:00:00+00:00"}
-    run_records.save(Store(tmp_path), newer, values)
+    change_record(tmp_path, newer, started="2026-12-01T00:00:00+00:00")
     assert [run.name for run in all_runs(str(tmp_path))[0]] == [newer, older]
 
 
@@ -74,7 +72,7 @@ def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path, content, reaso
 def test_a_changed_record_is_read_again_and_a_missing_stage_says_so(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
     assert not the_run(tmp_path).complete
-    run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"state": "done", "result": {"run": name}})
+    change_record(tmp_path, name, state="done", result={"run": name})
     assert the_run(tmp_path).complete
     write_run(tmp_path, stages="drift")
     with pytest.raises(MissingResultError, match="“modules” is not there yet"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from app_driver import on, open_page, opened, words
-from synthetic_run import a_study, read, the_run, write_run
+from synthetic_run import a_study, change_record, the_run, write_run
 
 from gprune.app.pages import jobs
 from gprune.app.ui import run_choice
@@ -97,7 +97,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
 
 def test_a_run_at_work_is_not_deleted(cache):
     name = write_run(cache, state="running", stages="drift")
-    run_records.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
+    change_record(cache, name, owner=processes.this_one())
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
     assert "stop it first, then delete it" in words(app)

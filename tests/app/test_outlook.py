@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from app_driver import on, opened, words
 from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, names, read, the_run, write_run
+from synthetic_run import a_study, change_record, names, the_run, write_run
 from waiting import limit
 
 from gprune.app.pages import jobs
@@ -16,9 +16,7 @@ from gprune.jobs import folder as files
 from gprune.jobs import job as records
 from gprune.jobs.local import worker_command
 from gprune.jobs.state import JobState, write_state
-from gprune.pipeline import runs
 from gprune.pipeline.eta import Outlook
-from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS
 
@@ -181,7 +179,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monk
     assert 0 < row["progress"] < 1
     assert row["stage"] == ("clusters of the neurons’ parameters" if is_at_work else "")
     assert bool(row["time left"]) is is_at_work
-    runs.save(Store(tmp_path), name, read(tmp_path, name) | {"expected": {}})
+    change_record(tmp_path, name, expected={})
     assert jobs._job_row(work.read_situation(str(tmp_path)), job)["progress"] == 0.0
 
 

@@ -1,19 +1,16 @@
 """Addresses of the documents lead to places; the help names them all; Back leaves by one press."""
 
-import os
 import re
 from urllib.parse import parse_qs
 
 import pytest
 from app_driver import on, open_page, opened, words
-from browser import AT_REST, expect, looking, served
-from synthetic_run import a_study, write_run
+from browser import AT_REST, expect, visiting
+from synthetic_run import a_study
 
 from gprune.app.pages import help as help_page
 from gprune.app.ui import documents, page_names
 from gprune.app.ui.page_names import PAGES, TAB
-from gprune.jobs import local, queue
-from gprune.jobs.state import JobState, write_state
 
 ADDRESS = re.compile(r"(?:http://(?:127\.0\.0\.1|localhost):\d+|`)/(?P<page>[a-z]+)\?(?P<query>[^`\s]*)")
 """of the app, in a document: whole, or as code below that of the app"""
@@ -69,12 +66,9 @@ def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_senten
 
 @pytest.mark.browser
 @pytest.mark.long
-def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
-    write_run(tmp_path)
-    job = queue.submit(tmp_path, a_study(model="/nowhere"))
-    write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
-    with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
+def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, cache, name, running_job):
+    running_job(a_study(model="/nowhere"))
+    with visiting(chromium, cache) as visit:
         page = visit.page("drift")
         page.get_by_role("link", name="Runs & export").click()
         page.get_by_role("heading", name="Launch & jobs", exact=True).wait_for()

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from app_driver import charts, open_page, opened, plain_words, words
-from synthetic_run import a_study, names, read, the_run, write_run
+from synthetic_run import a_study, change_record, names, the_run, write_run
 
 from gprune.app.figures import overview as figures
 from gprune.app.ui import derived_cache, slides, story, work
 from gprune.app.ui.text import escape, join_numbers
-from gprune.pipeline import runs, stages
-from gprune.store import Store
+from gprune.pipeline import stages
 from gprune.study import EvaluationSettings
 from gprune.system import processes
 
@@ -19,11 +18,6 @@ UNSEEN = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
 def headline(app):
     """The largest line of the overview."""
     return next(item.value[3:] for item in app.markdown if item.value.startswith("## ")).replace("\u00a0", " ")
-
-
-def alive(cache, name):
-    """Lets a run look like one that a process is at work on."""
-    runs.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
 
 
 def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):
@@ -41,7 +35,7 @@ def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):
 
 def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     name = write_run(cache, stages="drift", state="running")
-    alive(cache, name)
+    change_record(cache, name, owner=processes.this_one())
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
     assert "This sentence appears when it is measured" in words(app)
@@ -53,7 +47,7 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
 
 def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    alive(cache, name)
+    change_record(cache, name, owner=processes.this_one())
     app = opened()
     assert headline(app) == "Nothing is measured yet"
     retained = [spec["layout"]["annotations"][0]["text"] for spec in charts(app)]
@@ -62,7 +56,7 @@ def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
 
 def test_a_run_that_was_asked_for_its_drift_only_says_so(cache):
     name = write_run(cache, stages="drift")
-    runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
+    change_record(cache, name, until="drift", result=None)
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
     assert "This run does not prune or measure" in words(app)
