@@ -20,10 +20,6 @@ from gprune.study import CalibrationSettings
 from gprune.system.errors import ModelError
 
 
-def page():
-    return open_page("calibration")
-
-
 def test_a_finished_run_fills_the_page_and_its_matrix(cache):
     app = show("calibration", cache)
     (matrix,) = charts(app)
@@ -35,7 +31,7 @@ def test_a_finished_run_fills_the_page_and_its_matrix(cache):
     assert "3 texts, 32 sequences of 16 tokens each" in words(app)
     assert "What is known of python-reference" in plain_words(app)
     drift = the_run(cache).load(stages.drift)
-    values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
+    values = np.array(charts(open_page("calibration"))[0]["data"][0]["text"], dtype=float)
     assert values[0, 1] == pytest.approx(np.median(drift.correlation), abs=6e-4)
     assert values[0, 0] == pytest.approx(np.median(drift.correlation_primary), abs=6e-4)
     other = the_run(cache).load(stages.drift, "primary", "substitute")
@@ -47,12 +43,12 @@ def test_a_text_has_the_name_that_this_run_gives_it(cache, name):
     folder = folder_of(cache, name, stages.tokens, "auxiliary")
     tokens = Store(cache).get("tokens", folder.name, records.Tokens)
     exchange(cache, name, replace(tokens, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
-    assert page().dataframe[0].value["name"][1] == "science-docs"
+    assert open_page("calibration").dataframe[0].value["name"][1] == "science-docs"
 
 
 def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
     write_run(cache, stages=[name for name in names() if not name.startswith("drift_")])
-    values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
+    values = np.array(charts(open_page("calibration"))[0]["data"][0]["text"], dtype=float)
     scores = [the_run(cache).load(stages.scores, role).ffn for role in ("primary", "substitute")]
     assert values[0, 2] == pytest.approx(analysis.rank_levels(*scores)[0], abs=6e-4)
     assert 0 < values[2, 2] <= 1

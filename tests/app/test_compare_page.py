@@ -21,10 +21,6 @@ from gprune.study.settings import EvaluationSettings, ReliabilitySettings
 pytestmark = pytest.mark.slow
 
 
-def cells(app, index=0):
-    return app.dataframe[index].value
-
-
 def leave_out(cache, **reasons):
     """A run of methods that could not run besides the usual ones."""
     return write_run(cache, study=a_study(methods=(*DEFAULT, *reasons)), unavailable=reasons)
@@ -233,13 +229,13 @@ def test_compare_follows_the_frame_while_it_shows_one_run_only(cache):
 def test_the_paper_is_shown_without_any_run(cache):
     app = open_page("studies")
     assert "Results reported by the paper" in words(app) and "published, not run here" in words(app)
-    assert cells(app)["wikitext2 PPL ↓"][0] == "12.19"
+    assert numbers(app)["wikitext2 PPL ↓"][0] == "12.19"
     app = open_page("studies", cp_view="paper", cp_paper_model="LLaMA2-13B")
-    table = cells(app)
+    table = numbers(app)
     flap = table[(table["retention"] == "40%") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98" and flap["accuracy"] == "43.49" and flap["boolq"] == "62.08"
     app.get_by_key("cp_paper_rule_segmented").set_value("fixed").run()
-    fixed = cells(app)
+    fixed = numbers(app)
     assert fixed[(fixed["retention"] == "40%") & (fixed["method"] == "FLAP")].iloc[0]["piqa"] == "58.11"
 
 

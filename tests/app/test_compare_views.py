@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from app_driver import charts, open_page, plain_words, words
+from app_driver import charts, numbers, open_page, plain_words, words
 from synthetic_run import a_study, grouped_runs, write_run
 from synthetic_tables import filled, write_tables
 
@@ -22,10 +22,6 @@ def on_studies(table, **query):
     return open_page("studies", cp_study=table, **query)
 
 
-def cells(app, index=0):
-    return app.dataframe[index].value
-
-
 def commands(app):
     return [code.value for code in app.code if "reproduce" in code.value]
 
@@ -40,7 +36,7 @@ def test_a_table_that_is_not_there_says_how_to_make_it(cache):
 def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, name):
     write_tables(cache, "main")
     app = on_studies("main")
-    table = cells(app)
+    table = numbers(app)
     assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
     assert "controls included; rows that the paper does not have, as controls: 12" in plain_words(app)
     text = table.columns[3]
@@ -54,17 +50,17 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     assert "GPrune against its base metric: python-reference PPL in 9 comparisons" in words(app)
     # 100 - 50 before and 60 - 40 after, at every retention and text
     assert "Gap between Wanda-sp and FLAP, before and after GPrune" in words(app)
-    gap = cells(app, 1)
+    gap = numbers(app, 1)
     assert gap["reduction"].tolist() == pytest.approx([0.6] * 9)
-    assert len(cells(app)) == 9
+    assert len(numbers(app)) == 9
     write_tables(cache, "seeds")
     app = on_studies("seeds")
     # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
-    assert cells(app)["n"].tolist() == [3, 3]
-    assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
-    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6%) ★"
+    assert numbers(app)["n"].tolist() == [3, 3]
+    assert numbers(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
+    assert numbers(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6%) ★"
     app.toggle(key="cp_study_each_toggle").set_value(True).run()
-    assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
+    assert numbers(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in numbers(app).columns
 
 
 def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
@@ -74,8 +70,8 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
 
     write_tables(cache, "ablation", fill=half)
     app = on_studies("ablation")
-    assert cells(app)["not filled because"].tolist() == ["", *["the disk is <b>full</b>"] * 2, *[""] * 4]
-    assert cells(app).iloc[1, 5] == "–" and "5 of 7 rows" in words(app)
+    assert numbers(app)["not filled because"].tolist() == ["", *["the disk is <b>full</b>"] * 2, *[""] * 4]
+    assert numbers(app).iloc[1, 5] == "–" and "5 of 7 rows" in words(app)
     assert "2 of 7 rows: the disk is \\<b\\>full" in words(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model demo --scale demo"]
     assert "is best on every measure" not in words(app)
@@ -90,10 +86,10 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     write_tables(cache, "ablation", fill=uneven)
     app = on_studies("ablation")
     assert "No best row: the retentions differ by 2" in plain_words(app)
-    assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
+    assert "★" not in " ".join(numbers(app).astype(str).to_numpy().ravel())
     write_tables(cache, "ablation")
     app = on_studies("ablation")
-    measured, neighbours = cells(app, 0), cells(app, 1)
+    measured, neighbours = numbers(app, 0), numbers(app, 1)
     assert "42.81" in neighbours.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
     assert not set(measured.columns) & {"wikitext2 PPL", "protocol"}
     assert "published, not run here" in words(app)
@@ -114,8 +110,8 @@ def test_every_table_can_be_shown(cache, name):
     run = write_run(cache)
     write_tables(cache, name, fill=lambda row: filled(row, run))
     app = on_studies(name)
-    assert "measured here" in words(app) and not app.error and len(cells(app))
-    ranked = "★" in " ".join(cells(app).astype(str).to_numpy().ravel())
+    assert "measured here" in words(app) and not app.error and len(numbers(app))
+    ranked = "★" in " ".join(numbers(app).astype(str).to_numpy().ravel())
     assert not (ranked and name.startswith("figure-"))
 
 
@@ -150,15 +146,8 @@ def test_a_scale_of_its_own_goes_on_by_its_recorded_command(cache):
     assert all(isinstance(created, catalogue.Reproduction) for created in catalogue.reproductions(cache))
 
 
-# every test walks through pages
-
-
-def on_recorded():
-    return open_page("studies", cp_view="fair")
-
-
 def test_the_document_is_shown_whole_with_its_claims_first(name):
-    app, saved = on_recorded(), documents.DOCUMENT.read_text()
+    app, saved = open_page("studies", cp_view="fair"), documents.DOCUMENT.read_text()
     visible = [part.value for part in app.markdown]
     rows = [line for line in saved.splitlines() if line.startswith("| ")]
     assert rows and all(any(row in part for part in visible) for row in rows)
@@ -170,7 +159,7 @@ def test_the_document_is_shown_whole_with_its_claims_first(name):
 
 
 def test_a_view_that_is_recorded_is_read_without_a_run_and_says_how_it_is_made(cache, tmp_path, monkeypatch):
-    assert on_recorded().subheader[0].value == "Which claims hold here"
+    assert open_page("studies", cp_view="fair").subheader[0].value == "Which claims hold here"
     monkeypatch.setattr(documents, "DOCUMENT", tmp_path / "study.md")
     write_run(cache)
-    assert "python -m gprune reproduce study --report study.md" in words(on_recorded())
+    assert "python -m gprune reproduce study --report study.md" in words(open_page("studies", cp_view="fair"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, plain_words, show, words
+from app_driver import charts, numbers, open_page, plain_words, show, words
 from made_runs import an_accuracy
 from synthetic_measurements import ACCURACY, EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
@@ -27,10 +27,6 @@ def a_study_with_tasks(tasks=TASKS, **changes):
     return a_study(**({"methods": ("dense", "gprune", "flap"), "evaluation": evaluation} | changes))
 
 
-def page(**query):
-    return open_page("questions", **query) if query else open_page("questions")
-
-
 def test_questions_that_were_asked_and_not_kept_are_told(cache):
     def more(task):
         created = MAKERS["answers"](task)
@@ -42,19 +38,19 @@ def test_questions_that_were_asked_and_not_kept_are_told(cache):
     text = plain_words(app)
     assert "piqa: 100 of 160 questions shown. A run keeps" in text and "boolq: 100 of" not in text
     assert "(piqa, of its first 100 questions)" in text
-    assert "first 100 questions)" not in words(page(fq_task="1"))
+    assert "first 100 questions)" not in words(open_page("questions", fq_task="1"))
 
 
 def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, monkeypatch):
     write_run(cache, study=a_study_with_tasks())
-    app = page(fq_method="flap", fq_kind="lost")
+    app = open_page("questions", fq_method="flap", fq_kind="lost")
     listed = app.dataframe[2].value
     assert np.all(np.diff(listed["moved"].abs()) <= 0) and (listed["moved"] < 0).all()
     assert (listed["dense chose"] == listed["right"]).all()
     assert (listed["FLAP chose"] != listed["right"]).all()
     first, second = listed["no."][:2]
     assert f"Question {first}: the dense model is right, FLAP wrong" in words(app)
-    app = page(fq_method="flap", fq_kind="lost", fq_question=str(second))
+    app = open_page("questions", fq_method="flap", fq_kind="lost", fq_question=str(second))
     assert f"Question {second}: the dense model is right" in words(app)
     options = app.dataframe[3].value
     assert options["right"].tolist().count("✓") == 1
@@ -76,17 +72,18 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert row[kinds].sum() == row["questions"] == 100
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
-    assert page(fq_rule="acc_norm").dataframe[1].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+    table = numbers(open_page("questions", fq_rule="acc_norm"), 1)
+    assert table["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
     assert any(EVIL in code.value for code in app.code)
     assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
     assert not any(item.proto.allow_html for item in app.markdown)
-    text = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
+    text = words(open_page("questions", fq_question="101", fq_task="7", fq_rule="odd"))
     assert 'Unknown fq_question "101". Use 1 to 100.' in text.replace("\\", "")
     # one that does not flip can be opened all the same
-    retained = words(page(fq_question="1"))
+    retained = words(open_page("questions", fq_question="1"))
     assert "Question 1: the dense model is" in retained
     monkeypatch.setattr(answers_page, "MOST_ROWS", 3)
-    app = page(fq_method="flap")
+    app = open_page("questions", fq_method="flap")
     run = the_run(cache)
     (piqa, _) = figures.answered_tasks(run)
     flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
@@ -100,7 +97,7 @@ def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     store = Store(elsewhere)
     packs.write_pack(store, packs.pack_contents(store, name), elsewhere / "run.zip")
     packs.unpack(elsewhere / "run.zip", Store(cache))
-    app = page()
+    app = open_page("questions")
     assert "which the pack of this run does not contain, because texts can be recovered" in words(app)
     assert len(charts(app)) == 1 and not app.error
     assert app.dataframe[3].value["text"].tolist() == ["–"] * 4

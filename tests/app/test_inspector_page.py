@@ -21,10 +21,6 @@ pytestmark = pytest.mark.slow
 NEURON = {"layer": "2", "neuron": "7"}
 
 
-def inspected(**query):
-    return open_page("inspector", **query)
-
-
 def passages(app):
     """What each component of passages was given."""
     return [json.loads(item.proto.json) for item in app.get("bidi_component")]
@@ -50,14 +46,14 @@ def test_nothing_selected_or_nothing_there_says_so(cache):
     assert app.button(key="ins_next").disabled
     assert not app.error and not passages(app)
     write_run(cache)
-    app = inspected(layer="2", neuron="60")
+    app = open_page("inspector", layer="2", neuron="60")
     assert app.warning[0].value == "This run has no neuron 60: a layer has 60." and not app.error
     assert "Layer 2: 60 neurons" in words(app)
-    assert "No neuron selected" in words(inspected(layer="99"))
+    assert "No neuron selected" in words(open_page("inspector", layer="99"))
 
 
 def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
-    app = inspected(layer="2", neuron="7")
+    app = open_page("inspector", layer="2", neuron="7")
     visible = {metric.label: metric.value for metric in app.metric}
     drift = float(run.load(stages.drift).magnitude[2, 7])
     score = float(run.load(stages.scores, "auxiliary").ffn[2, 7])
@@ -98,7 +94,7 @@ def test_the_strongest_activation_is_titled_with_its_sign(cache, run):
     strongest = np.take_along_axis(values, np.abs(values).argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
     for layer, neuron in (np.argwhere(strongest < 0)[0], np.argwhere(strongest > 0)[0]):
         number = f"{strongest[layer, neuron]:.3g}".replace("-", "−")
-        titles = [line for line in words(inspected(layer=str(layer), neuron=str(neuron))).splitlines()]
+        titles = [line for line in words(open_page("inspector", layer=str(layer), neuron=str(neuron))).splitlines()]
         assert any("activates most on" in line and line.endswith(f": {number}") for line in titles)
 
 
@@ -118,7 +114,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
     location = int(np.flatnonzero(adapted.adapted)[0])
     layer = int(partition.module_layer[location])
     module = location - int(partition.offsets[layer])
-    app = inspected(layer=str(layer), module=str(module))
+    app = open_page("inspector", layer=str(layer), module=str(module))
     message = "re-scored from B" if adapted.source[location] else "adapted, stays on A"
     assert f"by RASA {message}" in words(app) and "u on A" in {metric.label for metric in app.metric}
     members = next(item.value for item in app.dataframe if "rank on C" in item.value.columns)
@@ -140,7 +136,7 @@ def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, 
 def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     none = CalibrationSettings(samples=32, length=16, shards=4, positions=0)
     name = write_run(cache, study=a_study(calibration=none))
-    app = inspected(layer="2", neuron="7")
+    app = open_page("inspector", layer="2", neuron="7")
     assert "calibration.positions is 0" in words(app) and not app.error
     app.button(key="ins_next").click().run()
     (cache / "runs" / name / "run.json").unlink()
@@ -148,14 +144,14 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     without = [item for item in names() if not item.startswith(("positions", "tokens"))]
     name = write_run(cache, study=gone, stages=without)
     change_record(cache, name, packed={"left_out": {"positions_primary": "texts", "tokens_primary": "texts"}})
-    app = inspected(layer="2", neuron="7")
+    app = open_page("inspector", layer="2", neuron="7")
     assert "--with-contexts" in plain_words(app) and not app.error
     assert "Neuron 7 of layer 2" in words(app)
 
 
 def test_a_model_without_tokenizer_gets_a_sentence(cache):
     name = write_run(cache, study=a_study(model=str(cache / "no model")))
-    app = inspected(run=name, layer="2", neuron="7")
+    app = open_page("inspector", run=name, layer="2", neuron="7")
     assert "without the model’s tokenizer" in app.error[0].value.replace("'", "’")
 
 
@@ -193,7 +189,7 @@ class FiringPool(FakePool):
 
 def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypatch):
     pool = FiringPool().installed(monkeypatch)
-    app = inspected(layer="2", neuron="7")
+    app = open_page("inspector", layer="2", neuron="7")
     assert pool.asked == [] and not any(
         element["tokens"] for visible in passages(app) for element in visible["passages"]
     )
@@ -242,7 +238,7 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     assert len(pool.asked) == 3 and app.button(key="ins_ablation_now").label == "Ablate now"
     pool.more = 0.0
     assert "Without it, the loss does not change measurably on any text" in words(
-        inspected(**NEURON, ins_ablated="2-7")
+        open_page("inspector", **NEURON, ins_ablated="2-7")
     )
 
 

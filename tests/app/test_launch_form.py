@@ -36,10 +36,6 @@ from gprune.system.errors import CorpusError, UnreadableError
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 
 
-def form(**query):
-    return open_page("launch", **query)
-
-
 def start(app, started):
     """Press the button and return the study of the last job."""
     app.button(key="launch_start").click().run()
@@ -51,7 +47,7 @@ def commands(app):
 
 
 def test_the_form_starts_what_its_command_says(cache, started):
-    app = form()
+    app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["demo_order", "demo_cloze"]).run()
     app.number_input(key="launch_demo_evaluation.limit").set_value(20).run()
     app.selectbox(key="launch_demo_evaluation.speed").set_value("cpu").run()
@@ -64,18 +60,18 @@ def test_the_form_starts_what_its_command_says(cache, started):
 
 
 def test_a_third_text_can_be_emptied_and_comes_back_as_the_forms_own(cache, started):
-    app = form()
+    app = open_page("launch")
     third = app.selectbox(key="launch_substitute")
     # a browser offers to empty a field that has no default of its own, as the required ones have
     assert third.value == demo_study().substitute != "" and not third.proto.HasField("default")
     assert app.selectbox(key="launch_primary").proto.HasField("default")
     third.set_value(None).run()
     assert start(app, started).substitute == "" and app.selectbox(key="launch_substitute").value is None
-    assert form().selectbox(key="launch_substitute").value == demo_study().substitute
+    assert open_page("launch").selectbox(key="launch_substitute").value == demo_study().substitute
 
 
 def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(started, name):
-    app = form()
+    app = open_page("launch")
     assert "already measured with these settings" in words(app)
     app.multiselect(key=f"measure_{name}_tasks").set_value(["demo_order"]).run()
     app.multiselect(key=f"measure_{name}_evaluate").set_value(["wikitext2"]).run()
@@ -90,7 +86,7 @@ def test_another_run_brings_its_own_values(cache):
     evaluation = EvaluationSettings(texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu")
     first = write_run(cache)
     second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
-    app = form(run=first)
+    app = open_page("launch", run=first)
     assert app.number_input(key=f"measure_{first}_evaluation.windows").value == 96
     app.selectbox(key="frame_run").set_value(second).run()
     key = f"measure_{second}"
@@ -106,7 +102,7 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
     monkeypatch.setattr(
         "gprune.evaluation.tasks.loading.uncached_datasets", lambda *_: pytest.fail("lm-eval was asked")
     )
-    app = form()
+    app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
     assert r"From the hub: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
     message = {
@@ -123,7 +119,7 @@ def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
-    app = form()
+    app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
     app.text_input(key="launch_demo_evaluation.task_folder").set_value(str(folder)).run()
     warnings = [item.value.replace("\\", "") for item in app.warning]
@@ -147,7 +143,7 @@ def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     # the test driver types the label of a new option
     monkeypatch.setattr(launch, "describe_task", str)
     monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
-    app = form()
+    app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
     assert "The run looks these up in lm-eval: boolqq" in words(app)
     assert start(app, started).evaluation.tasks == ("boolq", "boolqq")
@@ -171,7 +167,7 @@ def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monke
     monkeypatch.setattr(installation, "ask_command", answers)
     methods.installed_plugins.cache_clear()
     try:
-        app = form()
+        app = open_page("launch")
         assert "every plug-in is left out: `gprune plugins` failed" in plain_words(app)
         assert "every plug-in is left out" not in words(app.run()) and answers.call_count == 2
     finally:
@@ -179,7 +175,7 @@ def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monke
 
 
 def test_dropped_questions_are_kept_and_chosen(cache, started):
-    app = form()
+    app = open_page("launch")
     assert not (cache / "tasks").exists()
     app.file_uploader(key="launch_questions").upload("../My Questions (2).JSONL", GOOD * 1).run()
     (file,) = (cache / "tasks" / "user").iterdir()
@@ -202,7 +198,7 @@ def test_dropped_questions_are_kept_and_chosen(cache, started):
     ],
 )  # fmt: skip
 def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache, raw, sentence):
-    app = form()
+    app = open_page("launch")
     app.file_uploader(key="launch_questions").upload("mine.jsonl", raw).run()
     (error,) = app.error
     assert sentence in error.value.replace("\\", "") and "/tmp" not in error.value
@@ -219,7 +215,7 @@ def test_every_question_is_counted_and_checked():
 
 
 def test_one_switch_adds_the_controls_and_nothing_else(cache, started):
-    app = form()
+    app = open_page("launch")
     before = demo_study().methods
     app.toggle(key="launch_controls").set_value(True).run()
     assert "--methods " + " ".join(with_controls(before)) in " ".join(commands(app).split())
@@ -228,7 +224,7 @@ def test_one_switch_adds_the_controls_and_nothing_else(cache, started):
 
 
 def test_every_seed_is_a_job_of_its_own(cache, started):
-    app = form()
+    app = open_page("launch")
     app.text_input(key="launch_seeds").set_value("2, 5 2").run()
     assert commands(app).endswith("\npython -m gprune run study.json --seeds 0 2 5")
     app.button(key="launch_start").click().run()
@@ -238,7 +234,7 @@ def test_every_seed_is_a_job_of_its_own(cache, started):
 
 @pytest.mark.parametrize("typed", ["one", " ".join(map(str, range(1, 30)))])
 def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
-    app = form()
+    app = open_page("launch")
     app.text_input(key="launch_seeds").set_value(typed).run()
     assert not app.exception
     (error,) = app.error
@@ -252,7 +248,7 @@ def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatc
     known = {"paper": Profile((), "As stated.")}
     known |= {"recommended": Profile(won, "It won.")}
     monkeypatch.setattr(profiles, "profile", known.__getitem__)
-    app = form()
+    app = open_page("launch")
     assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"
     plain = commands(app)
     assert profiles.PROPOSAL in words(app) and "As stated." in words(app)
@@ -268,7 +264,7 @@ def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatc
 
 
 def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(cache, started):
-    app = form()
+    app = open_page("launch")
     for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
         assert "self:" in app.selectbox(key=key).options
     assert "self:" in app.multiselect(key="launch_evaluate").options
@@ -310,7 +306,7 @@ def test_the_shell_reads_the_command_as_the_same_words():
 
 
 def test_the_repair_says_what_it_does(cache, started):
-    app = form()
+    app = open_page("launch")
     assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves the mean output" in words(app)
     plain = commands(app)
     app.selectbox(key="launch_demo_repair.kind").set_value("least_squares_bias").run()
@@ -336,7 +332,7 @@ def test_equal_widths_come_with_a_proposed_alignment_where_the_width_allows_it(
     values |= {"num_attention_heads": 8, "num_key_value_heads": 8}
     (tmp_path / "config.json").write_text(json.dumps(values))
     monkeypatch.setattr(launch, "_models", lambda: [str(tmp_path)])
-    app = form()
+    app = open_page("launch")
     said = "Proposed: alignment 128. Every layer then keeps 384 of 768 neurons and 4 of 8 key/value"
     assert said not in words(app)
     app.selectbox(key="launch_sparsity.widths").set_value("equal").run()
@@ -390,7 +386,7 @@ def test_held_out_parts_and_an_unseen_text_are_proposed(primary, auxiliary, text
 
 
 def test_proposed_texts_follow_a_and_b_and_chosen_ones_stay(cache, started):
-    app = form()
+    app = open_page("launch")
     app.multiselect(key="launch_evaluate").set_value(["python-reference", "python-code", "c4"]).run()
     app.selectbox(key="launch_primary").set_value("python-code").run()
     # the unseen text was A of before, whose place it takes; B was taken out by hand
@@ -408,14 +404,14 @@ def test_proposed_texts_follow_a_and_b_and_chosen_ones_stay(cache, started):
 def test_a_text_has_its_name_in_its_field(cache, started, monkeypatch):
     study_sent = replace(demo_study(), primary="snippets=python-code", substitute="")
     monkeypatch.setattr(launch.address, "sent_to_launch", lambda: (study_sent, "The study"))
-    app = form()
+    app = open_page("launch")
     assert app.selectbox(key="launch_primary").value == "snippets=python-code"
     study = start(app, started)
     assert study.primary == "python-code" and study.text_names == ("snippets=python-code",)
 
 
 def test_three_steps_have_few_controls_and_enter_adds_one_method(cache):
-    app = form()
+    app = open_page("launch")
     app.session_state[launch.MORE] = False
     app.run()
     kinds = ("selectbox", "multiselect", "number_input", "text_input", "toggle", "checkbox", "radio", "button")

@@ -27,14 +27,6 @@ def a_timed_study(**changes):
     return a_study(**({"methods": ("dense", "gprune", "flap"), "evaluation": evaluation} | changes))
 
 
-def page(**query):
-    return open_page("speed", **query)
-
-
-def exports(**query):
-    return open_page("export", **query)
-
-
 def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     app = show("speed", cache, study=a_timed_study())
     figure = charts(app)[0]
@@ -52,7 +44,7 @@ def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     assert "![x](" not in words(app) and "This model is small" in words(app) and not app.error
     name = write_run(cache, study=a_timed_study())
     exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
-    app = page()
+    app = open_page("speed")
     assert list(charts(app)[0]["data"][0]["y"]) == ["Dense, eager", "Dense, graph"]
     app.selectbox(key="sx_phase_selectbox").set_value("prefill").run()
     figure = charts(app)[0]
@@ -100,18 +92,18 @@ def test_published_speed_stands_apart_and_what_is_missing_can_be_measured(cache,
 def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     (folder / "config.json").write_text('{"model_type": "llama"}')
-    app = exports()
+    app = open_page("export")
     codes = [code.value for code in app.code]
     assert "trust_remote_code=True" not in "".join(codes)
     assert "no code of its own (every layer has the same width)" in words(app)
     assert "sx_padded" not in [button.key for button in app.button]
     (folder / "config.json").write_text('{"auto_map": {}}')
-    assert export.has_code(folder) and not exports().exception
+    assert export.has_code(folder) and not open_page("export").exception
 
 
 def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, started, name):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
-    app = exports()
+    app = open_page("export")
     codes = [code.value for code in app.code]
     assert str(folder) in codes and "loads anywhere" in words(app)
     anywhere = next(code for code in codes if code.startswith("from transformers"))
@@ -129,7 +121,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
-    app = exports()
+    app = open_page("export")
     assert "Written: 3.0 KiB on disk" in words(app)
     assert "sx_padded" not in [button.key for button in app.button]
 
@@ -154,18 +146,18 @@ def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state,
     job = submit(cache, a_study(), arguments=("export", str(folder), str(out), "--padded"))
     values = {"error": "the disk is full", "ended": 2.0} if state == "failed" else {}
     write_state(job.folder, JobState(state, started=1.0, **values))
-    visible = words(exports())
+    visible = words(open_page("export"))
     assert words_ in visible and ("Running:" in visible) == (state == "running")
 
 
 def test_a_run_without_a_model_folder_can_be_finished(cache, started):
     shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
-    app = exports()
+    app = open_page("export")
     assert "has lost its model folder" in words(app)
     app.button(key="sx_finish").click().run()
     assert started == [(a_study(), ())]
     write_run(cache, stages="masks")
-    assert "has not written its model" in words(exports())
+    assert "has not written its model" in words(open_page("export"))
 
 
 def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started):
@@ -181,14 +173,14 @@ def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started
     assert out.parent == cache / "exports" / name and out.name.startswith("flap-")
     out.mkdir(parents=True)
     (out / "pruning.json").write_text("{}")
-    app = exports()
+    app = open_page("export")
     assert str(out) in [code.value for code in app.code]
     assert "sx_write_flap" not in [button.key for button in app.button]
 
 
 def test_what_the_run_has_written_needs_no_button(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
-    app = exports()
+    app = open_page("export")
     visible = [str(button.key) for button in app.button]
     assert "sx_write_gprune" not in visible and "sx_write_flap" in visible
     assert [code.value for code in app.code].count(str(folder)) == 2
@@ -200,7 +192,7 @@ def test_the_model_is_a_zip_or_where_it_is_large_the_commands_that_copy_it(cache
     with zipfile.ZipFile(io.BytesIO(export.zip_folder(folder))) as archive:
         assert {member: archive.read(member) for member in archive.namelist()} == files and "pruning.json" in files
     monkeypatch.setattr(export, "MOST_DOWNLOADED", 1)
-    app = exports()
+    app = open_page("export")
     assert "sx_zip" not in [item.proto.id.rpartition("-")[2] for item in app.get("download_button")]
     command = next(code.value for code in app.code if code.value.startswith("scp -r "))
     assert str(folder) in command and f"hf upload USER/NAME {folder}" in command
@@ -209,8 +201,8 @@ def test_the_model_is_a_zip_or_where_it_is_large_the_commands_that_copy_it(cache
 def test_the_padded_form_says_what_padding_costs(cache, name):
     run = the_run(cache)
     padding = analysis.padding(run.shape, run.size, PrunedModel(run.masks()["gprune"]), "llama")
-    visible = words(exports())
+    visible = words(open_page("export"))
     for count in (padding.dense, padding.pruned, padding.padded):
         assert f"{count:,} parameters" in visible
     gone = write_run(cache, study=a_study(model="/nowhere/model", name="Gone"))
-    assert "Padding leaves" not in words(exports(run=gone))
+    assert "Padding leaves" not in words(open_page("export", run=gone))
