@@ -48,7 +48,8 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
 def test_a_slider_keeps_its_arrows_and_the_browsers_back_is_where_the_keys_go_on(visit):
     page = visit.page("?slide=2", viewport={"width": 1280, "height": 720})
     shown = page.locator(".st-key-slide p").first
-    expect(page.get_by_role("navigation", name="slides").get_by_role("button")).to_have_count(len(SLIDES))
+    foot = page.get_by_role("navigation", name="slides")
+    expect(foot.get_by_role("button")).to_have_count(len(SLIDES))
     # a digit jumps, at most to the last
     page.keyboard.press("9")
     expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
@@ -61,6 +62,7 @@ def test_a_slider_keeps_its_arrows_and_the_browsers_back_is_where_the_keys_go_on
     expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
     page.go_back()
     expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    expect(foot.locator("[aria-current]")).to_have_text(str(len(SLIDES)))
     page.keyboard.press("PageUp")
     expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
 
