@@ -33,10 +33,7 @@ SWITCHES = {
     "exaone4": [SLIDING],
     "ministral": [SLIDING],
     "ministral3": [{"sliding_window": 4}],
-    "stablelm": [
-        {"qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True},
-        {"qk_layernorm": True},
-    ],
+    "stablelm": [{"qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True}, {"qk_layernorm": True}],
     "helium": [BIASES],
     "seed_oss": [{"attention_out_bias": True, **BIASES}],
     "ernie4_5": [{"use_bias": True}],

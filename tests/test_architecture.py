@@ -59,7 +59,7 @@ def test_layers_name_every_part_and_pages_are_short_and_choose_a_view(contracts,
 
 NAMED = {
     # all else asks gprune.models.devices, and so runs on a device of the tests; what may be typed is here
-    r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""": ["study/study.py"],
+    r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""": ["study/study.py"]
 }
 
 
@@ -107,15 +107,7 @@ BUILT_PATTERNS = {
 
 
 def test_json_yaml_and_typed_paths_have_one_reader(project):
-    names = (
-        "json.loads",
-        "json.load",
-        "yaml.load",
-        "yaml.safe_load",
-        "yaml.unsafe_load",
-        "pickle.loads",
-        "eval",
-    )
+    names = ("json.loads", "json.load", "yaml.load", "yaml.safe_load", "yaml.unsafe_load", "pickle.loads", "eval")
     results = {file for file, name, _ in calls(project) if name in names or name.endswith(".expanduser")}
     assert results - {"gprune/system/safe_parsing.py"} == set(READ_ELSEWHERE)
 

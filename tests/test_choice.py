@@ -157,10 +157,7 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
     # without a choice no text is held out, and keys are what they were
     assert set(roles(plain)) == {"primary", "auxiliary"}
     text = plain.evaluation.texts[0]
-    own, other = (
-        graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}),
-        {"choice.sequences": 9},
-    )
+    own, other = (graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}), {"choice.sequences": 9})
     keys = [
         stages.perplexity(Graph(item, read_inputs(item)), "gprune", text).key
         for item in (own, own.with_settings(other))

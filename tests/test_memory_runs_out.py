@@ -210,11 +210,7 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     np.testing.assert_allclose(result.thresholds, expected.thresholds, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "stage",
-    FEW_OR_ALL,
-    ids=lambda stage: stage.__name__,
-)
+@pytest.mark.parametrize("stage", FEW_OR_ALL, ids=lambda stage: stage.__name__)
 def test_below_one_sequence_one_sentence_has_the_sizes(stage):
     kind = MethodError if stage in (by_context, learned) else SettingsError
     setting = {learned: "sparsity.batch", evaluated: "evaluation.batch"}.get(stage, "calibration.batch")
@@ -241,10 +237,7 @@ def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     result, refused = shorter(run, 0.5)
     assert refused == len(received.notices) > 0
     assert (result.acc, result.samples, result.acc_error) == (expected.acc, 9, expected.acc_error)
-    with (
-        full(decoder),
-        pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"),
-    ):
+    with full(decoder), pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"):
         run()
 
 

@@ -175,8 +175,7 @@ def test_python_gives_a_model_of_the_run_with_another_repair(run):
     same = opened.model("flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"})
     assert torch.equal(same(ids).logits, opened.model("flap")(ids).logits)
     bare = cut(
-        RunContext(opened.study, results.graph.inputs, results.store.texts).decoder,
-        results.get(stages.masks, "flap"),
+        RunContext(opened.study, results.graph.inputs, results.store.texts).decoder, results.get(stages.masks, "flap")
     )
     torch.testing.assert_close(opened.model("flap", repair="none")(ids).logits, bare(ids).logits)
     fitted = opened.model("flap", repair={"kind": "affine", "texts": "sampled", "sampled": "self:#length=24"})

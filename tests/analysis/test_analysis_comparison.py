@@ -28,11 +28,7 @@ def test_the_dense_model_of_several_runs_is_one_row():
     assert [row.name for row in table] == [("run-a", "dense"), ("run-a", "gprune"), ("run-b", "gprune")]
     table = comparison.rows([measured("dense", 40), measured("dense", 50, run="run-b", text="ptb")])
     assert len(table) == 1 and set(table[0].cells) == {"wiki", "ptb"}
-    items = [
-        measured("dense", 40),
-        measured("dense", 30, run="run-b", windows=4),
-        measured("dense", 40, run="c"),
-    ]
+    items = [measured("dense", 40), measured("dense", 30, run="run-b", windows=4), measured("dense", 40, run="c")]
     table = comparison.rows(items)
     assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 

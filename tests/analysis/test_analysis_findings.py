@@ -14,11 +14,7 @@ from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import OTHER
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pruning.drift import rank_drift
-from gprune.records import (
-    Agreement,
-    TextOverlap,
-    UnitScores,
-)
+from gprune.records import Agreement, TextOverlap, UnitScores
 
 
 def numbers(sentence):

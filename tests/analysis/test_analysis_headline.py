@@ -280,10 +280,7 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     [
         ({}, ""),
         ({"repair.kind": "none"}, "Every method has no repair."),
-        (
-            {"repair.kind": "auto"},
-            "Every method has the repair chosen for it on held-out text, or none.",
-        ),
+        ({"repair.kind": "auto"}, "Every method has the repair chosen for it on held-out text, or none."),
         (
             {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},
             "Every method has least squares on A, B and self.",

@@ -49,8 +49,7 @@ def test_phases_whiskers_and_ratios():
     assert list(speed.speed_table(rows[:1], "decode").columns) == list(table.columns)
     seconds = np.array([1.0, 2.0, 4.0, 5.0, 8.0])
     (line,) = speed.speed_table(
-        [a_row("dense", "decode", tokens_per_second=np.median(100 / seconds), seconds=list(seconds))],
-        "decode",
+        [a_row("dense", "decode", tokens_per_second=np.median(100 / seconds), seconds=list(seconds))], "decode"
     ).to_dict("records")
     assert (line["low"], line["tokens/s"], line["high"]) == pytest.approx((20.0, 25.0, 50.0))
     rows = [a_row("gprune", "decode"), a_row("gprune", "decode", mode="graph", ratio=9.0)]

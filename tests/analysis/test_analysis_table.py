@@ -83,20 +83,7 @@ FORMULAS = (
     "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1+1", " \n\t =cmd|' /C calc'!A0",
     "\ufeff=1+1", "\u200b=1+1", "\0=1+1", "\u00a0=1+1", "＝1+1", "-cmd", "=A1", "-1\n=2", "\tx",
 )  # fmt: skip
-HARMLESS = (
-    "",
-    "a=1",
-    "–",
-    "-",
-    "==",
-    "+=",
-    " -",
-    "−0.5",
-    "x\n=1",
-    "1",
-    "@",
-    "'=1",
-)
+HARMLESS = ("", "a=1", "–", "-", "==", "+=", " -", "−0.5", "x\n=1", "1", "@", "'=1")
 
 
 @pytest.mark.parametrize("cell", FORMULAS, ids=repr)
@@ -116,19 +103,11 @@ def test_a_text_that_is_a_number_is_marked_in_a_file_and_not_on_a_page(cell):
 
 def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
     frame = pd.DataFrame(
-        {
-            "=name": ["=a", "b"],
-            "value": [-1.5, 2.0],
-            "mixed": [-3, "@x"],
-            "kind": pd.Categorical(["+a", "b"]),
-        },
+        {"=name": ["=a", "b"], "value": [-1.5, 2.0], "mixed": [-3, "@x"], "kind": pd.Categorical(["+a", "b"])},
         index=["-row", "other"],
     )
     safe = table.guard(frame)
-    assert list(safe.columns) == ["'=name", "value", "mixed", "kind"] and list(safe.index) == [
-        "'-row",
-        "other",
-    ]
+    assert list(safe.columns) == ["'=name", "value", "mixed", "kind"] and list(safe.index) == ["'-row", "other"]
     assert safe.iloc[0].tolist() == ["'=a", -1.5, -3, "'+a"] and safe["value"].dtype == float
     assert frame.iloc[0].tolist() == ["=a", -1.5, -3, "+a"], "the table itself is not changed"
     frame = pd.DataFrame([["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")]))

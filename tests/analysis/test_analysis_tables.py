@@ -213,12 +213,7 @@ def test_a_block_of_unequal_budgets_has_no_best(gap, fair):
 
 
 def test_the_frame_leaves_out_controls_and_rows_without_numbers():
-    rows = [
-        row("flap", 50.0),
-        row("gprune:flap", 40.0),
-        row("wanda_sp"),
-        row("wanda_sp_dense", 9, control=True),
-    ]
+    rows = [row("flap", 50.0), row("gprune:flap", 40.0), row("wanda_sp"), row("wanda_sp_dense", 9, control=True)]
     frame = studies.frame(rows)
     assert frame["method"].tolist() == ["flap", "gprune:flap"]
     gain = tables.gain_by_retention(frame).set_index("metric")["gain"]

@@ -54,10 +54,7 @@ def test_modules_neurons_and_sources_are_counted():
         ({"selection": "drift", "score_scale": "standardized"}, "γ_drift 0.90 drift only"),
         ({"score_scale": "standardized"}, "γ_drift 0.90, γ_score 0.90 standardized"),
         ({"selection": "none"}, "no adaptation"),
-        (
-            {"selection": "random", "source": "random"},
-            "γ_drift 0.90, γ_score 0.90 random modules random text",
-        ),
+        ({"selection": "random", "source": "random"}, "γ_drift 0.90, γ_score 0.90 random modules random text"),
     ],
 )
 def test_a_rule_in_short(changes, words):

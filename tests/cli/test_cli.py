@@ -84,15 +84,7 @@ def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     result = json.loads(out)
-    for name in (
-        "settings",
-        "keys",
-        "retained_fraction",
-        "parameters",
-        "checkpoint",
-        "perplexity",
-        "retention",
-    ):
+    for name in ("settings", "keys", "retained_fraction", "parameters", "checkpoint", "perplexity", "retention"):
         assert name in result
     assert list(result["perplexity"]) == ["dense", "gprune", "flap", "flap_no_bias", "wanda_sp"]
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
@@ -370,10 +362,7 @@ def test_a_text_that_is_set_is_the_file_of_this_folder(tmp_path, monkeypatch):
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, capsys):
-    for location, words in (
-        (tmp_path, "is a folder: give the name"),
-        (tmp_path / "no" / "x", "create it first"),
-    ):
+    for location, words in ((tmp_path, "is a folder: give the name"), (tmp_path / "no" / "x", "create it first")):
         assert main(["speed", "demo", "--json", str(location), "--cache", str(tmp_path)]) == 2
         assert words in capsys.readouterr().err
 

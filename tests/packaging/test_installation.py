@@ -72,11 +72,7 @@ def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(installe
 def test_a_package_is_told_by_what_it_is_made_of(installed):
     created = listed(installed, FILES)
     assert list(created) == ["package"] and len(str(created["package"])) == 12
-    elsewhere = [
-        *reversed(FILES),
-        "gprune/__pycache__/drift.cpython-311.pyc,,",
-        "../../../bin/gprune,sha256=C,9",
-    ]
+    elsewhere = [*reversed(FILES), "gprune/__pycache__/drift.cpython-311.pyc,,", "../../../bin/gprune,sha256=C,9"]
     assert listed(installed, elsewhere) == created
     assert listed(installed, [FILES[0].replace("AAAA", "AAAB"), *FILES[1:]]) != created
     assert listed(installed, FILES[2:]) == {}

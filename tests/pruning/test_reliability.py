@@ -123,10 +123,7 @@ def test_balanced_splits_are_all_of_them(shards, count):
 
 def loop_adapt(a, b, parts, statistics, drift_level, score_level):
     """Eqs. 8 and 9: the auxiliary score where the module is adapted and B ranks it more repeatably."""
-    drift_cut, score_cut = (
-        loop_quantile(statistics.drift, drift_level),
-        loop_quantile(statistics.score, score_level),
-    )
+    drift_cut, score_cut = (loop_quantile(statistics.drift, drift_level), loop_quantile(statistics.score, score_level))
     scores = a.copy()
     adapted = []
     for k, (layer, index) in enumerate(members(parts)):

@@ -54,10 +54,7 @@ def test_a_copy_overlaps_by_what_was_drawn_of_it_and_chance_by_nothing():
 def test_windows_are_the_first_ones_and_the_tail_is_dropped():
     stream = np.arange(10)
     assert corpus_relation.cut(stream, 3).tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert corpus_relation.cut(stream, 3, 2).shape == (2, 3) and corpus_relation.cut(stream, 11).shape == (
-        0,
-        11,
-    )
+    assert corpus_relation.cut(stream, 3, 2).shape == (2, 3) and corpus_relation.cut(stream, 11).shape == (0, 11)
 
 
 WORDS = "she said that the old house by the river had been empty since the flood".split()

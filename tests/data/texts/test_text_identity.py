@@ -33,14 +33,7 @@ def test_copy_under_another_name_is_the_same_content(tmp_path):
 def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, tmp_path, monkeypatch):
     prints = [
         texts.fingerprint(rows + options, "calibration")
-        for options in (
-            "",
-            "#fields=gold+prefix",
-            "#fields=gold",
-            "#documents=1:",
-            "#documents=:5",
-            "#join=blank-line",
-        )
+        for options in ("", "#fields=gold+prefix", "#fields=gold", "#documents=1:", "#documents=:5", "#join=blank-line")
     ]
     assert len(set(prints)) == len(prints)
     assert same_content(rows, f"{rows}#fields=prefix+gold")

@@ -39,12 +39,7 @@ def rows(tmp_path):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    characters=st.integers(1, 400),
-    length=st.integers(1, 40),
-    samples=st.integers(1, 12),
-    seed=st.integers(0, 99),
-)
+@given(characters=st.integers(1, 400), length=st.integers(1, 40), samples=st.integers(1, 12), seed=st.integers(0, 99))
 def test_every_position_is_used_at_most_once(tmp_path, characters, length, samples, seed):
     (tmp_path / "a.txt").write_text("x" * characters)
     available = characters // length
@@ -115,8 +110,7 @@ def test_missing_tokenizers_and_short_texts_are_refused(plain, tokenizer, tmp_pa
         corpora.stream(plain, None)
     (tmp_path / "short.txt").write_text("one two three four five six seven eight nine ten")
     with pytest.raises(
-        CorpusError,
-        match=r"gives 0 sequences of 128 tokens \(\d+ tokens in all\) and 2,048 were asked for: ask",
+        CorpusError, match=r"gives 0 sequences of 128 tokens \(\d+ tokens in all\) and 2,048 were asked for: ask"
     ):
         corpora.draw(f"{tmp_path}/short.txt", tokenizer, 2048, 128, 0)
     assert len(corpora.stream(f"{tmp_path}/short.txt", tokenizer)) > 10

@@ -155,8 +155,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize(
-    ("layers", "first", "last"),
-    [(32, 4, 30), (40, 5, 38), (12, 2, 11), (6, 1, 5), (3, 0, 2), (2, 0, 2), (1, 0, 1)],
+    ("layers", "first", "last"), [(32, 4, 30), (40, 5, 38), (12, 2, 11), (6, 1, 5), (3, 0, 2), (2, 0, 2), (1, 0, 1)]
 )
 def test_the_block_is_scaled_to_the_depth(layers, first, last):
     assert list(llm_pruner.pruned_layers(layers)) == list(range(first, last))

@@ -7,12 +7,7 @@ from calibration.texts_and_families import tokens
 from scipy.optimize import linear_sum_assignment, linprog
 
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration.clusters import (
-    balanced_clusters,
-    balanced_labels,
-    bounded_clusters,
-    bounded_labels,
-)
+from gprune.pruning.calibration.clusters import balanced_clusters, balanced_labels, bounded_clusters, bounded_labels
 from gprune.pruning.calibration.contexts import Lookup, fit_contexts, project_inputs
 from gprune.pruning.calibration.principal import _exact, principal_components
 from gprune.records import Tokens

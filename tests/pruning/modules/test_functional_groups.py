@@ -89,8 +89,7 @@ def test_the_record_fits_and_a_groups_profile_is_its_context_and_widths_that_do_
     assert len(groups.silhouette) == len(groups.history) == 3
     assert np.isnan(groups.mixing).all() and np.isnan(groups.variation).all()
     np.testing.assert_array_equal(
-        group_profile(4),
-        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
+        group_profile(4), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]]
     )
     with pytest.raises(MethodError, match=r"width that 8 divides, but it is 1001: set baselines.fang_grouping=bal"):
         functional_groups(affinities(1, 7, 1001), "released")

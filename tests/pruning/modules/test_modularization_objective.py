@@ -102,10 +102,7 @@ def test_losses_equal_the_naive_loops(shape, dtype, temperature):
     actual = objective(rows, rows.square().sum(1), centroids, profile, settings)
     assert len(actual) == len(TERMS)
     torch.testing.assert_close(
-        actual.double(),
-        torch.tensor(expected, dtype=torch.float64),
-        rtol=TOLERANCE[dtype],
-        atol=EPSILON[dtype],
+        actual.double(), torch.tensor(expected, dtype=torch.float64), rtol=TOLERANCE[dtype], atol=EPSILON[dtype]
     )
 
 

@@ -5,12 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from gprune.pruning.modules.direction import (
-    admits_direction,
-    below_boundary,
-    boundary_mixing,
-    drift_variation,
-)
+from gprune.pruning.modules.direction import admits_direction, below_boundary, boundary_mixing, drift_variation
 from gprune.pruning.modules.refinement import refine, standardize_profile, without_gaps
 from gprune.pruning.ranking import ranks
 from gprune.study import ModularizationSettings
@@ -35,9 +30,7 @@ def test_total_loss_decreases(temperature, coordinates):
     assert (np.diff(history[:10, 4]) < 0).all()
     assert history[-1, 4] < history[0, 4] - 1e-3
     np.testing.assert_allclose(
-        history[:, 4],
-        history[:, 0] + 0.1 * history[:, 1] + 0.1 * history[:, 2] + history[:, 3],
-        rtol=1e-5,
+        history[:, 4], history[:, 0] + 0.1 * history[:, 1] + 0.1 * history[:, 2] + history[:, 3], rtol=1e-5
     )
     assert refined.shape == labels.shape and refined.dtype == np.int32
 

@@ -123,8 +123,7 @@ def test_the_budget_is_met_to_a_neuron_and_shares_follow_the_cosines(name, targe
 def test_a_retention_below_what_the_pruned_layers_can_give_is_refused():
     shape, change = SHAPES["gqa"], np.linspace(0.9, 0.5, 5)
     with pytest.raises(
-        MethodError,
-        match=r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or",
+        MethodError, match=r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or"
     ) as error:
         slimllm.kept_counts(change, shape, 0.2)
     lowest = float(str(error.value).split("ask for ")[1].split()[0])

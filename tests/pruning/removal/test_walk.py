@@ -207,8 +207,7 @@ def test_what_is_not_finite_gets_a_sentence(name):
     with torch.no_grad():
         decoder.up_proj(2).weight[3, 0] = torch.nan
     with pytest.raises(
-        NumericsError,
-        match=r"an activation at down_proj of layer 2 is not finite while the layers are pruned",
+        NumericsError, match=r"an activation at down_proj of layer 2 is not finite while the layers are pruned"
     ):
         choose = osscar.osscar_decision(decoder.shape, TARGET)
         if name == "slimllm":

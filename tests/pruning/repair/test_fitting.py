@@ -131,11 +131,7 @@ def test_weights_equal_a_float64_reference(kind, target, family, heads, kv_heads
             for part in (decoder.o_proj(layer), decoder.down_proj(layer)):
                 bias = torch.randn(part.out_features, generator=generator)
                 part.bias = torch.nn.Parameter(bias, requires_grad=False)
-    masks, texts, chosen = (
-        some_masks(decoder.shape),
-        [some_tokens(1), some_tokens(2, 5)],
-        settings(kind, target),
-    )
+    masks, texts, chosen = (some_masks(decoder.shape), [some_tokens(1), some_tokens(2, 5)], settings(kind, target))
     torch.set_default_dtype(torch.float64)
     try:
         expected = reference(decoder, masks, texts, chosen)

@@ -11,12 +11,7 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import flap
 from gprune.pruning.calibration import collect
 from gprune.pruning.scoring import score, twflap
-from gprune.records import (
-    ModelShape,
-    Tokens,
-    UnitScores,
-    WeightNorms,
-)
+from gprune.records import ModelShape, Tokens, UnitScores, WeightNorms
 from gprune.study import CalibrationSettings, ContextSettings
 from gprune.system.progress import silent
 
@@ -215,8 +210,6 @@ def test_every_decision_but_that_of_the_unit_at_the_cut_is_the_published_one(kin
     np.testing.assert_array_equal(masks.ffn, mlp | mlp_cut)
     np.testing.assert_array_equal(masks.heads, heads | heads_cut)
     plain = flap.allocate(
-        score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()),
-        decoder.shape,
-        target,
+        score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()), decoder.shape, target
     )
     assert (plain.ffn != masks.ffn).any()

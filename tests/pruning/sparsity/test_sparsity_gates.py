@@ -57,10 +57,7 @@ def placed(rows):
 def sorted_masks(shape, places, target):
     """An independent sort: tuples of place and index, the floors first, groups and then neurons by cost."""
     units = []
-    for kind, cost, rows in (
-        (0, shape.neuron_weights, places[0]),
-        (1, shape.group_weights, places[1]),
-    ):
+    for kind, cost, rows in ((0, shape.neuron_weights, places[0]), (1, shape.group_weights, places[1])):
         for layer, row in enumerate(rows):
             best = max(row)
             for index, position in enumerate(row):
@@ -90,10 +87,7 @@ def test_without_steps_the_masks_are_those_of_a_sort(kv_heads, neurons, target, 
     example = case(kv_heads, neurons)
     shape = example[0].shape
     scores = [scored(shape, seed) for seed in ((1,) if texts == "A" else (1, 2))]
-    places = [
-        [placed(record.ffn) for record in scores],
-        [placed(record.heads) for record in scores],
-    ]
+    places = [[placed(record.ffn) for record in scores], [placed(record.heads) for record in scores]]
     places = [each[0] if len(each) == 1 else placed(np.mean(each, axis=0).tolist()) for each in places]
     ffn, heads = sorted_masks(shape, places, target)
     gates = learned(example, target, scores, epochs=0)
@@ -137,13 +131,7 @@ def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neu
             return super().step()
 
     monkeypatch.setattr(torch.optim, "Adam", Recorder)
-    learned(
-        example,
-        chosen=chosen,
-        epochs=1,
-        distillation_weight=weight,
-        distillation_temperature=2.0,
-    )
+    learned(example, chosen=chosen, epochs=1, distillation_weight=weight, distillation_temperature=2.0)
     ids = torch.tensor(np.concatenate([text.ids for text in texts]).astype(np.int64))
     ids = ids[torch.tensor(SubsetSampler(*texts, 8, 0).draw())]
     run = lambda part: decoder.logits(decoder.hidden_states(part))  # noqa: E731

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import (
-    long_tailed,
-    masks,
-    random_partition,
-    random_tokens,
-)
+from sparsity.reference_sparsity import long_tailed, masks, random_partition, random_tokens
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import mask_hooks as gate_module
