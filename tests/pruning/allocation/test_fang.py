@@ -82,8 +82,7 @@ def test_every_layer_is_at_its_ratio(shape, target):
     masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, target)
     expected = 1 - fang.layer_ratios(change, target)
     layer_weights = shape.decoder_weights / shape.layers
-    possible = expected * layer_weights >= shape.group_weights + shape.neuron_weights
-    assert possible.all()
+    assert (expected * layer_weights >= shape.group_weights + shape.neuron_weights).all()
     for layer in range(shape.layers):
         remaining = masks.ffn[layer].sum() * shape.neuron_weights + masks.heads[layer].sum() * shape.group_weights
         assert abs(remaining - expected[layer] * layer_weights) < shape.neuron_weights
