@@ -7,9 +7,8 @@ from gprune.pruning.allocation import fang
 from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import ModelShape, UnitScores, budget
 
-MHA = ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8)
 SHAPES = [
-    MHA,
+    ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8),
     ModelShape(layers=3, neurons=61, heads=6, kv_heads=2, head_width=4, hidden=10),
     ModelShape(layers=1, neurons=101, heads=8, kv_heads=1, head_width=3, hidden=5),
     ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),

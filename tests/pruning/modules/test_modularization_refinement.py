@@ -49,8 +49,8 @@ def test_refinement_repeats_itself_and_ignores_gradient_mode():
     first = refine(rows, labels, profile, settings)
     with torch.no_grad():
         second = refine(rows, labels, profile, settings)
-    np.testing.assert_array_equal(first[0], second[0])
-    np.testing.assert_array_equal(first[1], second[1])
+    for actual, expected in zip(first, second, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_constant_drift_is_left_out():
@@ -72,14 +72,10 @@ def test_gaps_are_closed_in_order_and_losses_that_are_not_finite_are_refused():
         refine(rows, labels, profile, ModularizationSettings(steps=2))
 
 
-def example(layers=3, neurons=41, modules=5, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = np.stack([rng.permutation(np.arange(neurons) % modules) for _ in range(layers)])
-    return labels, rng.integers(0, 30, (layers, neurons)), rng.integers(0, 30, (layers, neurons))
-
-
 def test_mixing_and_variation_equal_the_definitions():
-    labels, first, second = example()
+    rng = np.random.default_rng(0)
+    labels = np.stack([rng.permutation(np.arange(41) % 5) for _ in range(3)])
+    first, second = rng.integers(0, 30, (2, 3, 41))
     a, b = ranks(first) / 40, ranks(second) / 40
     magnitude = np.abs(a - b)
     mixing = variation = 0.0
