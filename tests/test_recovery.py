@@ -7,6 +7,7 @@ import pytest
 import tiny_study
 import torch
 from app_driver import open_page
+from tiny_study import results_of
 
 import gprune
 from gprune import pipeline
@@ -21,7 +22,7 @@ from gprune.pruning.surgery import Silenced, cut
 from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE
-from gprune.study import Study, from_dict
+from gprune.study import Study
 from gprune.system.errors import Cancelled, ModelError, SettingsError
 from gprune.system.progress import Notice
 
@@ -41,13 +42,7 @@ def values_of(folder):
 def made(tmp_path_factory):
     """A whole study with a repair and a recovery."""
     folder = tmp_path_factory.mktemp("recovered")
-    store = Store(folder / "cache")
-    result = pipeline.run(from_dict(values_of(folder)), store, lambda *_: None)
-    return gprune.open(result["run"], cache=store.root), result
-
-
-def results_of(opened):
-    return opened._loaded.results
+    return tiny_study.finished(values_of(folder), folder / "cache")
 
 
 def logits(model):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
+from tiny_study import results_of
 
-import gprune
 from gprune import pipeline
 from gprune.app.preview import Question, Source, left_out
 from gprune.app.preview.requests import against, resolve
@@ -20,8 +20,7 @@ from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
 from gprune.records import REPAIRS, PrunedModel
-from gprune.store import Store
-from gprune.study import Study, from_dict
+from gprune.study import Study
 from gprune.study.methods import METHODS, repairs_of
 from gprune.system.errors import SettingsError
 
@@ -36,13 +35,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repaired")
     values = tiny_study.made(folder, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
     values["repair"] = {"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
-    store = Store(folder / "cache")
-    result = pipeline.run(from_dict(values), store, lambda *_: None)
-    return gprune.open(result["run"], cache=store.root), result
-
-
-def results_of(opened):
-    return opened._loaded.results
+    return tiny_study.finished(values, folder / "cache")
 
 
 def with_repair(study, **values):
@@ -174,9 +167,8 @@ def test_python_gives_a_model_of_the_run_with_another_repair(run):
     results, ids = results_of(opened), torch.arange(3, 12)[None]
     same = opened.model("flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"})
     assert torch.equal(same(ids).logits, opened.model("flap")(ids).logits)
-    bare = cut(
-        RunContext(opened.study, results.graph.inputs, results.store.texts).decoder, results.get(stages.masks, "flap")
-    )
+    work = RunContext(opened.study, results.graph.inputs, results.store.texts)
+    bare = cut(work.decoder, results.get(stages.masks, "flap"))
     torch.testing.assert_close(opened.model("flap", repair="none")(ids).logits, bare(ids).logits)
     fitted = opened.model("flap", repair={"kind": "affine", "texts": "sampled", "sampled": "self:#length=24"})
     assert not torch.allclose(fitted(ids).logits, bare(ids).logits)

@@ -149,7 +149,7 @@ def test_few_modules_and_empty_choices_and_chance_level_is_the_papers_and_met_by
 
 
 def test_tables_of_layers_and_bins():
-    first, second = (kept_by(np.array([[1, 1, 0, 0], [0, 0, 0, 0]])), kept_by(np.array([[1, 0, 0, 0], [0, 0, 0, 0]])))
+    first, second = (kept_by(np.array([row, [0, 0, 0, 0]])) for row in ([1, 1, 0, 0], [1, 0, 0, 0]))
     np.testing.assert_allclose(decisions.layer_retention(first)[0], [0.5, 0.0])
     table = decisions.layer_table({"GPrune": first, "FLAP": second})
     assert table["neurons, FLAP"].tolist() == [0.25, 0.0] and list(table["layer"]) == [0, 1]

@@ -66,18 +66,10 @@ def test_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
 
 
 def test_default_splits_by_role():
-    splits = {
-        (text, role): resolve(text, role).split
-        for text in ("wikitext2", "ptb", "c4", "python-code", "hub:a/b")
-        for role in ("calibration", "evaluation")
-    }
-    assert {split for (_, role), split in splits.items() if role == "calibration"} == {"train"}
-    assert splits["wikitext2", "evaluation"] == "test"
-    assert splits["ptb", "evaluation"] == "validation"
-    assert splits["c4", "evaluation"] == "validation"
-    assert splits["python-code", "evaluation"] == "test"
-    assert splits["hub:a/b", "evaluation"] == "test"
-    assert resolve("ptb#split=test", "evaluation").split == "test"
+    expected = {"wikitext2": "test", "ptb": "validation", "c4": "validation", "python-code": "test", "hub:a/b": "test"}
+    for text, split in (expected | {"ptb#split=test": "test"}).items():
+        assert resolve(text, "evaluation").split == split
+        assert resolve(text, "calibration").split == ("test" if "#" in text else "train")
 
 
 @pytest.mark.parametrize(
