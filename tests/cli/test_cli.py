@@ -36,9 +36,8 @@ def workshop(tmp_path_factory):
 
 def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
     first, second, third = workshop["texts"]
-    words = ["study", "--model", workshop["model"], "--primary", first, "--auxiliary", second]
-    words += ["--metric", "wanda_sp", "--retention", "0.7", "--samples", "64", "--substitute", third]
-    words += ["--evaluate", "python-reference", third]
+    words = ["study", "--model", workshop["model"], "--primary", first, "--auxiliary", second, "--substitute", third]
+    words += ["--metric", "wanda_sp", "--retention", "0.7", "--samples", "64", "--evaluate", "python-reference", third]
     assert main([*words, "--set", "reliability.score_quantile=0.85", "--set", "dtype=bfloat16"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["metric"], values["retention"], values["substitute"]) == ("wanda_sp", 0.7, third)
@@ -242,10 +241,9 @@ def test_the_table_is_exact():
     ],
 )
 def test_slips_are_one_sentence(folders, words, error, message):
-    words = [word.format(dense=folders / "dense") for word in words]
-    quick = QUICK if "--preset" not in words else []
+    model, *words = [word.format(dense=folders / "dense") for word in words]
     with pytest.raises(error, match=message):
-        measured(words[0], *quick, *words[1:])
+        measured(model, *([] if "--preset" in words else QUICK), *words)
 
 
 def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_path, capsys, monkeypatch):

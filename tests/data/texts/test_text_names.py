@@ -11,10 +11,8 @@ from gprune.system.errors import CorpusError, SettingsError
 
 def test_place_and_options_are_taken_apart():
     name = parse("  c4.jsonl#fields=prefix+gold_completion&documents=1280:1480 ")
-    assert name.place == "c4.jsonl"
-    assert name.fields == ("prefix", "gold_completion")
-    assert name.documents == slice(1280, 1480)
-    assert not name.joined
+    assert (name.place, name.fields) == ("c4.jsonl", ("prefix", "gold_completion"))
+    assert name.documents == slice(1280, 1480) and not name.joined
     assert parse("wikitext2").documents == slice(None, None)
     assert parse("a#documents=-5:").documents == slice(-5, None)
     assert parse("a#join=blank-line").joined

@@ -51,12 +51,13 @@ def test_line_ends_of_other_systems_become_line_feeds(tmp_path):
 
 @pytest.mark.parametrize(("ending", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
 def test_compressed_files(tmp_path, ending, compress):
-    (tmp_path / f"a.txt.{ending}").write_bytes(compress("Grüße".encode()))
-    (tmp_path / f"a.jsonl.{ending}").write_bytes(compress(b'{"text": "one"}\n\n{"text": "two"}\n'))
-    (tmp_path / "no-ending").write_bytes(compress(b"words"))
-    assert read(tmp_path / f"a.txt.{ending}") == ["Grüße"]
-    assert read(tmp_path / f"a.jsonl.{ending}") == ["one", "two"]
-    assert read(tmp_path / "no-ending") == ["words"]
+    for name, content, documents in (
+        (f"a.txt.{ending}", "Grüße", ["Grüße"]),
+        (f"a.jsonl.{ending}", '{"text": "one"}\n\n{"text": "two"}\n', ["one", "two"]),
+        ("no-ending", "words", ["words"]),
+    ):
+        (tmp_path / name).write_bytes(compress(content.encode()))
+        assert read(tmp_path / name) == documents
 
 
 def test_broken_compressed_files(tmp_path):
@@ -292,10 +293,8 @@ def test_folders_of_records(tmp_path, parquet):
         ".git/train.txt": b"hidden",
     }
     folder = lay_out(tmp_path / "set", files)
-    assert read(str(folder)) == ["a", "b", "c"]
-    assert read(str(folder), "evaluation") == ["d"]
-    assert read(f"{folder}#documents=1:3") == ["b", "c"]
-    assert read(f"{folder}/#split=test") == ["d"]
+    assert read(folder) == ["a", "b", "c"] and read(f"{folder}#documents=1:3") == ["b", "c"]
+    assert read(folder, "evaluation") == read(f"{folder}/#split=test") == ["d"]
     folder = lay_out(tmp_path / "csv", {"train.csv": b"text\none\nNA\n", "test.csv": b"text\nthree\n"})
     assert read(str(folder)) == ["one", "NA"] and read(str(folder), "evaluation") == ["three"]
     folder = lay_out(tmp_path / "mixed", {"train.parquet": parquet(text=["a"]), "test.csv": b"text\nb\n"})
