@@ -104,12 +104,11 @@ def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
 
 def test_figures_are_of_the_model_that_the_run_measures(made):
     _, opened, _ = made
-    results = results_of(opened)
-    stored, study = results.get(stages.held_out, "primary"), opened.study
+    results, settings = results_of(opened), replace(opened.study.evaluation, preset="16")
+    ids = results.get(stages.held_out, "primary").ids
     for method in ("gprune", "flap", "recommended"):
         choice = results.get(stages.choice, method)
-        settings = replace(study.evaluation, preset="16")
-        losses = window_losses(opened.model(method).eval(), stored.ids, "A", settings)
+        losses = window_losses(opened.model(method).eval(), ids, "A", settings)
         assert choice.figures[choice.chosen][0] == pytest.approx(float(np.exp(losses.mean())), rel=1e-4)
 
 
@@ -233,10 +232,9 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     source, repair = Source(str(results.store.root), results.graph), repair_of(opened.study)
     assert (repair.kind, repair.texts) == ("least_squares_bias", "both")
-    keys = set()
+    masks, keys = results.get(stages.masks, "gprune"), set()
     for method in ("flap", "recommended"):
-        request = resolve(source, Question(text, method, results.get(stages.masks, "gprune"), repair=repair))
-        pruning = request.arguments["pruning"]
+        pruning = resolve(source, Question(text, method, masks, repair=repair)).arguments["pruning"]
         assert pruning.repairs == ("least_squares_bias",) and pruning.fit.settings.kind == "least_squares_bias"
         keys.add(pruning.key)
     # fitted to the same masks, whosever they were
@@ -244,15 +242,12 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     recipe = resolve(source, Question(text, "recommended", repair=repair))
     chosen = results.get(stages.choice, "recommended")
     assert (recipe.arguments["pruning"].key in keys) == (chosen.masks[chosen.chosen] == "gprune")
-    request = resolve(source, Question(text, "recommended"))
-    kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
+    request, kind = resolve(source, Question(text, "recommended")), chosen.repair.partition(":")[0]
     assert request.stored is not None and request.arguments["pruning"].repairs == (kind,)
 
 
 def test_estimates_count_every_candidate(made):
-    _, opened, _ = made
-    study = opened.study
-    graph = results_of(opened).graph
+    study, graph = made[1].study, results_of(made[1]).graph
     case = Case(of_model(study.model), study, 4, gpu=False)
     fits = [stages.repaired_weights(graph, "gprune", word).id for word in study.choice.repairs]
     three, two = (next(fit for fit in fits if fit.variant[1] == texts) for texts in ("both_and_sampled", "both"))
@@ -265,8 +260,7 @@ def test_estimates_count_every_candidate(made):
 
 def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, capsys):
     _, opened, result = made
-    run = opened._loaded
-    panel = panels.choice(run)
+    run, panel = opened._loaded, panels.choice(opened._loaded)
     table = panel.table()
     assert list(table["chosen for"].unique()) == ["GPrune", "FLAP", "Recommended recipe"]
     assert (table["result"].str.startswith("chosen")).sum() == 3
