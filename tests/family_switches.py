@@ -3,6 +3,7 @@
 SIZES = {"hidden": 32, "neurons": 13, "heads": 4, "kv_heads": 2, "head_width": 8}
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
 BIASES = {"attention_bias": True, "mlp_bias": True}
+MULTIPLIERS = {"residual_multiplier": 0.4, "embedding_multiplier": 5.0, "attention_multiplier": 0.2}
 
 SWITCHES = {
     "llama": [{"tie_word_embeddings": True, **BIASES}],
@@ -16,15 +17,7 @@ SWITCHES = {
     "olmo2": [{"attention_bias": True}],
     "olmo3": [SLIDING],
     "smollm3": [{"no_rope_layers": [1, 0], "use_sliding_window": True, **SLIDING, **BIASES}],
-    "granite": [
-        {
-            "logits_scaling": 3.0,
-            "residual_multiplier": 0.4,
-            "embedding_multiplier": 5.0,
-            "attention_multiplier": 0.2,
-            **BIASES,
-        }
-    ],
+    "granite": [{"logits_scaling": 3.0, **MULTIPLIERS, **BIASES}],
     "cohere": [
         {"use_qk_norm": True, "logit_scale": 2.0, "attention_bias": True},
         {"tie_word_embeddings": True, "logit_scale": 1.0},
@@ -33,10 +26,7 @@ SWITCHES = {
     "exaone4": [SLIDING],
     "ministral": [SLIDING],
     "ministral3": [{"sliding_window": 4}],
-    "stablelm": [
-        {"qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True},
-        {"qk_layernorm": True},
-    ],
+    "stablelm": [{"qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True}, {"qk_layernorm": True}],
     "helium": [BIASES],
     "seed_oss": [{"attention_out_bias": True, **BIASES}],
     "ernie4_5": [{"use_bias": True}],

@@ -49,12 +49,8 @@ class Fresh:
 
         pip asks a Rust that is installed for its version, which then writes into the home folder.
         """
-        command = [self.program("pip"), *arguments, "--quiet", "--disable-pip-version-check"]
         environment = self.environment | {"HOME": str(Path.home())}
-        done = subprocess.run(
-            command, cwd=self.work, env=environment, capture_output=True, text=True, timeout=limit(180)
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        self._run(environment, 180, "pip", *arguments, "--quiet", "--disable-pip-version-check")
 
     def said(self, name: str, *arguments: str, seconds: float) -> str:
         """What a program prints; fails with the end of its errors.
@@ -64,14 +60,11 @@ class Fresh:
             arguments: what follows it.
             seconds: what a quiet machine needs at the very most.
         """
-        done = subprocess.run(
-            [self.program(name), *arguments],
-            cwd=self.work,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=limit(seconds),
-        )
+        return self._run(self.environment, seconds, name, *arguments)
+
+    def _run(self, environment: dict[str, str], seconds: float, name: str, *arguments: str) -> str:
+        command, options = [self.program(name), *arguments], {"cwd": self.work, "env": environment}
+        done = subprocess.run(command, **options, capture_output=True, text=True, timeout=limit(seconds))
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

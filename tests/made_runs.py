@@ -226,10 +226,7 @@ def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
 
 def norms(task: Task) -> records.WeightNorms:
     reference = task.shape
-    neurons, channels = (
-        (reference.layers, reference.neurons),
-        (reference.layers, reference.heads * reference.head_width),
-    )
+    neurons, channels = ((reference.layers, n) for n in (reference.neurons, reference.heads * reference.head_width))
     return records.WeightNorms(*(1 + 0.1 * task.random.random(size) for size in (neurons,) * 2 + (channels,) * 2))
 
 
@@ -275,14 +272,10 @@ def positions(task: Task) -> records.StrongestPositions:
     size = (reference.layers, reference.neurons, retained)
     first = task.random.integers(0, samples, (*size[:2], 1))
     strength = np.sort(np.abs(noise(task, *size)), axis=2)[:, :, ::-1]
-    return records.StrongestPositions(
-        rendered.text,
-        rendered.fingerprint,
-        length,
-        ((first + np.arange(retained)) % samples).astype(np.int16),
-        task.random.integers(0, length, size).astype(np.int16),
-        (strength * task.random.choice((-1, 1), size)).astype(np.float32),
-    )
+    sequences = ((first + np.arange(retained)) % samples).astype(np.int16)
+    places = task.random.integers(0, length, size).astype(np.int16)
+    values = (strength * task.random.choice((-1, 1), size)).astype(np.float32)
+    return records.StrongestPositions(rendered.text, rendered.fingerprint, length, sequences, places, values)
 
 
 def contexts(task: Task) -> records.Contexts:
@@ -290,9 +283,8 @@ def contexts(task: Task) -> records.Contexts:
     components = noise(task, reference.layers, dimensions, reference.hidden)
     centroids = noise(task, reference.layers, count, dimensions)
     distances = np.linalg.norm(centroids[:, :, None] - centroids[:, None], axis=-1)
-    return records.Contexts(
-        task.text, noise(task, reference.layers, reference.hidden), components, centroids, distances, 512
-    )
+    mean = noise(task, reference.layers, reference.hidden)
+    return records.Contexts(task.text, mean, components, centroids, distances, 512)
 
 
 def context_statistics(task: Task) -> records.ContextStatistics:
@@ -300,10 +292,8 @@ def context_statistics(task: Task) -> records.ContextStatistics:
     size = (task.study.calibration.shards, task.shape.layers, count, task.shape.neurons)
     moment = 16 * np.exp(level(task)[:, None] + noise(task, *size, scale=0.3))
     tokens, change = np.full(size[:3], 16.0), task.random.random(task.shape.layers)
-    affinity = task.random.random(size[1:])
-    return records.ContextStatistics(
-        task.text, of_contexts, tokens, noise(task, *size, scale=0.1), moment, affinity, change
-    )
+    affinity, mean = task.random.random(size[1:]), noise(task, *size, scale=0.1)
+    return records.ContextStatistics(task.text, of_contexts, tokens, mean, moment, affinity, change)
 
 
 def by_its_formula(task: Task) -> Any:
@@ -345,6 +335,11 @@ def _better_units(task: Task, scores: Array) -> dict[str, Any]:
     return {"ffn": ffn, "heads": heads, "retention": retention, "target": task.study.retention}
 
 
+def _decided(masks: records.PruningMasks) -> dict[str, Any]:
+    """What a learning repeats of the masks that it ended with."""
+    return {name: getattr(masks, name) for name in ("ffn", "heads", "retention", "target")}
+
+
 def learning(task: Task) -> records.Learning:
     steps = np.arange(40.0)
     falling = 3.5 + 2.0 * np.exp(-steps / 10)
@@ -354,10 +349,7 @@ def learning(task: Task) -> records.Learning:
     ranked = task.needs["adapted"].scores, task.needs["heads"].heads, partition
     plan = exact_masks(RankedUnits.build(task.shape, *ranked), rendered, task.study.retention)
     return records.Learning(
-        ffn=plan.masks.ffn,
-        heads=plan.masks.heads,
-        retention=plan.masks.retention,
-        target=plan.masks.target,
+        **_decided(plan.masks),
         steps=np.stack([steps, steps // 20, falling, falling + 0.3, falling / 4, retained], axis=1),
         columns=("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention"),
         thresholds=plan.thresholds[: partition.modules],
@@ -376,10 +368,7 @@ def gates(task: Task) -> records.GateLearning:
     values = torch.tensor(rendered)
     retained, (neurons, groups) = family.exact(values), family.split(values)
     return records.GateLearning(
-        ffn=retained.ffn,
-        heads=retained.heads,
-        retention=retained.retention,
-        target=retained.target,
+        **_decided(retained),
         steps=np.stack([steps, steps // 20, 5 - steps / 20], axis=1),
         columns=("step", "epoch", "ce_primary"),
         gates=neurons.numpy(),
@@ -407,25 +396,10 @@ def checkpoint(_: Task) -> Callable[[Path], None]:
     return fill
 
 
-_NAMED = (
-    shape,
-    size,
-    norms,
-    weighed,
-    sampled,
-    tokens,
-    statistics,
-    positions,
-    contexts,
-    context_statistics,
-    scores,
-    learning,
-    gates,
-    masks,
-    overlap,
-)
+_MEASURED = (shape, size, norms, weighed, sampled, tokens, statistics, positions, contexts, context_statistics)
+_DECIDED = (scores, learning, gates, masks, overlap, checkpoint)
 MAKERS: Makers = {
-    **{maker.__name__: maker for maker in (*_NAMED, checkpoint)},
+    **{maker.__name__: maker for maker in (*_MEASURED, *_DECIDED)},
     **dict.fromkeys(("groups", "clusters", "partition"), partition),
     **dict.fromkeys(("drift", "modules", "adapted", "agreement"), by_its_formula),
 }

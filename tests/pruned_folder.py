@@ -68,10 +68,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     trained.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = BpeTrainer(
-        vocab_size=VOCABULARY - 4,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=alphabet,
-        show_progress=False,
+        vocab_size=VOCABULARY - 4, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet, show_progress=False
     )
     trained.train_from_iterator([TEXT], trainer)
     trained.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
@@ -91,13 +88,5 @@ def save(
     masks = masks or masks_of(decoder, [1, 2, 2], [3, 11, 7])
     pruned = with_biases(decoder, masks) if compensated else PrunedModel(masks)
     live = cut(decoder, pruned)
-    checkpoint.save(
-        live,
-        tokenizer,
-        folder,
-        pruned,
-        source="dense",
-        fingerprint=fingerprint,
-        study={"retention": 0.5},
-    )
+    checkpoint.save(live, tokenizer, folder, pruned, source="dense", fingerprint=fingerprint, study={"retention": 0.5})
     return live

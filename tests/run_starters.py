@@ -14,7 +14,6 @@ from typing import Any
 from waiting import limit, wait_for
 
 PROJECT = Path(__file__).resolve().parents[1]
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 # Says where it is, and stays at the stage that it is told of until the file `go` appears: as a slow stage
 # does, it listens to signals meanwhile.
@@ -64,10 +63,8 @@ class Starters:
         arguments = [str(self.study), str(self.cache), str(self.folder), until, held]
         log = (self.folder / "log.txt").open("ab")
         paths = filter(None, (os.environ.get("PYTHONPATH"), str(PROJECT)))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        process = subprocess.Popen(
-            [sys.executable, "-c", STARTER, *arguments], stderr=log, cwd=PROJECT, env=environment
-        )
+        environment, command = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, [sys.executable, "-c", STARTER]
+        process = subprocess.Popen([*command, *arguments], stderr=log, cwd=PROJECT, env=environment)
         self.processes.append(process)
         return process
 

@@ -48,10 +48,7 @@ class SmallHub:
         """Serves the listing of a repository and its files."""
         self.requests.append(f"{handler.command} {handler.path}")
         path = handler.path.split("?")[0]
-        for kind, prefix, every in (
-            ("datasets", "/datasets/", self.repositories),
-            ("models", "/", self.models),
-        ):
+        for kind, prefix, every in (("datasets", "/datasets/", self.repositories), ("models", "/", self.models)):
             for repository, files in every.items():
                 if path.startswith(f"/api/{kind}/{repository}"):
                     return self._send(handler, 200, json.dumps(_listing(handler.path, files)).encode(), body)

@@ -4,24 +4,14 @@ import ast
 import json
 import re
 import tomllib
-from functools import cache
 from graphlib import TopologicalSorter
 
 import grimp
 import pytest
 
 MAY_LOAD_TORCH = (
-    *("__main__", "api", "app.preview.worker", "cli", "evaluation", "models", "plugins.testing"),
-    *(
-        "pruning.calibration",
-        "pruning.modules",
-        "pruning.recovery",
-        "pruning.removal",
-        "pruning.repair",
-        "pruning.sparsity",
-        "pruning.surgery",
-        "testing",
-    ),
+    *("__main__", "api", "app.preview.worker", "cli", "evaluation", "models", "plugins.testing", "testing"),
+    *(f"pruning.{part}" for part in "calibration modules recovery removal repair sparsity surgery".split()),
 )
 """parts that may load torch; single modules of theirs may not, where the contract names them"""
 
@@ -57,20 +47,14 @@ def test_layers_name_every_part_and_pages_are_short_and_choose_a_view(contracts,
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 15, page
 
 
-NAMED = {
-    # all else asks gprune.models.devices, and so runs on a device of the tests; what may be typed is here
-    r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""": ["study/study.py"],
-}
+def test_a_kind_of_gpu_is_named_where_it_may_be_typed_alone(project):
+    """All else asks gprune.models.devices, and so runs on a device of the tests."""
+    pattern = r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda"""
+    files = [file for file in (project / "gprune").rglob("*.py") if re.search(pattern, file.read_text("utf-8"))]
+    assert [file.relative_to(project / "gprune").as_posix() for file in files] == ["study/study.py"]
 
 
-@pytest.mark.parametrize("pattern", NAMED)
-def test_a_kind_of_gpu_is_named_in_few_places(project, pattern):
-    files = sorted((project / "gprune").rglob("*.py"))
-    text = [file for file in files if re.search(pattern, file.read_text(encoding="utf-8"))]
-    assert [file.relative_to(project / "gprune").as_posix() for file in text] == NAMED[pattern]
-
-
-@cache
+@pytest.fixture(scope="module")
 def parsed(project):
     """Every file of the package and the pages, with all that stands in it."""
     folders = [file for folder in ("gprune", "pages") for file in (project / folder).rglob("*.py")]
@@ -80,15 +64,18 @@ def parsed(project):
     ]
 
 
-@cache
-def calls(project):
+def dotted(node):
+    """The name that an expression ends with, as far as it is one: `.to_csv` for `table(rows).to_csv`."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@pytest.fixture(scope="module")
+def calls(parsed):
     """Every call in them, as (file, dotted name of what is called, arguments)."""
-    return [
-        (file, ast.unparse(node.func), node.args)
-        for file, nodes in parsed(project)
-        for node in nodes
-        if isinstance(node, ast.Call)
-    ]
+    nodes = [(file, node) for file, nodes in parsed for node in nodes if isinstance(node, ast.Call)]
+    return [(file, dotted(node.func), node.args) for file, node in nodes]
 
 
 READ_ELSEWHERE = {
@@ -106,50 +93,39 @@ BUILT_PATTERNS = {
 """files that match a regular expression which is not written out in the call, and why they may"""
 
 
-def test_json_yaml_and_typed_paths_have_one_reader(project):
-    names = (
-        "json.loads",
-        "json.load",
-        "yaml.load",
-        "yaml.safe_load",
-        "yaml.unsafe_load",
-        "pickle.loads",
-        "eval",
-    )
-    results = {file for file, name, _ in calls(project) if name in names or name.endswith(".expanduser")}
+def test_json_yaml_and_typed_paths_have_one_reader(calls):
+    names = ("json.loads", "json.load", "yaml.load", "yaml.safe_load", "yaml.unsafe_load", "pickle.loads", "eval")
+    results = {file for file, name, _ in calls if name in names or name.endswith(".expanduser")}
     assert results - {"gprune/system/safe_parsing.py"} == set(READ_ELSEWHERE)
 
 
-def test_no_regular_expression_is_made_of_what_came_from_outside(project):
+def test_no_regular_expression_is_made_of_what_came_from_outside(calls):
     kinds = ("compile", "match", "search", "fullmatch", "sub", "split", "findall", "finditer")
     results = {
         file
-        for file, name, arguments in calls(project)
+        for file, name, arguments in calls
         if name in [f"re.{kind}" for kind in kinds] and not isinstance(arguments[0], ast.Constant)
     }
     assert results == set(BUILT_PATTERNS)
 
 
-def test_only_the_interface_of_streamlit_is_imported(project):
-    result = set()
-    for file, nodes in parsed(project):
+def test_only_the_interface_of_streamlit_is_imported(parsed):
+    for file, nodes in parsed:
         for node in nodes:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [item.name for item in node.names] if isinstance(node, ast.Import) else []
-            if any(name.startswith("streamlit.") for name in names):
-                result.add(file)
-    assert not result
+            assert not any(name.startswith("streamlit.") for name in names), file
 
 
-def test_no_library_is_told_to_load_unsafely_and_tables_reach_a_page_and_a_file_in_one_way(project):
-    for file, nodes in parsed(project):
+def test_no_library_is_told_to_load_unsafely_and_tables_reach_a_page_and_a_file_in_one_way(parsed, calls):
+    for file, nodes in parsed:
         for node in nodes:
             if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
                 unsafe = {("trust_remote_code", True), ("allow_pickle", True), ("weights_only", False)}
                 assert (node.arg, node.value.value) not in unsafe, file
     # Their cells are guarded there against being run by a spreadsheet.
-    rendered = {file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")}
-    saved = {file for file, name, _ in calls(project) if name.endswith(".to_csv")}
+    rendered = {file for file, name, _ in calls if name in ("st.dataframe", "st.data_editor", "st.table")}
+    saved = {file for file, name, _ in calls if name.endswith(".to_csv")}
     assert rendered == {"gprune/app/ui/tables.py"} and saved == {"gprune/analysis/table.py"}
 
 

@@ -13,10 +13,7 @@ from waiting import limit, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.long]
 PAGES = ("home", "drift", "rasa")
-FIGURES = (
-    *("interaction to its end, p50", "interaction to its end, p95"),
-    *("failures", "memory of the server, most"),
-)
+FIGURES = (*("interaction to its end, p50", "interaction to its end, p95"), *("failures", "memory of the server, most"))
 
 
 def begin(project, name, cache, *options):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
+from tiny_study import results_of
 
-import gprune
 from gprune import pipeline
 from gprune.analysis import choices
 from gprune.app.figures import comparison as panels
@@ -25,12 +25,13 @@ from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import measured_on, read_inputs, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
+from gprune.pruning.repair import fitting
 from gprune.records import REPAIRS
 from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS as KNOWN
 from gprune.study.settings import MOST_CANDIDATES
-from gprune.system.errors import CorpusError, MethodError, SettingsError
+from gprune.system.errors import CorpusError, MethodError, NumericsError, SettingsError
 
 pytestmark = pytest.mark.slow
 
@@ -49,17 +50,8 @@ def values_of(folder, **choice):
 def made(tmp_path_factory):
     """The study's values, its run and what it ended with."""
     folder = tmp_path_factory.mktemp("chosen")
-    values, store = values_of(folder), Store(folder / "cache")
-    result = pipeline.run(from_dict(values), store, tiny_study.silent)
-    return values, gprune.open(result["run"], cache=store.root), result
-
-
-def results_of(opened):
-    return opened._loaded.results
-
-
-def figure(results, name, word):
-    return results.get(stages.candidate, name, word)
+    values = values_of(folder)
+    return values, *tiny_study.finished(values, folder / "cache")
 
 
 def number(candidate, base):
@@ -77,7 +69,7 @@ def test_the_choice_is_the_lowest_number_of_the_stored_figures(made):
     results = results_of(opened)
     for name in ("gprune", "flap", "recommended"):
         choice = results.get(stages.choice, name)
-        outcome = [figure(results, *item) for item in zip(choice.masks, choice.repairs, strict=True)]
+        outcome = [results.get(stages.candidate, *item) for item in zip(choice.masks, choice.repairs, strict=True)]
         numbers = [number(item, outcome[0]) for item in outcome]
         np.testing.assert_allclose(choice.numbers, numbers, rtol=1e-9)
         assert choice.chosen == int(np.argmin(numbers)) and choice.reference == 0
@@ -112,12 +104,11 @@ def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
 
 def test_figures_are_of_the_model_that_the_run_measures(made):
     _, opened, _ = made
-    results = results_of(opened)
-    stored, study = results.get(stages.held_out, "primary"), opened.study
+    results, settings = results_of(opened), replace(opened.study.evaluation, preset="16")
+    ids = results.get(stages.held_out, "primary").ids
     for method in ("gprune", "flap", "recommended"):
         choice = results.get(stages.choice, method)
-        settings = replace(study.evaluation, preset="16")
-        losses = window_losses(opened.model(method).eval(), stored.ids, "A", settings)
+        losses = window_losses(opened.model(method).eval(), ids, "A", settings)
         assert choice.figures[choice.chosen][0] == pytest.approx(float(np.exp(losses.mean())), rel=1e-4)
 
 
@@ -139,9 +130,8 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
     assert torch.equal(same(ids).logits, opened.model("gprune")(ids).logits)
     word = results.get(stages.choice, "gprune").repair
     kind, texts = word.split(":")
-    model = opened.model(
-        "gprune", repair={"kind": kind.replace("_scales", "+scales"), "texts": texts, "sampled": "self:#length=24"}
-    )
+    repair = {"kind": kind.replace("_scales", "+scales"), "texts": texts, "sampled": "self:#length=24"}
+    model = opened.model("gprune", repair=repair)
     torch.testing.assert_close(model(ids).logits, opened.model("gprune")(ids).logits)
 
 
@@ -157,23 +147,15 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
     # without a choice no text is held out, and keys are what they were
     assert set(roles(plain)) == {"primary", "auxiliary"}
     text = plain.evaluation.texts[0]
-    own, other = (
-        graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}),
-        {"choice.sequences": 9},
-    )
-    keys = [
-        stages.perplexity(Graph(item, read_inputs(item)), "gprune", text).key
-        for item in (own, own.with_settings(other))
-    ]
-    assert keys[0] == keys[1] and own.digest == own.with_settings(other).digest
-    chosen, fewer = graph.study, graph.study.with_settings({"choice.sequences": 7})
-    keys = [stages.perplexity(Graph(item, read_inputs(item)), "gprune", text).key for item in (chosen, fewer)]
-    assert keys[0] != keys[1] and chosen.digest != fewer.digest
+    own = graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]})
+    for study, is_same in ((own, True), (graph.study, False)):
+        pair = study, study.with_settings({"choice.sequences": 7})
+        first, second = (stages.perplexity(Graph(each, read_inputs(each)), "gprune", text).key for each in pair)
+        assert (first == second) is is_same is (pair[0].digest == pair[1].digest)
 
 
 def test_a_text_that_is_too_short_is_refused_before_the_model_runs(tmp_path):
-    values = values_of(tmp_path, sequences=5000)
-    study, store = from_dict(values), Store(tmp_path / "cache")
+    study, store = from_dict(values_of(tmp_path, sequences=5000)), Store(tmp_path / "cache")
     with pytest.raises(CorpusError) as refused:
         pipeline.run(study, store, tiny_study.silent)
     tokens = pipeline.stages.RunContext(study, read_inputs(study), store.texts).tokenizer
@@ -187,8 +169,7 @@ def test_a_text_that_is_too_short_is_refused_before_the_model_runs(tmp_path):
 def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
     check = tmp_path / "check.txt"
     check.write_text((tmp_path.parent / "none").as_posix() + json.dumps(list(range(3000))), encoding="utf-8")
-    values = values_of(tmp_path, check_text=str(check))
-    study, store = from_dict(values), Store(tmp_path / "cache")
+    study, store = from_dict(values_of(tmp_path, check_text=str(check))), Store(tmp_path / "cache")
     assert measured_on(study) == ("check",) and "fresh" not in roles(study)
     result = pipeline.run(study, store, tiny_study.silent, until="perplexity")
     message = result["choice"]["gprune"]
@@ -206,23 +187,20 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
 
 
 def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
-    values = values_of(tmp_path, fresh="self:#seed=0")
     with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', which is fitted to"):
-        read_inputs(from_dict(values))
+        read_inputs(from_dict(values_of(tmp_path, fresh="self:#seed=0")))
     study = Study("model", "A", "B", methods=("recommended",))
-    with pytest.raises(SettingsError, match=r"choice.masks \(5\) times choice.repairs"):
-        study.with_settings({"choice.masks": ["gprune", "flap", "wanda_sp_uniform", "fang", "llm_pruner"]})
-    with pytest.raises(SettingsError, match=r"choice.masks must be methods that prune"):
-        study.with_settings({"choice.masks": ["recommended"]})
-    with pytest.raises(SettingsError, match="repairs as kind:texts"):
-        study.with_settings({"choice.repairs": ["least_squares"]})
+    for setting, values, message in (
+        ("masks", ["gprune", "flap", "wanda_sp_uniform", "fang", "llm_pruner"], r"\(5\) times choice.repairs"),
+        ("masks", ["recommended"], "choice.masks must be methods that prune"),
+        ("repairs", ["least_squares"], "repairs as kind:texts"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            study.with_settings({f"choice.{setting}": values})
 
 
 def test_a_choice_without_a_failed_repair_is_incomplete_until_the_next_run_can_fit_it(made, tmp_path, monkeypatch):
     values, _, _ = made
-    from gprune.pruning.repair import fitting
-    from gprune.system.errors import NumericsError
-
     real = fitting.fit
 
     def failing(decoder, masks, texts, settings, *rest):
@@ -234,9 +212,8 @@ def test_a_choice_without_a_failed_repair_is_incomplete_until_the_next_run_can_f
     changed, store = from_dict(values | {"methods": ["gprune"]}), Store(tmp_path / "cache")
     result = pipeline.run(changed, store, tiny_study.silent, until="perplexity")
     message = {row["repair"]: row["number"] for row in result["choice"]["gprune"]["tried"]}
-    assert {word for word, value in message.items() if value is None} == {
-        word for word in changed.choice.repairs if word.startswith("least_squares_bias")
-    }
+    failed = {word for word in changed.choice.repairs if word.startswith("least_squares_bias")}
+    assert {word for word, value in message.items() if value is None} == failed
     assert result["choice"]["gprune"]["tried"][0]["chosen"] and not result["choice"]["gprune"]["complete"]
     assert pipeline.opened(changed, store).get(stages.choice, "gprune").chosen >= 0
     again = pipeline.run(changed, store, tiny_study.silent, until="perplexity")
@@ -255,10 +232,9 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     source, repair = Source(str(results.store.root), results.graph), repair_of(opened.study)
     assert (repair.kind, repair.texts) == ("least_squares_bias", "both")
-    keys = set()
+    masks, keys = results.get(stages.masks, "gprune"), set()
     for method in ("flap", "recommended"):
-        request = resolve(source, Question(text, method, results.get(stages.masks, "gprune"), repair=repair))
-        pruning = request.arguments["pruning"]
+        pruning = resolve(source, Question(text, method, masks, repair=repair)).arguments["pruning"]
         assert pruning.repairs == ("least_squares_bias",) and pruning.fit.settings.kind == "least_squares_bias"
         keys.add(pruning.key)
     # fitted to the same masks, whosever they were
@@ -266,15 +242,12 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     recipe = resolve(source, Question(text, "recommended", repair=repair))
     chosen = results.get(stages.choice, "recommended")
     assert (recipe.arguments["pruning"].key in keys) == (chosen.masks[chosen.chosen] == "gprune")
-    request = resolve(source, Question(text, "recommended"))
-    kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
+    request, kind = resolve(source, Question(text, "recommended")), chosen.repair.partition(":")[0]
     assert request.stored is not None and request.arguments["pruning"].repairs == (kind,)
 
 
 def test_estimates_count_every_candidate(made):
-    _, opened, _ = made
-    study = opened.study
-    graph = results_of(opened).graph
+    study, graph = made[1].study, results_of(made[1]).graph
     case = Case(of_model(study.model), study, 4, gpu=False)
     fits = [stages.repaired_weights(graph, "gprune", word).id for word in study.choice.repairs]
     three, two = (next(fit for fit in fits if fit.variant[1] == texts) for texts in ("both_and_sampled", "both"))
@@ -287,8 +260,7 @@ def test_estimates_count_every_candidate(made):
 
 def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, capsys):
     _, opened, result = made
-    run = opened._loaded
-    panel = panels.choice(run)
+    run, panel = opened._loaded, panels.choice(opened._loaded)
     table = panel.table()
     assert list(table["chosen for"].unique()) == ["GPrune", "FLAP", "Recommended recipe"]
     assert (table["result"].str.startswith("chosen")).sum() == 3
@@ -307,10 +279,5 @@ def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, cap
     plain = replace(opened.study, methods=("dense",))
     assert plain.chooses and not Study("model", "A", "B").chooses
     with pytest.raises(MethodError, match="chooses nothing by measurement"):
-        panels.choice(replace_study(run))
-
-
-def replace_study(run):
-    """The same run, had it compared the dense model alone."""
-    study = replace(run.study, methods=("dense",))
-    return replace(run, study=study, graph=Graph(study, run.graph.inputs))
+        # the same run, had it compared the dense model alone
+        panels.choice(replace(run, study=plain, graph=Graph(plain, run.graph.inputs)))

@@ -37,32 +37,29 @@ kept = 1
 """
 
 
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 @pytest.fixture
 def checkout(tmp_path):
-    for name, text in {
-        "pyproject.toml": SETTINGS,
-        "README.md": "one\ntwo\n",
-        "gprune/models/paths.py": MODULE,
-        "gprune/models/page.css": "a {}\n",
-        "tests/conftest.py": '"""Nothing."""\n',
-    }.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write(tmp_path / "pyproject.toml", SETTINGS)
+    write(tmp_path / "README.md", "one\ntwo\n")
+    write(tmp_path / "gprune/models/paths.py", MODULE)
+    write(tmp_path / "gprune/models/page.css", "a {}\n")
+    write(tmp_path / "tests/conftest.py", '"""Nothing."""\n')
     return tmp_path
 
 
 @pytest.fixture
 def check(project, checkout):
-    def run(*arguments):
-        script = project / "scripts" / "code_size.py"
-        command = [sys.executable, str(script), "--project", str(checkout), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    return run
+    command = [sys.executable, str(project / "scripts" / "code_size.py"), "--project", str(checkout)]
+    return lambda *arguments: subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_docstrings_comments_and_blank_lines_are_no_code(check):
+def test_docstrings_comments_and_blank_lines_are_no_code_and_make_runs_the_check(check, project):
+    assert "scripts/code_size.py" in (project / "Makefile").read_text()
     result = check()
     assert result.returncode == 0, result.stderr
     figures = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
@@ -84,11 +81,9 @@ def test_docstrings_comments_and_blank_lines_are_no_code(check):
     ],
 )
 def test_a_planted_excess_fails_and_is_named(check, checkout, file, text, sentence):
-    (checkout / file).parent.mkdir(parents=True, exist_ok=True)
-    (checkout / file).write_text(text)
+    write(checkout / file, text)
     result = check()
-    assert result.returncode == 1
-    assert sentence in result.stderr
+    assert result.returncode == 1 and sentence in result.stderr
 
 
 def test_ceilings_are_lowered_and_never_raised(check, checkout):
@@ -98,7 +93,3 @@ def test_ceilings_are_lowered_and_never_raised(check, checkout):
     settings = (checkout / "pyproject.toml").read_text()
     assert "documents = 1\n" in settings and "models = 4\n" in settings
     assert settings.endswith("[tool.other]\nkept = 1\n")
-
-
-def test_make_check_runs_it(project):
-    assert "scripts/code_size.py" in (project / "Makefile").read_text()

@@ -1,20 +1,12 @@
 """The comparison with an earlier commit: what counts as a difference, and how it is reported."""
 
-import importlib.util
 import json
 
 import numpy as np
 import pytest
 
 from gprune.study import from_dict
-
-
-@pytest.fixture(scope="module")
-def golden(project):
-    spec = importlib.util.spec_from_file_location("golden", project / "scripts" / "golden.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from scripts import golden
 
 
 @pytest.mark.parametrize(
@@ -33,16 +25,16 @@ def golden(project):
         (np.zeros(2), None, "is gone"),
     ],
 )
-def test_differences_are_sized(golden, before, after, text):
+def test_differences_are_sized(before, after, text):
     assert golden.difference(before, after) == text
 
 
-def test_perplexities_are_named_by_method_and_file(golden):
+def test_perplexities_are_named_by_method_and_file():
     figures = {"perplexity": {"flap": {"/data/wiki.txt": 3.5, "science-docs": None}}}
     assert golden.flatten(figures) == {"perplexity.flap.wiki.txt": 3.5}
 
 
-def test_only_a_difference_with_a_cause_passes(golden, capsys):
+def test_only_a_difference_with_a_cause_passes(capsys):
     differences = {"drift": "differs in 1 of 2 values", "perplexity.flap.a": "is 2, before 1"}
     assert golden.report("demo", differences, 5, {"drift": "ties are averaged now"}) == 1
     printed = capsys.readouterr().out
@@ -51,7 +43,7 @@ def test_only_a_difference_with_a_cause_passes(golden, capsys):
     assert "perplexity.flap.a is 2, before 1: NO CAUSE NAMED" in printed
 
 
-def test_studies_are_valid_and_causes_name_studies(project, golden):
+def test_studies_are_valid_and_causes_name_studies():
     paths = {path.stem: path for path in golden.STUDIES.glob("*.json")}
     moves = json.loads(paths.pop("moves").read_text())
     assert {from_dict(json.loads(path.read_text())).metric for path in paths.values()} == {"flap", "wanda_sp", "twflap"}

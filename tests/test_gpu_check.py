@@ -9,24 +9,17 @@ import pytest
 from gprune.app.ui.page_names import PAGES
 from gprune.cli import run as run_command
 from gprune.cli import speed as speed_command
+from scripts import gpu_check
 
 
-@pytest.fixture
-def gpu_check(project, monkeypatch):
-    monkeypatch.syspath_prepend(str(project / "scripts"))
-    import gpu_check
-
-    return gpu_check
-
-
-def test_without_a_gpu_it_says_so_and_runs_nothing(gpu_check, tmp_path, monkeypatch, capsys):
+def test_without_a_gpu_it_says_so_and_runs_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: False)
     assert gpu_check.main(["--to", str(tmp_path / "out.md")]) == 2
     assert "torch sees no GPU here" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.process
-def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, monkeypatch, capsys):
+def test_what_every_step_says_is_kept_and_a_failure_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: True)
     expected = (
         gpu_check.Step("First", ("-c", "print('all of it')")),
@@ -43,7 +36,7 @@ def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, 
     assert str(file) in capsys.readouterr().out
 
 
-def test_its_commands_are_those_of_this_project(gpu_check, project, tmp_path):
+def test_its_commands_are_those_of_this_project(project, tmp_path):
     tests, demo, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b", tmp_path))
     assert tests[:2] == ("-m", "pytest") and tests[tests.index("-m", 2) + 1] == "gpu"
     assert (project / stages[0]).is_file() and stages[1] == "random:llama2-13b"
@@ -59,15 +52,10 @@ def test_its_commands_are_those_of_this_project(gpu_check, project, tmp_path):
     assert options.preset == "gpu" and options.modes == ["graph", "compiled"] and options.models == models
 
 
-@pytest.fixture
-def screenshots(project, monkeypatch):
+def test_pages_that_exist_are_shown(project, monkeypatch):
     monkeypatch.syspath_prepend(str(project / "scripts"))
     import screenshots
 
-    return screenshots
-
-
-def test_pages_that_exist_are_shown(screenshots):
     reference = {page.url: page.places for page in PAGES}
     for address in screenshots.PAGES:
         url, _, query = address.partition("?")

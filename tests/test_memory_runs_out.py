@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import uniform
 from gprune.pruning.calibration import collect, sequential
+from gprune.pruning.calibration.accumulators import ChannelMoments
 from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.scoring import wanda_sp
@@ -32,10 +34,6 @@ from gprune.system.errors import MethodError, SettingsError
 from gprune.system.progress import Notice, silent
 
 LENGTH = 24
-
-
-def accuracy(model, tokenizer, tasks, *arguments):
-    return {task: measure_tasks(model, tokenizer, task, *arguments).accuracy for task in tasks}
 
 
 def decoder_of(**changes):
@@ -102,11 +100,7 @@ def forward_only(decoder, listener):
 
 
 def layer_by_layer(decoder, listener):
-    norms = decoder.weight_norms()
-
-    def score(layer, *energies):
-        return wanda_sp.layer_scores(norms, decoder.shape, layer, *energies)
-
+    score = partial(wanda_sp.layer_scores, decoder.weight_norms(), decoder.shape)
     return sequential.prune_upwards(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener)
 
 
@@ -150,17 +144,20 @@ def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
     assert "memory ran out with" in received.notices[0] and "changes no result" in received.notices[0]
     # what was begun and not finished is no pass
     assert (decoder.forward_tokens, decoder.backward_tokens) == before
-    wanted_arrays, got = arrays(expected), arrays(result)
-    assert wanted_arrays.keys() == got.keys() and wanted_arrays
-    for name, values in wanted_arrays.items():
-        scale = np.abs(values).max(initial=0.0)
-        np.testing.assert_allclose(got[name], values, rtol=1e-4, atol=2e-5 * scale, err_msg=name)
+    assert_near(result, expected, 1e-4, 2e-5)
+
+
+def assert_near(actual, expected, relative, absolute):
+    """Compare every array of two records, the second tolerance of its largest value."""
+    actual, expected = arrays(actual), arrays(expected)
+    assert actual.keys() == expected.keys() and expected
+    for name, values in expected.items():
+        atol = absolute * np.abs(values).max(initial=0.0)
+        np.testing.assert_allclose(actual[name], values, rtol=relative, atol=atol, err_msg=name)
 
 
 def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
     """Memory runs out after the forward pass, where means and moments are merged."""
-    from gprune.pruning.calibration.accumulators import ChannelMoments
-
     decoder, true, calls = decoder_of(), ChannelMoments.prepare, []
     expected = statistics(decoder, silent)
 
@@ -174,20 +171,15 @@ def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
     monkeypatch.setattr(ChannelMoments, "prepare", failing)
     result = statistics(decoder, silent)
     assert calls[:4] == [8, 8, 4, 4]
-    for name, values in arrays(expected).items():
-        scale = np.abs(values).max(initial=0.0)
-        np.testing.assert_allclose(arrays(result)[name], values, rtol=1e-5, atol=1e-6 * scale, err_msg=name)
+    assert_near(result, expected, 1e-5, 1e-6)
+
+
+LONG_CASES = [("primary", 0.0), ("adaptive", 0.0), ("primary", 1.0), ("dual", 0.0), ("dual", 1.0)]
 
 
 @pytest.mark.parametrize(
     ("supervision", "weight"),
-    [
-        ("adaptive", 1.0),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (("primary", 0.0), ("adaptive", 0.0), ("primary", 1.0), ("dual", 0.0), ("dual", 1.0))
-        ),
-    ],
+    [("adaptive", 1.0), *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)],
 )
 def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypatch):
     """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
@@ -210,11 +202,7 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     np.testing.assert_allclose(result.thresholds, expected.thresholds, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "stage",
-    FEW_OR_ALL,
-    ids=lambda stage: stage.__name__,
-)
+@pytest.mark.parametrize("stage", FEW_OR_ALL, ids=lambda stage: stage.__name__)
 def test_below_one_sequence_one_sentence_has_the_sizes(stage):
     kind = MethodError if stage in (by_context, learned) else SettingsError
     setting = {learned: "sparsity.batch", evaluated: "evaluation.batch"}.get(stage, "calibration.batch")
@@ -231,20 +219,17 @@ def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     decoder = load(tiny_study.write_model(tmp_path / "model", texts))
     rows = [{"question": f"{n} and {n} make", "choices": ["four", "a five", "six"], "answer": n % 3} for n in range(9)]
     task, settings = str(write_rows(tmp_path / "own.jsonl", rows)), EvaluationSettings(batch=8)
-    expected = accuracy(decoder.model, decoder.tokenizer, (task,), settings)[task]
+    expected = measure_tasks(decoder.model, decoder.tokenizer, task, settings).accuracy
     received = Heard()
 
     def run():
         received.notices.clear()
-        return accuracy(decoder.model, decoder.tokenizer, (task,), settings, received)[task]
+        return measure_tasks(decoder.model, decoder.tokenizer, task, settings, received).accuracy
 
     result, refused = shorter(run, 0.5)
     assert refused == len(received.notices) > 0
     assert (result.acc, result.samples, result.acc_error) == (expected.acc, 9, expected.acc_error)
-    with (
-        full(decoder),
-        pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"),
-    ):
+    with full(decoder), pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"):
         run()
 
 

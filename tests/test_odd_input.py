@@ -25,19 +25,14 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"model": ' + DEEP, "study.json.* nests too deeply: flatten it"),
-        (json.dumps(STUDY)[:-1] + ', "retention": 1e400}', "retention must be a finite number"),
-    ],
-    ids=["deep", "infinite"],
-)
-def test_a_study_that_nests_deeply_or_is_infinite(tmp_path, content, message):
-    (tmp_path / "study.json").write_text(content)
-    with pytest.raises(SettingsError, match=message) as refusal:
-        from_file(tmp_path / "study.json")
-    said(refusal.value)
+def test_a_study_that_nests_deeply_or_is_infinite(tmp_path):
+    infinite = json.dumps(STUDY)[:-1] + ', "retention": 1e400}'
+    messages = {'{"model": ' + DEEP: "nests too deeply: flatten it", infinite: "retention must be a finite number"}
+    for content, message in messages.items():
+        (tmp_path / "study.json").write_text(content)
+        with pytest.raises(SettingsError, match=message) as refusal:
+            from_file(tmp_path / "study.json")
+        said(refusal.value)
 
 
 @pytest.mark.parametrize("preset", ["²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
@@ -46,13 +41,10 @@ def test_a_preset_that_looks_like_a_number(preset):
         from_dict({**STUDY, "evaluation": {"preset": preset}})
 
 
-def test_a_model_of_a_user_who_is_not_there():
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "x/" * 3000], ids=["nul", "long", "deep"])
+def test_a_model_or_text_that_no_file_can_be_or_of_a_user_who_is_not_there(name):
     with pytest.raises(ModelError, match="'~nosuchuser/model': this machine has no such user; give the whole path"):
         identity.locate("~nosuchuser/model")
-
-
-@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "x/" * 3000], ids=["nul", "long", "deep"])
-def test_a_model_or_text_that_no_file_can_be(name):
     with pytest.raises(ModelError, match="the model cannot be") as refusal:
         identity.locate(name)
     said(refusal.value)
@@ -94,10 +86,8 @@ ADVICE = (
 
 @pytest.mark.parametrize("advice", ADVICE)
 def test_advice_to_load_unsafely_never_reaches_a_person(advice):
-    for sentence in (
-        safe_parsing.sentence(advice),
-        safe_parsing.sentence(ModelError(f"the model cannot be read: {advice}")),
-    ):
+    for problem in (advice, ModelError(f"the model cannot be read: {advice}")):
+        sentence = safe_parsing.sentence(problem)
         assert len(sentence) <= 300 and "=True" not in sentence and "weights_only" not in sentence
         assert "allow_pickle" not in sentence and ("with your rights" in sentence or "can run code" in sentence)
 

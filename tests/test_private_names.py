@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from test_architecture import dotted
+
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"gprune", "__future__"}
 UNDOCUMENTED = ("lm_eval.tasks._", "streamlit.runtime.scriptrunner_utils", "streamlit.web", "uvicorn.protocols")
@@ -13,12 +15,6 @@ UNDOCUMENTED = ("lm_eval.tasks._", "streamlit.runtime.scriptrunner_utils", "stre
 
 def is_private(dotted: str) -> bool:
     return any(part.startswith("_") and not part.startswith("__") for part in dotted.split("."))
-
-
-def root_name(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -39,10 +35,9 @@ def uses_of_private_names(source: str) -> list[str]:
     }
     uses = [dotted for dotted in packages.values() if is_private(dotted) or dotted.startswith(UNDOCUMENTED)]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and root_name(node) in packages:
-            saved = isinstance(node.ctx, ast.Store | ast.Del)
-            if saved or is_private(node.attr):
-                uses.append(ast.unparse(node))
+        if isinstance(node, ast.Attribute) and dotted(node).partition(".")[0] in packages:
+            if isinstance(node.ctx, ast.Store | ast.Del) or is_private(node.attr):
+                uses.append(dotted(node))
     return uses
 
 

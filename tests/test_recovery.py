@@ -7,6 +7,7 @@ import pytest
 import tiny_study
 import torch
 from app_driver import open_page
+from tiny_study import results_of
 
 import gprune
 from gprune import pipeline
@@ -21,7 +22,7 @@ from gprune.pruning.surgery import Silenced, cut
 from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE
-from gprune.study import Study, from_dict
+from gprune.study import Study
 from gprune.system.errors import Cancelled, ModelError, SettingsError
 from gprune.system.progress import Notice
 
@@ -41,13 +42,7 @@ def values_of(folder):
 def made(tmp_path_factory):
     """A whole study with a repair and a recovery."""
     folder = tmp_path_factory.mktemp("recovered")
-    store = Store(folder / "cache")
-    result = pipeline.run(from_dict(values_of(folder)), store, lambda *_: None)
-    return gprune.open(result["run"], cache=store.root), result
-
-
-def results_of(opened):
-    return opened._loaded.results
+    return tiny_study.finished(values_of(folder), folder / "cache")
 
 
 def logits(model):
@@ -115,12 +110,10 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
 
 def test_only_a_recovered_run_gives_a_recovered_model(made):
     opened, _ = made
-    for requested, words in (
-        ({"method": "dense"}, "method must be a pruned one"),
-        ({"repair": "none"}, "repair must be left out where recovered"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            opened.model(recovered=True, **requested)
+    with pytest.raises(SettingsError, match="method must be a pruned one"):
+        opened.model("dense", recovered=True)
+    with pytest.raises(SettingsError, match="repair must be left out where recovered"):
+        opened.model(repair="none", recovered=True)
 
 
 def test_the_recovered_folder_names_its_recovery_and_the_other_folder_none(made):
@@ -180,11 +173,10 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
     opened, result = made
     run, text = opened._loaded, opened.study.evaluation.texts[0]
     results = {(item.method, item.text): item for item in recovered_of(run)}
-    assert len(results) == 6
     item = results["gprune", text]
     assert item.before.perplexity == result["perplexity"]["gprune"][text]
     assert item.after.perplexity == result["recovery"]["perplexity"]["gprune"][text]
-    assert item.change.paired
+    assert item.change.paired and len(results) == 6
     rendered = recovery(run, text=text)
     assert "LoRA of rank 8" in rendered.caption and len(rendered.table()) == 6
     points = {trace.y[0]: list(trace.x) for trace in rendered.figure.data}
@@ -204,5 +196,4 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
 def test_the_command_prints_a_table_of_its_own(made, capsys):
     print_summary(made[1])
     printed = capsys.readouterr().out
-    assert "After recovery" in printed and "recovered by LoRA of rank 8" in printed
-    assert "recovered model:" in printed
+    assert all(words in printed for words in ("After recovery", "recovered by LoRA of rank 8", "recovered model:"))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
+from tiny_study import results_of
 
-import gprune
 from gprune import pipeline
 from gprune.app.preview import Question, Source, left_out
 from gprune.app.preview.requests import against, resolve
@@ -20,8 +20,7 @@ from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
 from gprune.records import REPAIRS, PrunedModel
-from gprune.store import Store
-from gprune.study import Study, from_dict
+from gprune.study import Study
 from gprune.study.methods import METHODS, repairs_of
 from gprune.system.errors import SettingsError
 
@@ -36,46 +35,33 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repaired")
     values = tiny_study.made(folder, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
     values["repair"] = {"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
-    store = Store(folder / "cache")
-    result = pipeline.run(from_dict(values), store, lambda *_: None)
-    return gprune.open(result["run"], cache=store.root), result
-
-
-def results_of(opened):
-    return opened._loaded.results
+    return tiny_study.finished(values, folder / "cache")
 
 
 def with_repair(study, **values):
     return study.with_settings({f"repair.{name}": value for name, value in values.items()})
 
 
-def names(method, **values):
-    study = Study("model", "A", "B").with_settings(values)
+def names(method, kind="own", **values):
+    study = Study("model", "A", "B").with_settings({"repair.kind": kind} | values)
     return [repair.name for repair in repairs_of(METHODS[method], study)]
 
 
-def test_a_repair_is_one_for_every_method_and_takes_the_place_of_its_own():
+def test_a_repair_is_one_for_every_method_in_place_of_its_own_and_scales_follow_it():
     assert names("flap") == ["bias_compensation"] and names("gprune") == names("wanda_sp") == []
-    assert names("gprune", **{"sparsity.bias_compensation": True}) == ["bias_compensation"]
-    assert names("wanda_sp", **{"sparsity.bias_compensation": True}) == []
+    biased = {"sparsity.bias_compensation": True}
+    assert names("gprune", **biased) == ["bias_compensation"] and names("wanda_sp", **biased) == []
     for method in ("flap", "flap_no_bias", "gprune", "wanda_sp"):
-        assert names(method, **{"repair.kind": KIND}) == [KIND]
-        assert names(method, **{"repair.kind": "bias"}) == ["bias_compensation"]
-        assert names(method, **{"repair.kind": "none"}) == []
-    assert names("dense", **{"repair.kind": KIND}) == []
+        assert names(method, KIND) == [KIND] and names(method, "none") == []
+        assert names(method, "bias") == ["bias_compensation"]
     with pytest.raises(SettingsError, match=r"sparsity.bias_compensation is repair.kind bias .* leave one"):
-        names("gprune", **{"repair.kind": "none", "sparsity.bias_compensation": True})
+        names("gprune", "none", **biased)
     with pytest.raises(SettingsError, match="repair.sampled must be a text that the model writes"):
         names("gprune", **{"repair.sampled": "wikitext2"})
-
-
-def test_scales_follow_every_repair_and_stand_alone():
-    settings = {"repair.kind": "own+scales"}
-    assert names("flap", **settings) == ["bias_compensation", "scales"]
+    assert names("flap", "own+scales") == ["bias_compensation", "scales"] and names("flap", "scales") == ["scales"]
     for kind in ("affine", "least_squares", "least_squares_bias"):
-        assert names("osscar", **{"repair.kind": f"{kind}+scales"}) == [kind, "scales"]
-    assert names("flap", **{"repair.kind": "scales"}) == ["scales"]
-    assert names("dense", **{"repair.kind": "scales"}) == []
+        assert names("osscar", f"{kind}+scales") == [kind, "scales"]
+    assert names("dense", KIND) == names("dense", "scales") == []
 
 
 def test_bias_is_the_compensation_of_learned_methods_by_another_name(run):
@@ -163,10 +149,10 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
 
 def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     opened, result = run
-    folder = Path(result["checkpoint"])
+    folder, ids = Path(result["checkpoint"]), torch.arange(3, 12)[None]
     assert [repair.name for repair in pruning_file.read_record(folder).pruned.repairs] == [KIND]
-    ids, live = torch.arange(3, 12)[None], opened.model("gprune")
-    torch.testing.assert_close(checkpoint.load_verified(folder)(ids).logits, live(ids).logits)
+    logits = checkpoint.load_verified(folder)(ids).logits
+    torch.testing.assert_close(logits, opened.model("gprune")(ids).logits)
 
 
 def test_python_gives_a_model_of_the_run_with_another_repair(run):
@@ -174,10 +160,8 @@ def test_python_gives_a_model_of_the_run_with_another_repair(run):
     results, ids = results_of(opened), torch.arange(3, 12)[None]
     same = opened.model("flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"})
     assert torch.equal(same(ids).logits, opened.model("flap")(ids).logits)
-    bare = cut(
-        RunContext(opened.study, results.graph.inputs, results.store.texts).decoder,
-        results.get(stages.masks, "flap"),
-    )
+    work = RunContext(opened.study, results.graph.inputs, results.store.texts)
+    bare = cut(work.decoder, results.get(stages.masks, "flap"))
     torch.testing.assert_close(opened.model("flap", repair="none")(ids).logits, bare(ids).logits)
     fitted = opened.model("flap", repair={"kind": "affine", "texts": "sampled", "sampled": "self:#length=24"})
     assert not torch.allclose(fitted(ids).logits, bare(ids).logits)

@@ -10,10 +10,17 @@ import random
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import gprune
+from gprune import pipeline
+from gprune.pipeline import stages
+from gprune.store import Store
+from gprune.study import from_dict
 
 PROSE = (random, inspect, json)
 
@@ -21,24 +28,19 @@ PROSE = (random, inspect, json)
 def write_texts(folder: Path) -> tuple[str, str, str]:
     """Three text files with different content."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for module in PROSE:
-        path = folder / f"{module.__name__}.txt"
+    first, second, third = (folder / f"{module.__name__}.txt" for module in PROSE)
+    for path, module in zip((first, second, third), PROSE, strict=True):
         path.write_text(inspect.getsource(module), encoding="utf-8")
-        names.append(str(path))
-    return names[0], names[1], names[2]
+    return str(first), str(second), str(third)
 
 
 def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neurons: int = 27) -> str:
     """A LLaMA of two layers with grouped-query attention and an odd FFN width, as a Hugging Face folder."""
-    for name, data in _made(texts_of(texts), kv_heads, neurons).items():
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = tuple(Path(path).read_text(encoding="utf-8") for path in texts)
+    for name, data in _made(contents, kv_heads, neurons).items():
         (folder / name).write_bytes(data)
     return str(folder)
-
-
-def texts_of(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(Path(path).read_text(encoding="utf-8") for path in paths)
 
 
 @functools.cache
@@ -112,6 +114,17 @@ def workshop(folder: Path, /, questions: int = 0, choices: int = 3, **shape: int
         (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         results["questions"] = str(folder / "questions.jsonl")
     return results
+
+
+def finished(values: dict, cache: Path) -> tuple[Any, dict]:
+    """A study that was run: opened as from Python, and what the run ended with."""
+    result = pipeline.run(from_dict(values), Store(cache), silent)
+    return gprune.open(result["run"], cache=cache), result
+
+
+def results_of(opened: Any) -> stages.Results:
+    """The results of a run that was opened as from Python."""
+    return opened._loaded.results
 
 
 def silent(*_: object) -> None:

@@ -12,8 +12,6 @@ from collections.abc import Callable
 import pytest
 
 PATIENCE = float(os.environ.get("GPRUNE_TEST_PATIENCE", "10"))
-# a child that is there to be killed: it outlives every wait, and leaves by itself if its test was killed
-SLEEPER = f"import time; time.sleep({120 * PATIENCE:g})"
 
 
 def limit(seconds: float) -> float:

@@ -18,23 +18,19 @@ def some_masks(ffn, heads):
 def test_every_module_is_what_counting_its_neurons_gives():
     random = np.random.default_rng(5)
     labels = [random.permutation(np.arange(40) % count).tolist() for count in (3, 5, 2)]
-    partition = a_partition(labels)
-    mask, second_mask = (some_masks(random.random((3, 40)) < 0.5, random.random((3, 4)) < 0.5) for _ in range(2))
-    actual = mask_map.compare_modules(partition, mask, second_mask)
-    row = 0
-    for layer, layer_labels in enumerate(labels):
-        for module in range(max(layer_labels) + 1):
-            members = [number for number, label in enumerate(layer_labels) if label == module]
-            first = sum(bool(mask.ffn[layer, number]) for number in members) / len(members)
-            second = sum(bool(second_mask.ffn[layer, number]) for number in members) / len(members)
-            differs = sum(mask.ffn[layer, number] != second_mask.ffn[layer, number] for number in members)
-            assert (actual.layer[row], actual.module[row], actual.size[row]) == (layer, module, len(members))
-            assert actual.first[row] == pytest.approx(first) and actual.change[row] == pytest.approx(first - second)
-            assert actual.differs[row] == pytest.approx(differs / len(members))
-            row += 1
-    assert row == len(actual.change)
-    assert actual.neurons == sum(a != b for a, b in zip(mask.ffn.ravel(), second_mask.ffn.ravel(), strict=True)) / 120
-    assert actual.groups == sum(a != b for a, b in zip(mask.heads.ravel(), second_mask.heads.ravel(), strict=True)) / 12
+    mask, second_mask = drawn_masks(0, 0.5), drawn_masks(1, 0.5)
+    actual = mask_map.compare_modules(a_partition(labels), mask, second_mask)
+    modules = [(layer, module) for layer, row in enumerate(labels) for module in range(max(row) + 1)]
+    for row, (layer, module) in enumerate(modules):
+        members = [number for number, label in enumerate(labels[layer]) if label == module]
+        first, second = (sum(m.ffn[layer, n] for n in members) / len(members) for m in (mask, second_mask))
+        differs = sum(mask.ffn[layer, number] != second_mask.ffn[layer, number] for number in members)
+        assert (actual.layer[row], actual.module[row], actual.size[row]) == (layer, module, len(members))
+        assert actual.first[row] == pytest.approx(first) and actual.change[row] == pytest.approx(first - second)
+        assert actual.differs[row] == pytest.approx(differs / len(members))
+    assert len(modules) == len(actual.change)
+    assert actual.neurons == np.mean(mask.ffn != second_mask.ffn)
+    assert actual.groups == np.mean(mask.heads != second_mask.heads)
 
 
 def test_modules_stand_from_stable_to_unstable():
@@ -45,21 +41,15 @@ def test_modules_stand_from_stable_to_unstable():
     heads = np.ones((2, 1), dtype=bool)
     masks = some_masks(np.array([[True, False, False, False], [True, False, False, False]]), heads)
     none = some_masks(np.zeros((2, 4), dtype=bool), heads)
-    cells = mask_map.arrange_grid(
-        modules := mask_map.compare_modules(partition, masks, none),
-        modules.change,
-        mask_map.module_columns(partition, drift),
-    )
+    modules = mask_map.compare_modules(partition, masks, none)
+    cells = mask_map.arrange_grid(modules, modules.change, mask_map.module_columns(partition, drift))
     assert cells[0].tolist() == [0, 0, 1] and cells[1, :2].tolist() == [0, 1] and np.isnan(cells[1, 2])
     assert modules.largest == 0
 
 
 def test_the_table_of_groups_tells_scores_and_who_keeps_them():
     heads = np.array([[1.0, 3.0], [5.0, 5.0]])
-    scores = [
-        UnitScores("flap", text, np.ones((2, 3)), heads * factor, np.ones((2, 4)))
-        for text, factor in (("a", 1), ("b", -1))
-    ]
+    scores = [UnitScores("flap", "t", np.ones((2, 3)), values, np.ones((2, 4))) for values in (heads, -heads)]
     masks = {"FLAP": some_masks(np.ones((2, 3), dtype=bool), np.array([[True, False], [True, True]]))}
     table = mask_map.group_table(masks, *scores)
     assert table["group"].tolist() == [0, 1, 0, 1] and table["score on B"].tolist() == [-1, -3, -5, -5]
@@ -68,25 +58,22 @@ def test_the_table_of_groups_tells_scores_and_who_keeps_them():
     assert table["kept, FLAP"].tolist() == [True, False, True, True]
 
 
-def drawn_masks(seed, share, layers=3, neurons=40, groups=4):
+def drawn_masks(seed, share, neurons=40):
     random = np.random.default_rng(seed)
-    ffn, heads = (random.random((layers, width)) < share for width in (neurons, groups))
-    return PruningMasks("flap", ffn, heads, share, share)
+    return some_masks(*(random.random((3, width)) < share for width in (neurons, 4)))
 
 
 @pytest.mark.parametrize("kind", [NEURONS, GROUPS])
 def test_counts_and_jaccard_equal_the_loop(kind):
     first, second = drawn_masks(0, 0.5), drawn_masks(1, 0.7)
     actual = kept_units.count_shared(first, second, kind)
-    item, other = (
-        [set(np.flatnonzero(row)) for row in (mask.ffn if kind == NEURONS else mask.heads)] for mask in (first, second)
-    )
-    assert actual.both.tolist() == [len(a & b) for a, b in zip(item, other, strict=True)]
-    assert actual.first.tolist() == [len(a - b) for a, b in zip(item, other, strict=True)]
-    assert actual.second.tolist() == [len(b - a) for a, b in zip(item, other, strict=True)]
-    both = sum(len(a & b) for a, b in zip(item, other, strict=True))
-    either = sum(len(a | b) for a, b in zip(item, other, strict=True))
-    assert actual.jaccard == pytest.approx(both / either)
+    rows = ([set(np.flatnonzero(row)) for row in (m.ffn if kind == NEURONS else m.heads)] for m in (first, second))
+    pairs = list(zip(*rows, strict=True))
+    assert actual.both.tolist() == [len(a & b) for a, b in pairs]
+    assert actual.first.tolist() == [len(a - b) for a, b in pairs]
+    assert actual.second.tolist() == [len(b - a) for a, b in pairs]
+    shared = sum(len(a & b) for a, b in pairs)
+    assert actual.jaccard == pytest.approx(shared / sum(len(a | b) for a, b in pairs))
 
 
 def test_chance_is_what_shuffled_masks_share_and_equal_empty_and_named_units():
@@ -112,22 +99,16 @@ def kept_by(ffn, retention=0.5):
 
 def reference_bins(drift, labels, retained, base_retained, bins):
     """Figure 3 as its caption says it: sort modules by mean drift, cut into equal bins, pool the neurons."""
-    modules = []
-    for layer in range(len(labels)):
-        for label in range(labels[layer].max() + 1):
-            members = [(layer, i) for i in range(labels.shape[1]) if labels[layer, i] == label]
-            modules.append((float(np.mean([drift[m] for m in members])), members))
-    modules.sort(key=lambda module: module[0])
-    ratios, base_ratios, jaccard = [], [], []
+    labelled = [(layer, label) for layer in range(len(labels)) for label in range(labels[layer].max() + 1)]
+    modules = [[(layer, i) for i in np.flatnonzero(labels[layer] == label)] for layer, label in labelled]
+    modules.sort(key=lambda members: np.mean([drift[neuron] for neuron in members]))
+    results = []
     for part in np.array_split(np.arange(len(modules)), bins):
-        neurons = [n for index in part for n in modules[index][1]]
-        first, second = [bool(retained[n]) for n in neurons], [bool(base_retained[n]) for n in neurons]
-        both = sum(a and b for a, b in zip(first, second, strict=True))
-        either = sum(a or b for a, b in zip(first, second, strict=True))
-        ratios.append(sum(first) / len(neurons))
-        base_ratios.append(sum(second) / len(neurons))
-        jaccard.append(both / either if either else float("nan"))
-    return ratios, base_ratios, jaccard
+        neurons = [neuron for index in part for neuron in modules[index]]
+        first, second = ({neuron for neuron in neurons if mask[neuron]} for mask in (retained, base_retained))
+        shared = len(first & second) / len(first | second)
+        results.append((len(first) / len(neurons), len(second) / len(neurons), shared))
+    return zip(*results, strict=True)
 
 
 @pytest.mark.parametrize("bins", [1, 3, 5, 7])
@@ -137,10 +118,9 @@ def test_bins_equal_the_loop(bins):
     drift = random.random(labels.shape)
     retained, base_retained = random.random(labels.shape) < 0.6, random.random(labels.shape) < 0.4
     actual = decisions.compare(drift, a_partition(labels), kept_by(retained), kept_by(base_retained), bins)
-    ratios, base_ratios, jaccard = reference_bins(drift, labels, retained, base_retained, bins)
-    np.testing.assert_allclose(actual.ours, ratios, rtol=1e-12)
-    np.testing.assert_allclose(actual.base, base_ratios, rtol=1e-12)
-    np.testing.assert_allclose(actual.jaccard, jaccard, rtol=1e-12)
+    expected = reference_bins(drift, labels, retained, base_retained, bins)
+    for values, reference in zip((actual.ours, actual.base, actual.jaccard), expected, strict=True):
+        np.testing.assert_allclose(values, reference, rtol=1e-12)
     np.testing.assert_allclose(actual.shares.sum(axis=0), 100)
     assert actual.neurons.sum() == labels.size
 
@@ -169,10 +149,7 @@ def test_few_modules_and_empty_choices_and_chance_level_is_the_papers_and_met_by
 
 
 def test_tables_of_layers_and_bins():
-    first, second = (
-        kept_by(np.array([[1, 1, 0, 0], [0, 0, 0, 0]])),
-        kept_by(np.array([[1, 0, 0, 0], [0, 0, 0, 0]])),
-    )
+    first, second = (kept_by(np.array([row, [0, 0, 0, 0]])) for row in ([1, 1, 0, 0], [1, 0, 0, 0]))
     np.testing.assert_allclose(decisions.layer_retention(first)[0], [0.5, 0.0])
     table = decisions.layer_table({"GPrune": first, "FLAP": second})
     assert table["neurons, FLAP"].tolist() == [0.25, 0.0] and list(table["layer"]) == [0, 1]

@@ -129,9 +129,8 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls():
     record = Agreement(names, ari, ari)
     assert agreement.mean_substitution(record) == pytest.approx((0.45, 0.15))
     assert agreement.controls(record) == (pytest.approx(0.9), None)
-    assert verdict.agreement_title(record).endswith(
-        "0.90 when only the seed changes and 0.15 for FANG’s groups of A and B"
-    )
+    ending = "0.90 when only the seed changes and 0.15 for FANG’s groups of A and B"
+    assert verdict.agreement_title(record).endswith(ending)
     alone = Agreement(names[4:5], ari[4:5], ari[4:5])
     assert verdict.agreement_title(alone) == "Mean ARI of the modules: 0.15 for FANG’s groups of A and B"
 

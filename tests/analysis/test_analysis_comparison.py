@@ -17,32 +17,20 @@ def measured(method, value, **changes):
 
 
 def test_the_dense_model_of_several_runs_is_one_row():
-    table = comparison.rows(
-        [
-            measured("gprune", 60),
-            measured("dense", 40),
-            measured("gprune", 70, run="run-b"),
-            measured("dense", 40, run="run-b"),
-        ]
-    )
+    pairs = (("gprune", 60, "run-a"), ("dense", 40, "run-a"), ("gprune", 70, "run-b"), ("dense", 40, "run-b"))
+    table = comparison.rows([measured(method, value, run=run) for method, value, run in pairs])
     assert [row.name for row in table] == [("run-a", "dense"), ("run-a", "gprune"), ("run-b", "gprune")]
     table = comparison.rows([measured("dense", 40), measured("dense", 50, run="run-b", text="ptb")])
     assert len(table) == 1 and set(table[0].cells) == {"wiki", "ptb"}
-    items = [
-        measured("dense", 40),
-        measured("dense", 30, run="run-b", windows=4),
-        measured("dense", 40, run="c"),
-    ]
+    items = [measured("dense", 40), measured("dense", 30, run="run-b", windows=4), measured("dense", 40, run="c")]
     table = comparison.rows(items)
     assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 
 
 def test_other_windows_or_another_model_call_no_winner():
     windows = comparison.rows([measured("gprune", 60), measured("flap", 90, length=2048)])
-    assert (
-        "measured in different ways (96 windows of 128 tokens; 96 windows of 2048 tokens)"
-        in verdict.obstacles(windows)[0]
-    )
+    words = "measured in different ways (96 windows of 128 tokens; 96 windows of 2048 tokens)"
+    assert words in verdict.obstacles(windows)[0]
     models = comparison.rows([measured("gprune", 60), measured("flap", 90, model="another")])
     assert "2 different dense models" in verdict.obstacles(models)[0]
 
@@ -153,11 +141,9 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     dense, gprune, flap = comparison.lines(table, groups)
     difference = comparison.change(flap, gprune, "wiki")
     assert isinstance(difference, paired_test.Difference)
-    by_window = []
-    for window in range(96):
-        flap_losses = [flap.by_seed("wiki")[seed].losses[window] for seed in range(3)]
-        base = [gprune.by_seed("wiki")[seed].losses[window] for seed in range(3)]
-        by_window.append([loss - other for loss, other in zip(flap_losses, base, strict=True)])
+    of_flap, of_gprune = flap.by_seed("wiki"), gprune.by_seed("wiki")
+    seeds = [of_flap[seed].losses - of_gprune[seed].losses for seed in range(3)]
+    by_window = list(zip(*seeds, strict=True))
     of_windows = [sum(three) / 3 for three in by_window]
     of_seeds = [sum(three[seed] for three in by_window) / 96 for seed in range(3)]
     mean = sum(of_windows) / 96
@@ -167,9 +153,8 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     # the dense model has one run, which every seed is compared with
     against = comparison.change(gprune, dense, "wiki")
     assert isinstance(against, paired_test.Difference) and against.verdict == paired_test.WORSE
-    assert against.change == pytest.approx(
-        np.exp(np.mean([cell.losses for cell in gprune.by_seed("wiki").values()]) - two_methods()[0].mean()) - 1
-    )
+    nats = np.mean([cell.losses for cell in of_gprune.values()]) - two_methods()[0].mean()
+    assert against.change == pytest.approx(np.exp(nats) - 1)
 
 
 def test_seeds_that_do_not_meet_have_no_difference():

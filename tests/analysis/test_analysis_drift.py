@@ -2,7 +2,6 @@
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +80,7 @@ def test_the_title_measures_against_the_floor(cross, floor, words):
 
 def measured(seed, shards=3, neurons=20, **changed):
     random = np.random.default_rng(seed)
-    values: dict[str, Any] = {}
+    values = {}
     for part, width in (("ffn", neurons), ("attention", 4)):
         size = (shards, 2, width)
         values[f"{part}_mean"] = random.normal(size=size)
@@ -93,18 +92,13 @@ def measured(seed, shards=3, neurons=20, **changed):
 
 
 def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer():
-    texts, layer = [measured(1), measured(2)], 1
-    columns = []
+    texts, columns = [measured(1), measured(2)], []
     for text in texts:
-        for shard in range(3):
-            columns.append([text.ffn_mean[shard, layer, neuron] for neuron in range(20)])
-        for shard in range(3):
-            tokens = text.shard_tokens[shard]
-            columns.append([(text.ffn_moment[shard, layer, neuron] / tokens) ** 0.5 for neuron in range(20)])
-    expected = np.array([(np.array(column) - np.mean(column)) / np.std(column) for column in columns]).T
-    assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
-    text = measured(3)
-    mean = text.ffn_mean.copy()
+        columns += [text.ffn_mean[shard, 1] for shard in range(3)]
+        columns += [(text.ffn_moment[shard, 1] / text.shard_tokens[shard]) ** 0.5 for shard in range(3)]
+    expected = np.array([(column - np.mean(column)) / np.std(column) for column in columns]).T
+    assert np.allclose(neuron_embedding.behaviour_rows(texts, 1), expected)
+    mean = measured(3).ffn_mean.copy()
     # 0.1 is no whole number of bits: its mean is off by a rounding error
     mean[0, 1] = 0.1
     rows = neuron_embedding.behaviour_rows([measured(3, ffn_mean=mean)], 1)

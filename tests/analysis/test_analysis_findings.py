@@ -7,18 +7,13 @@ import numpy as np
 import pytest
 
 from gprune.analysis import comparison, drift, verdict
-from gprune.analysis import drift as drift_analysis
 from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import OTHER
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pruning.drift import rank_drift
-from gprune.records import (
-    Agreement,
-    TextOverlap,
-    UnitScores,
-)
+from gprune.records import Agreement, TextOverlap, UnitScores
 
 
 def numbers(sentence):
@@ -45,7 +40,7 @@ def a_drift(seed, shift, noise):
 @pytest.mark.parametrize(("shift", "noise", "moves"), [(1.0, 0.02, True), (0.0, 0.3, False)])
 def test_drift_is_told_against_the_noisier_floor(seed, shift, noise, moves):
     record, _, _ = a_drift(seed, shift, noise)
-    curves = drift_analysis.distributions(record, 50)
+    curves = drift.distributions(record, 50)
     title, _, rest = verdict.drift_finding(curves).partition(". ")
     assert title == verdict.drift_title(curves)
     cross, floor, rho, floor_rho = numbers(rest)
@@ -109,8 +104,7 @@ def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
     stable_change = (change * bins.neurons)[:-1].sum() / bins.neurons[:-1].sum()
     unstable, pooled = (f"{value:+.3f}".replace("-", "−") for value in (change[-1], stable_change))
     assert title == f"Retention against FLAP: {unstable} in the most unstable modules, {pooled} in the others"
-    ratio, base = ((each * bins.neurons).sum() / bins.neurons.sum() for each in (bins.ours, bins.base))
-    both = (bins.shares[0] * bins.neurons).sum() / bins.neurons.sum()
+    ratio, base, both = (np.average(each, weights=bins.neurons) for each in (bins.ours, bins.base, bins.shares[0]))
     expected = [100 * bins.ours[-1], 100 * bins.base[-1], 100 * ratio, 100 * base, both]
     assert numbers(rest) == pytest.approx(expected, abs=0.051)
     evenly = "GPrune spreads the budget over stable and unstable modules as FLAP does"

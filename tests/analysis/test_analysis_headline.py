@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ TEXTS = ("a", "b", "c")
 
 
 def a_study(**changes):
-    values: dict[str, Any] = {"model": "demo", "primary": "a", "auxiliary": "b"}
+    values = {"model": "demo", "primary": "a", "auxiliary": "b"}
     values |= {"evaluation": EvaluationSettings(texts=TEXTS), "methods": ("dense", "gprune", "flap")}
     return Study(**(values | changes))
 
@@ -27,19 +26,16 @@ def cell(method, level, text="c", seed=0, **changes):
     shared = np.random.default_rng(1).normal(size=40)
     noise = np.random.default_rng([seed, len(method), ord(method[0])]).normal(size=40)
     losses = level + 0.5 * shared + 0.01 * noise
-    share = 1.0 if method == "dense" else 0.5
-    error = losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean())
-    perplexity = float(np.exp(losses.mean()))
-    measurement = Measurement("r", method, text, perplexity, float(error), 40, 8, share, 0, "m", "", losses)
-    return replace(measurement, **changes)
+    perplexity, share = float(np.exp(losses.mean())), 1.0 if method == "dense" else 0.5
+    error = perplexity * float(losses.std(ddof=1)) / 40**0.5
+    return replace(Measurement("r", method, text, perplexity, error, 40, 8, share, 0, "m", "", losses), **changes)
 
 
 def text_statuses(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
-    reference: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
-    return holdout.standings(study, reference["calibration"], reference["evaluation"], overlaps)
+    return holdout.standings(study, contents.get("calibration", {}), contents.get("evaluation", {}), overlaps)
 
 
 def unseen_texts(study, calibration, evaluation):
@@ -52,13 +48,8 @@ def said(*cells, **changes):
 
 
 def headline_of(cells, study, statuses):
-    result = verdict.outcome(lines_of(cells), study, statuses)
-    assert result is not None
+    result = verdict.outcome(comparison.lines(comparison.rows(list(cells))), study, statuses)
     return verdict.headline(result, statuses[result.text], study)
-
-
-def lines_of(cells):
-    return comparison.lines(comparison.rows(list(cells)))
 
 
 DENSE = cell("dense", 3.0)
@@ -261,14 +252,14 @@ def test_the_sentence_says_why_and_what_was_measured():
 
 def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     texts = ("wikitext2", "ptb", "news.txt", "c4")
-    study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=texts))
     measured = {text: overlap(text, 0.0, 0.0) for text in texts}
 
     def first(left, overlaps):
         study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        return holdout.first(holdout.standings(study, {}, {}, overlaps), study)
+        statuses = holdout.standings(study, {}, {}, overlaps)
+        assert holdout.unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
+        return holdout.first(statuses, study)
 
-    assert holdout.unseen(holdout.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
     assert first(texts, measured) == "news.txt"
     assert first(texts, {"c4": measured["c4"]}) == "c4"
     assert first(texts, {}) == "news.txt" and first(("ptb", "wikitext2"), {}) == "wikitext2"
@@ -280,10 +271,7 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     [
         ({}, ""),
         ({"repair.kind": "none"}, "Every method has no repair."),
-        (
-            {"repair.kind": "auto"},
-            "Every method has the repair chosen for it on held-out text, or none.",
-        ),
+        ({"repair.kind": "auto"}, "Every method has the repair chosen for it on held-out text, or none."),
         (
             {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},
             "Every method has least squares on A, B and self.",

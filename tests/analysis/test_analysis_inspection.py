@@ -66,14 +66,10 @@ def test_a_percentile_counts_equal_ones_by_half():
 
 def test_modules_of_a_layer_say_what_rasa_did_and_how_much_is_kept():
     partition = a_partition([[0, 0, 1, 1], [1, 0, 0, 2]])
-    measured = ModuleStatistics(
-        np.arange(5) / 10, np.arange(5.0), np.array([2, 2, 2, 1, 1]), partition.module_layer,
-        np.full(5, 0.2), np.full(5, 0.1),
-    )  # fmt: skip
-    adapted = AdaptedScores(
-        np.zeros((2, 4)), np.array([0, 0, 1, 0, 1], dtype=bool), np.array([0, 0, 1, 0, 0], dtype=np.int8),
-        0.1, 1.0,
-    )  # fmt: skip
+    about = np.array([2, 2, 2, 1, 1]), partition.module_layer, np.full(5, 0.2), np.full(5, 0.1)
+    measured = ModuleStatistics(np.arange(5) / 10, np.arange(5.0), *about)
+    chosen, source = np.array([0, 0, 1, 0, 1], bool), np.array([0, 0, 1, 0, 0], np.int8)
+    adapted = AdaptedScores(np.zeros((2, 4)), chosen, source, 0.1, 1.0)
     table = inspection.module_table(partition, 1, measured, adapted, {"GPrune": np.array([1, 1, 0, 0])})
     assert table["size"].tolist() == [2, 1, 1] and table["drift"].tolist() == [0.2, 0.3, 0.4]
     assert table["RASA"].tolist() == ["re-scored from B", "unchanged", "adapted, stays on A"]

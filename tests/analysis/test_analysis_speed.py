@@ -1,7 +1,7 @@
 """Tables of measured speed, and the arithmetic of widths beside the models that it speaks of."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -9,37 +9,17 @@ from pruned_folder import compensating, masks_of, save, small_decoder
 from transformers import AutoModelForCausalLM
 
 from gprune.analysis import resampling, speed
-from gprune.analysis.resampling import (
-    Law,
-    drift_beyond_sampling,
-    fit_drift_law,
-    jaccard,
-    keep_highest_ranks,
-    rank_drift,
-    resampling_drift,
-    share_changed,
-)
+from gprune.analysis.resampling import drift_beyond_sampling, fit_drift_law, keep_highest_ranks, rank_drift
 from gprune.data import published
+from gprune.evaluation.speed import Speed
 from gprune.models.export import checkpoint, padded
 from gprune.pruning.ranking import ranks
 from gprune.records import ModelShape, ModelSize, PrunedModel, PruningMasks
 
 
 def a_row(model, phase, **changes):
-    values = {
-        "model": model,
-        "parameters": 1000,
-        "phase": phase,
-        "mode": "eager",
-        "tokens_per_second": 20.0,
-        "spread": 4.0,
-        "ratio": 1.25,
-        "ratio_spread": 0.5,
-        "peak_bytes": 3 * 2**20,
-        "memory": "allocated",
-        "seconds": [],
-    }
-    return values | changes
+    values = Speed(model, 1000, phase, "eager", 20.0, 4.0, 1.25, 0.5, 3 * 2**20, "allocated", ())
+    return asdict(values) | changes
 
 
 def test_phases_whiskers_and_ratios():
@@ -48,10 +28,8 @@ def test_phases_whiskers_and_ratios():
     assert table["model"].tolist() == ["dense", "gprune"] and table["MiB"].tolist() == [3.0, 3.0]
     assert list(speed.speed_table(rows[:1], "decode").columns) == list(table.columns)
     seconds = np.array([1.0, 2.0, 4.0, 5.0, 8.0])
-    (line,) = speed.speed_table(
-        [a_row("dense", "decode", tokens_per_second=np.median(100 / seconds), seconds=list(seconds))],
-        "decode",
-    ).to_dict("records")
+    row = a_row("dense", "decode", tokens_per_second=np.median(100 / seconds), seconds=list(seconds))
+    (line,) = speed.speed_table([row], "decode").to_dict("records")
     assert (line["low"], line["tokens/s"], line["high"]) == pytest.approx((20.0, 25.0, 50.0))
     rows = [a_row("gprune", "decode"), a_row("gprune", "decode", mode="graph", ratio=9.0)]
     assert speed.ratio_of(rows, "gprune") == (1.25, 0.5)
@@ -157,13 +135,12 @@ def shards_of(values):
 def test_samples_are_those_of_a_loop():
     values = sequences_of(0, SHARDS * PER_SHARD)
     score, counts = shards_of(values), np.array([200, 10, 399])
-    actual = resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
+    actual = resampling.resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
     assert actual.sequences.tolist() == [20, 40, 60, 80]
     for row, count in enumerate((1, 2, 3, 4)):
         for start in range(SHARDS):
-            both = [
-                ranks(score([(first + step) % SHARDS for step in range(count)])) for first in (start, start + count)
-            ]
+            samples = ([(first + step) % SHARDS for step in range(count)] for first in (start, start + count))
+            both = [ranks(score(sample)) for sample in samples]
             moved = np.median(np.abs(both[0] - both[1])) / (NEURONS - 1)
             assert actual.drift[row, start] == pytest.approx(moved)
             sides = [
@@ -178,12 +155,12 @@ def test_samples_are_those_of_a_loop():
 def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     """Fitted to two samples of at most 80 sequences, it foretells two samples of 320."""
     score, counts = shards_of(sequences_of(1, SHARDS * PER_SHARD, 3 * noise)), np.full(LAYERS, NEURONS // 2)
-    samples = resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
+    samples = resampling.resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
     drift, decisions = (fit_drift_law(samples.sequences, values) for values in (samples.drift, samples.changed))
     redrawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
     pairs = list(zip(redrawn[::2], redrawn[1::2], strict=True))
     assert drift.at(320) == pytest.approx(np.mean([rank_drift(*pair) for pair in pairs]), rel=0.1)
-    differ = [share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
+    differ = [resampling.share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
     assert decisions.at(320) == pytest.approx(np.mean(differ), rel=0.15)
     # and back from the level to the number
     assert drift.reaches(drift.at(320)) == pytest.approx(320)
@@ -206,7 +183,7 @@ def test_a_law_that_is_met_exactly_is_found_and_where_nothing_falls_there_is_no_
     # samples that agree in everything need none
     still = fit_drift_law(sizes, np.zeros((3, 4)))
     assert still.known and still.at(10) == 0 and still.reaches(0) == 0 and still.reaches(0.1) == 0
-    assert Law(0.5, 0.0).reaches(0.0) == np.inf
+    assert resampling.Law(0.5, 0.0).reaches(0.0) == np.inf
 
 
 def test_drift_beyond_sampling_is_that_of_endless_texts():
@@ -231,8 +208,8 @@ def test_a_jaccard_index_follows_from_the_share_that_differs():
     random = np.random.default_rng(3)
     first, second = (keep_highest_ranks(ranks(random.normal(size=(4, 50))), np.full(4, 20)) for _ in range(2))
     measured = (first & second).sum() / (first | second).sum()
-    assert jaccard(0.4, share_changed(first, second)) == pytest.approx(measured)
-    assert jaccard(0.4, 0.0) == 1
+    assert resampling.jaccard(0.4, resampling.share_changed(first, second)) == pytest.approx(measured)
+    assert resampling.jaccard(0.4, 0.0) == 1
     scores = np.array([[0.1, 5.0, 3.0], [9.0, 8.0, 7.0]])
-    masks = resampling.keep_highest_ranks(ranks(scores), np.array([1, 2]))
+    masks = keep_highest_ranks(ranks(scores), np.array([1, 2]))
     assert masks.tolist() == [[False, True, False], [True, True, False]]

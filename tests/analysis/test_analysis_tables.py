@@ -54,14 +54,8 @@ def test_gap_before_and_after():
 def test_gain_is_a_ratio_of_perplexity_and_points_of_accuracy():
     table = tables.gain_by_retention(FOUR).set_index(["base", "retention", "metric"])
     first = table.loc[("wanda_sp", 0.5, "ppl:news")]
-    assert first[["method", "before", "after", "gain", "unit", "better"]].tolist() == [
-        "gprune:wanda_sp",
-        40.0,
-        30.0,
-        0.75,
-        "ratio",
-        True,
-    ]
+    columns = ["method", "before", "after", "gain", "unit", "better"]
+    assert first[columns].tolist() == ["gprune:wanda_sp", 40.0, 30.0, 0.75, "ratio", True]
     second = table.loc[("flap", 0.5, "ppl:news")]
     assert second.gain == 1.25 and not second.better
     third = table.loc[("flap", 0.8, "accuracy")]
@@ -104,18 +98,14 @@ def test_gain_without_accuracy_without_a_base_and_with_overflow():
 def test_spread_over_seeds_divides_by_their_number():
     generator = np.random.default_rng(0)
     values = generator.normal(50, 3, size=(2, 4))
-    lines = [
-        {"method": method, "retention": 0.5, "seed": seed, "accuracy": values[index, seed]}
-        for index, method in enumerate(("flap", "gprune:flap"))
-        for seed in range(4)
-    ]
-    table = tables.over_seeds(pd.DataFrame(lines)).set_index("method")
-    for index, method in enumerate(("flap", "gprune:flap")):
-        mean = sum(values[index]) / 4
-        spread = math.sqrt(sum((value - mean) ** 2 for value in values[index]) / 4)
-        assert math.isclose(table.loc[method, "mean"], mean, rel_tol=1e-12)
-        assert math.isclose(table.loc[method, "std"], spread, rel_tol=1e-12)
-        assert table.loc[method, "seeds"] == 4
+    figures = dict(zip(("flap", "gprune:flap"), values, strict=True))
+    lines = [(method, 0.5, seed, row[seed]) for method, row in figures.items() for seed in range(4)]
+    frame = pd.DataFrame(lines, columns=["method", "retention", "seed", "accuracy"])
+    table = tables.over_seeds(frame).set_index("method")
+    for method, row in figures.items():
+        mean = sum(row) / 4
+        spread = math.sqrt(sum((value - mean) ** 2 for value in row) / 4)
+        assert table.loc[method, ["mean", "std", "seeds"]].tolist() == pytest.approx([mean, spread, 4], rel=1e-12)
 
 
 def row(method, value=None, **changes):
@@ -126,17 +116,11 @@ def row(method, value=None, **changes):
 
 
 def seeds(method, *values):
-    labels = {"retention": "50%", "method": method}
-    return [
-        row(
-            method,
-            value,
-            seed=seed,
-            labels=labels | {"seed": str(seed)},
-            reason="" if value is not None else "the disk is full",
-        )
-        for seed, value in enumerate(values)
-    ]
+    rows = []
+    for seed, value in enumerate(values):
+        labels, reason = {"retention": "50%", "method": method, "seed": str(seed)}, "the disk is full"
+        rows.append(row(method, value, seed=seed, labels=labels, reason="" if value is not None else reason))
+    return rows
 
 
 def test_seeds_of_one_setting_become_one_row_with_mean_and_population_deviation():
@@ -213,12 +197,7 @@ def test_a_block_of_unequal_budgets_has_no_best(gap, fair):
 
 
 def test_the_frame_leaves_out_controls_and_rows_without_numbers():
-    rows = [
-        row("flap", 50.0),
-        row("gprune:flap", 40.0),
-        row("wanda_sp"),
-        row("wanda_sp_dense", 9, control=True),
-    ]
+    rows = [row("flap", 50.0), row("gprune:flap", 40.0), row("wanda_sp"), row("wanda_sp_dense", 9, control=True)]
     frame = studies.frame(rows)
     assert frame["method"].tolist() == ["flap", "gprune:flap"]
     gain = tables.gain_by_retention(frame).set_index("metric")["gain"]

@@ -16,14 +16,9 @@ from gprune.study.demo import demo_study
 
 
 def statistics():
-    return ModuleStatistics(
-        drift=np.array([0.1, 0.2, 0.9, 0.8]),
-        score=np.array([1.0, 2.0, 0.5, 0.4]),
-        size=np.array([3, 5, 2, 6]),
-        layer=np.array([0, 0, 1, 1]),
-        u_primary=np.array([0.1, 0.1, 0.3, 0.1]),
-        u_auxiliary=np.array([0.2, 0.2, 0.1, 0.2]),
-    )
+    drift, score, size, layer = [0.1, 0.2, 0.9, 0.8], [1.0, 2.0, 0.5, 0.4], [3, 5, 2, 6], [0, 0, 1, 1]
+    repeatability = [0.1, 0.1, 0.3, 0.1], [0.2, 0.2, 0.1, 0.2]
+    return ModuleStatistics(*map(np.array, (drift, score, size, layer, *repeatability)))
 
 
 def adapted(chosen, source):
@@ -36,10 +31,8 @@ def test_modules_neurons_and_sources_are_counted():
     assert (counts.from_primary, counts.from_auxiliary, counts.rescored) == (1, 1, 2)
     counts = thresholds.count(statistics(), adapted([False] * 4, [0] * 4))
     assert (counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary) == (0, 0, 0, 0)
-    first, second = np.array([True, True, False]), np.array([True, False, False])
-    assert thresholds.overlap(first, second) == 0.5
-    empty = np.zeros(3, dtype=bool)
-    assert thresholds.overlap(empty, empty) == 1.0
+    first, second, empty = np.array([[True, True, False], [True, False, False], [False] * 3])
+    assert thresholds.overlap(first, second) == 0.5 and thresholds.overlap(empty, empty) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
     table = thresholds.decision_table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
@@ -54,10 +47,7 @@ def test_modules_neurons_and_sources_are_counted():
         ({"selection": "drift", "score_scale": "standardized"}, "γ_drift 0.90 drift only"),
         ({"score_scale": "standardized"}, "γ_drift 0.90, γ_score 0.90 standardized"),
         ({"selection": "none"}, "no adaptation"),
-        (
-            {"selection": "random", "source": "random"},
-            "γ_drift 0.90, γ_score 0.90 random modules random text",
-        ),
+        ({"selection": "random", "source": "random"}, "γ_drift 0.90, γ_score 0.90 random modules random text"),
     ],
 )
 def test_a_rule_in_short(changes, words):
@@ -77,11 +67,8 @@ def test_every_field_of_a_study_is_flattened_once_and_only_what_differs_is_liste
 
 def test_runs_of_several_seeds_are_a_group_whatever_they_are_called():
     first = demo_study()
-    studies = {
-        "a": first,
-        "b": replace(first, seed=1, name="again", methods=("dense", "gprune")),
-        "c": replace(first, seed=2, retention=0.7),
-    }
+    studies = {"a": first, "b": replace(first, seed=1, name="again", methods=("dense", "gprune"))}
+    studies["c"] = replace(first, seed=2, retention=0.7)
     groups = run_settings.seed_groups(studies)
     assert groups["a"][0] == groups["b"][0] != groups["c"][0] and [groups[r][1] for r in "abc"] == [0, 1, 2]
     assert run_settings.has_several_seeds(groups)
@@ -98,8 +85,7 @@ def a_record(**inputs):
 
 
 def masks(retention):
-    ffn, heads = np.ones((2, 12), dtype=bool), np.ones((2, 2), dtype=bool)
-    return {"FLAP": PruningMasks("flap", ffn, heads, retention, 0.5)}
+    return {"FLAP": PruningMasks("flap", np.ones((2, 12), bool), np.ones((2, 2), bool), retention, 0.5)}
 
 
 def check_of(name, *arguments, **more):

@@ -37,8 +37,7 @@ def workshop(request, tmp_path_factory):
 
 
 def finished(workshop, **changes):
-    study, store = workshop
-    study = study.with_settings(changes)
+    study, store = workshop[0].with_settings(changes), workshop[1]
     pipeline.run(study, store, lambda *_: None, until="masks")
     return pipeline.opened(study, store)
 
@@ -48,15 +47,11 @@ def results(workshop):
     return finished(workshop)
 
 
-def whole_layers(shape):
-    return a_partition(np.zeros((shape.layers, shape.neurons)))
-
-
 def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_for_bit(results):
     study, scores = results.graph.study, results.get(stages.scores)
     texts = [results.get(stages.tokens, role) for role in stages.PAIR]
     work = RunContext(study, results.graph.inputs, results.store.texts)
-    modules = whole_layers(work.decoder.shape)
+    modules = a_partition(np.zeros(scores.ffn.shape))
     setting = Setting(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
     learned = learn(setting, scores.ffn, scores.heads, modules, study.retention)
     learning, masks = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")

@@ -103,7 +103,6 @@ def test_flips_are_counted_by_layer_and_by_side():
     overlaps = kept_units.overlaps(before, after)
     assert overlaps["neurons"].first.tolist() == [1, 0] and overlaps["neurons"].second.tolist() == [0, 2]
     assert (overlaps["neurons"].changed, overlaps["groups"].changed) == (3, 1)
-    assert kept_units.flips_title(overlaps) == (
-        "3 neurons change sides (50.00%), most of them in layer 1, and 1 key/value group"
-    )
+    title = "3 neurons change sides (50.00%), most of them in layer 1, and 1 key/value group"
+    assert kept_units.flips_title(overlaps) == title
     assert kept_units.flip_table(overlaps)["neurons, removed → kept"].tolist() == [0, 2]

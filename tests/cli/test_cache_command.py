@@ -187,11 +187,9 @@ def test_spread_is_that_of_the_numbers_and_leaves_out_what_no_seed_has():
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("seeds")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    study = folder / "study.json"
-    study.write_text(json.dumps(tiny_study.settings(model, texts, methods=["dense", "gprune", "flap"])))
-    return folder, str(study), texts
+    values, study = tiny_study.made(folder, methods=["dense", "gprune", "flap"]), folder / "study.json"
+    study.write_text(json.dumps(values))
+    return folder, str(study), values["evaluation"]["texts"]
 
 
 def call(capsys, folder, *words):
@@ -214,12 +212,12 @@ def test_every_seed_is_a_run_and_what_no_seed_changes_is_made_once(capsys, works
         assert {"shape", "size", "norms", "perplexity.dense.0"} <= reused
         assert not {"tokens_primary", "learning"} & reused
     for method in ("dense", "gprune", "flap"):
-        values = [item["perplexity"][method][texts[2]] for item in full["runs"]]
-        message = full["spread"]["perplexity"][method][texts[2]]
+        values = [item["perplexity"][method][texts[0]] for item in full["runs"]]
+        message = full["spread"]["perplexity"][method][texts[0]]
         assert message["mean"] == pytest.approx(np.mean(values)) and message["seeds"] == 3
         assert message["deviation"] == pytest.approx(np.std(values))
-    assert full["spread"]["perplexity"]["dense"][texts[2]]["deviation"] == 0.0
-    assert full["spread"]["perplexity"]["gprune"][texts[2]]["deviation"] > 0
+    assert full["spread"]["perplexity"]["dense"][texts[0]]["deviation"] == 0.0
+    assert full["spread"]["perplexity"]["gprune"][texts[0]]["deviation"] > 0
     code, said = call(capsys, folder, study, "--until", "perplexity", "--seeds", *SEEDS)
     assert code == 0 and "mean ± s.d. over seeds 3 0 1" in " ".join(said.out.split())
     assert said.out.count("0 stages computed") == 3 and "± 0.00" in said.out
@@ -234,8 +232,8 @@ def test_seeds_that_cannot_be_run_are_one_sentence(capsys, workshop, seeds, word
     assert code == 2 and words in said.err and said.err.count("\n") == 1
 
 
-def a_result():
-    return {
+def test_one_protocol_is_one_line_without_a_mark(capsys):
+    result = {
         "settings": {"evaluation": {"texts": ["c4"], "preset": "128"}, "seed": 0},
         "run": "r",
         "retention": {"dense": 1.0, "flap": 0.5},
@@ -246,10 +244,7 @@ def a_result():
         "seconds": {},
         "reused": [],
     }
-
-
-def test_one_protocol_is_one_line_without_a_mark(capsys):
-    progress.print_summary(a_result())
+    progress.print_summary(result)
     visible = capsys.readouterr().out
     assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in visible
     assert "text: c4: unseen, a different corpus than A and B\n" in visible

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_study
+from pruned_folder import masks_of, save
 
 from gprune.__main__ import main
 from gprune.cli import COMMANDS, paths, speed
@@ -18,10 +20,7 @@ from gprune.cli.progress import speed_lines
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
 from gprune.jobs.state import JobState, read_state, write_state
-from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.surgery import cut
-from gprune.records import PruningMasks
 from gprune.study.demo import demo_study
 from gprune.system.errors import ModelError, SettingsError
 
@@ -35,19 +34,10 @@ def workshop(tmp_path_factory):
     return created | {"study": str(study)}
 
 
-def command(*words, cache, **environment):
-    variables = {**os.environ, "GPRUNE_CACHE": str(cache), **environment}
-    root = Path(__file__).resolve().parents[2]
-    return subprocess.run(
-        [sys.executable, "-m", "gprune", *words], capture_output=True, text=True, env=variables, cwd=root
-    )
-
-
 def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
     first, second, third = workshop["texts"]
-    words = ["study", "--model", workshop["model"], "--primary", first, "--auxiliary", second]
-    words += ["--metric", "wanda_sp", "--retention", "0.7", "--samples", "64", "--substitute", third]
-    words += ["--evaluate", "python-reference", third]
+    words = ["study", "--model", workshop["model"], "--primary", first, "--auxiliary", second, "--substitute", third]
+    words += ["--metric", "wanda_sp", "--retention", "0.7", "--samples", "64", "--evaluate", "python-reference", third]
     assert main([*words, "--set", "reliability.score_quantile=0.85", "--set", "dtype=bfloat16"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["metric"], values["retention"], values["substitute"]) == ("wanda_sp", 0.7, third)
@@ -84,16 +74,8 @@ def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     result = json.loads(out)
-    for name in (
-        "settings",
-        "keys",
-        "retained_fraction",
-        "parameters",
-        "checkpoint",
-        "perplexity",
-        "retention",
-    ):
-        assert name in result
+    documented = {"settings", "keys", "retained_fraction", "parameters", "checkpoint", "perplexity", "retention"}
+    assert documented <= result.keys()
     assert list(result["perplexity"]) == ["dense", "gprune", "flap", "flap_no_bias", "wanda_sp"]
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
     assert main(run) == 0
@@ -123,23 +105,15 @@ def test_arrays_have_the_documented_names_and_shapes(workshop, project, monkeypa
 
 def bad_studies(workshop, tmp_path):
     texts, model = workshop["texts"], workshop["model"]
-    no_tokenizer = tmp_path / "no_tokenizer"
-    no_tokenizer.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (no_tokenizer / name).write_bytes(Path(model, name).read_bytes())
-    truncated = tmp_path / "truncated"
-    truncated.mkdir()
-    for path in Path(model).iterdir():
-        (truncated / path.name).write_bytes(path.read_bytes())
+    no_tokenizer = shutil.copytree(model, tmp_path / "no_tokenizer", ignore=shutil.ignore_patterns("token*"))
+    truncated = shutil.copytree(model, tmp_path / "truncated")
     weights = truncated / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
+    many = {"samples": 10**6, "length": 16}
     return {
         "no tokenizer": (tiny_study.settings(str(no_tokenizer), texts), "no tokenizer"),
         "truncated": (tiny_study.settings(str(truncated), texts), "model.safetensors"),
-        "too many samples": (
-            tiny_study.settings(model, texts, calibration={"samples": 10**6, "length": 16}),
-            "1,000,000",
-        ),
+        "too many samples": (tiny_study.settings(model, texts, calibration=many), "1,000,000"),
         "unknown field": (tiny_study.settings(model, texts, epochs=3), "no field 'epochs'"),
     }
 
@@ -158,11 +132,10 @@ def test_run_answers_a_slip_with_one_sentence_and_exit_code_2(capsys, monkeypatc
     assert "Traceback" not in captured.err
 
 
-def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
-    assert main(["arrays", workshop["study"], str(tmp_path / "out.txt")]) == 2
-    assert ".npz" in capsys.readouterr().err
-    assert main(["arrays", workshop["study"], str(tmp_path / "absent" / "out.npz")]) == 2
-    assert "does not exist" in capsys.readouterr().err
+@pytest.mark.parametrize(("target", "words"), [("out.txt", ".npz"), ("absent/out.npz", "does not exist")])
+def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path, target, words):
+    assert main(["arrays", workshop["study"], str(tmp_path / target)]) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -177,8 +150,7 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
 )
 def test_help_needs_no_torch(words, heavy, workshop):
     code = f"import sys, gprune.__main__ as m\ntry: m.main({words})\nexcept SystemExit: pass\n"
-    code += f"heavy = {heavy} & set(sys.modules)\n"
-    code += "sys.exit(' '.join(heavy) or None)"
+    code += f"sys.exit(' '.join({heavy} & set(sys.modules)) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0
 
@@ -209,11 +181,7 @@ def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("speed")
     decoder = tiny_decoder(kv_heads=2)
     decoder.model.save_pretrained(folder / "dense")
-    ffn, heads = np.ones((2, 12), bool), np.ones((2, 2), bool)
-    ffn[0, 5:], heads[1, 0] = False, False
-    masks = PruningMasks("hand", ffn, heads, 0.5, 0.5)
-    model = cut(decoder, masks)
-    checkpoint.save(model, None, folder / "pruned", masks, source="dense", fingerprint="none")
+    save(decoder, folder / "pruned", masks=masks_of(decoder, [2, 1], [5, 12]))
     return folder
 
 
@@ -273,10 +241,9 @@ def test_the_table_is_exact():
     ],
 )
 def test_slips_are_one_sentence(folders, words, error, message):
-    words = [word.format(dense=folders / "dense") for word in words]
-    quick = QUICK if "--preset" not in words else []
+    model, *words = [word.format(dense=folders / "dense") for word in words]
     with pytest.raises(error, match=message):
-        measured(words[0], *quick, *words[1:])
+        measured(model, *([] if "--preset" in words else QUICK), *words)
 
 
 def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_path, capsys, monkeypatch):
@@ -354,15 +321,11 @@ def test_unknown_names_are_told_with_the_nearest_known_one(words, message, tmp_p
     assert message in capsys.readouterr().err
 
 
-def test_a_task_is_no_folder_that_happens_to_be_called_so(tmp_path, monkeypatch):
+def test_a_text_or_task_that_is_set_is_that_of_this_folder_where_it_is_written_as_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "piqa").mkdir()
     study = demo_study().with_settings({"evaluation.tasks": ("piqa", "./piqa")})
     assert paths.study(study).evaluation.tasks == ("piqa", str(tmp_path / "piqa"))
-
-
-def test_a_text_that_is_set_is_the_file_of_this_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "c.txt").touch()
     assert paths.parse_setting("choice.check_text=./c.txt") == ("choice.check_text", str(tmp_path / "c.txt"))
     assert paths.parse_setting("baselines.taylor_text=bookcorpus") == ("baselines.taylor_text", "bookcorpus")
@@ -370,10 +333,7 @@ def test_a_text_that_is_set_is_the_file_of_this_folder(tmp_path, monkeypatch):
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, capsys):
-    for location, words in (
-        (tmp_path, "is a folder: give the name"),
-        (tmp_path / "no" / "x", "create it first"),
-    ):
+    for location, words in ((tmp_path, "is a folder: give the name"), (tmp_path / "no" / "x", "create it first")):
         assert main(["speed", "demo", "--json", str(location), "--cache", str(tmp_path)]) == 2
         assert words in capsys.readouterr().err
 

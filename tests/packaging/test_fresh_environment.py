@@ -74,10 +74,8 @@ def examples(fresh, project):
     constraints = str(project / "requirements.txt")
     fresh.pip("install", "--no-compile", "-c", constraints, str(copy / "plugin"), *NOTEBOOK_NEEDS)
     message = fresh.said("gprune", "plugins", seconds=30)
-    assert [line.split()[:2] for line in message.splitlines()] == [
-        ["method", "magnitude_ranking"],
-        ["metric", "magnitude"],
-    ]
+    plugins = [["method", "magnitude_ranking"], ["metric", "magnitude"]]
+    assert [line.split()[:2] for line in message.splitlines()] == plugins
     rendered = fresh.said("python", "-c", NOTEBOOK, str(copy / "quickstart.ipynb"), seconds=300)
     assert int(rendered) >= 1
     fresh.pip("uninstall", "--yes", "gprune-magnitude")
@@ -103,9 +101,8 @@ def open_app(fresh, chromium):
 
 
 def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chromium, fresh, project):
-    assert fresh.said("gprune", "--version", seconds=10) == fresh.said(
-        "python", "-m", "gprune", "--version", seconds=10
-    )
+    version = fresh.said("python", "-m", "gprune", "--version", seconds=10)
+    assert fresh.said("gprune", "--version", seconds=10) == version
     message = fresh.told("run", "demo", seconds=300)
     assert message["perplexity"]["gprune"]["science-docs"] > message["perplexity"]["dense"]["science-docs"]
     cache = fresh.home / ".cache" / "gprune"

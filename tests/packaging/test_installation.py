@@ -46,12 +46,11 @@ def listed(folder, files):
 
 def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(installed, monkeypatch):
     monkeypatch.setenv("HOME", str(installed))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(installed / "caches"))
-    assert default_cache() == installed / "caches" / "gprune"
-    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert default_cache() == installed / ".cache" / "gprune"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_cache() == installed / ".cache" / "gprune"
+    for folder, cache in ((str(installed / "caches"), "caches"), ("caches", ".cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        assert default_cache() == installed / cache / "gprune"
     monkeypatch.setenv("GPRUNE_CACHE", str(installed / "mine"))
     assert default_cache() == installed / "mine"
 
@@ -72,12 +71,8 @@ def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(installe
 def test_a_package_is_told_by_what_it_is_made_of(installed):
     created = listed(installed, FILES)
     assert list(created) == ["package"] and len(str(created["package"])) == 12
-    elsewhere = [
-        *reversed(FILES),
-        "gprune/__pycache__/drift.cpython-311.pyc,,",
-        "../../../bin/gprune,sha256=C,9",
-    ]
-    assert listed(installed, elsewhere) == created
+    elsewhere = ["gprune/__pycache__/drift.cpython-311.pyc,,", "../../../bin/gprune,sha256=C,9"]
+    assert listed(installed, [*reversed(FILES), *elsewhere]) == created
     assert listed(installed, [FILES[0].replace("AAAA", "AAAB"), *FILES[1:]]) != created
     assert listed(installed, FILES[2:]) == {}
 

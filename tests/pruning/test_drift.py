@@ -36,34 +36,17 @@ def make(levels=None):
 
 @pytest.mark.parametrize("levels", [None, 4])
 def test_drift_is_equation_one(levels):
-    drift, (a, b, *_) = make(levels)
-    expected = loop_signed(a.ffn, b.ffn)
-    np.testing.assert_allclose(drift.signed, expected, rtol=1e-12, atol=1e-15)
-    np.testing.assert_array_equal(drift.magnitude, np.abs(drift.signed))
-
-
-@pytest.mark.parametrize("levels", [None, 4])
-def test_controls_compare_halves(levels):
-    drift, (_, _, a1, a2, b1, b2) = make(levels)
-    for actual, pair in (
-        (drift.resample_primary, (a1, a2)),
-        (drift.resample_auxiliary, (b1, b2)),
-        (drift.half, (a1, b1)),
+    drift, (a, b, a1, a2, b1, b2) = make(levels)
+    np.testing.assert_allclose(drift.signed, loop_signed(a.ffn, b.ffn), rtol=1e-12, atol=1e-15)
+    for magnitude, correlation, first, second in (
+        (drift.magnitude, drift.correlation, a, b),
+        (drift.half, drift.correlation_half, a1, b1),
+        (drift.resample_primary, drift.correlation_primary, a1, a2),
+        (drift.resample_auxiliary, drift.correlation_auxiliary, b1, b2),
     ):
-        expected = np.abs(loop_signed(pair[0].ffn, pair[1].ffn))
-        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_correlations_are_scipys():
-    drift, (a, b, a1, a2, b1, b2) = make(4)
-    for actual, pair in (
-        (drift.correlation, (a, b)),
-        (drift.correlation_half, (a1, b1)),
-        (drift.correlation_primary, (a1, a2)),
-        (drift.correlation_auxiliary, (b1, b2)),
-    ):
-        expected = [stats.spearmanr(*rows).statistic for rows in zip(pair[0].ffn, pair[1].ffn, strict=True)]
-        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+        np.testing.assert_allclose(magnitude, np.abs(loop_signed(first.ffn, second.ffn)), rtol=1e-12, atol=1e-15)
+        expected = [stats.spearmanr(*rows).statistic for rows in zip(first.ffn, second.ffn, strict=True)]
+        np.testing.assert_allclose(correlation, expected, rtol=1e-12)
 
 
 def test_scaled_drift_has_the_spread_of_the_magnitude():

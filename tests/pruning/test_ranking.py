@@ -46,23 +46,22 @@ def unequal_groups(seed, sizes):
     return np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
 
 
-def loop_displacement(first, second, labels):
-    moved = np.abs(loop_rank_within(first, labels) - loop_rank_within(second, labels))
-    return np.bincount(labels, weights=2 * moved).astype(np.int64)
-
-
 SIZES = [1, 2, 3, 40, 41, 7, 300, 1, 64, 65]
 
 
-@pytest.mark.parametrize("levels", [None, 1, 4, 100])
-@pytest.mark.parametrize("sign", [1, -1, 0])
-def test_displacement_is_the_loop_for_groups_of_any_size(levels, sign):
-    labels = unequal_groups(1, SIZES)
-    first, second = (scores(seed, len(labels), levels) - (0.5 if sign == 0 else 0) for seed in (2, 3))
-    first, second = (values * (sign or 1) for values in (first, second))
+def assert_displaced_as_by_the_loop(first, second, labels):
     grouped = ranking.GroupedRanks(labels)
-    np.testing.assert_array_equal(grouped.displacement(first, second), loop_displacement(first, second, labels))
-    np.testing.assert_array_equal(grouped.by_unit(first), loop_rank_within(first, labels))
+    ranks = [loop_rank_within(values, labels) for values in (first, second)]
+    displacement = np.bincount(labels, weights=2 * np.abs(ranks[0] - ranks[1])).astype(np.int64)
+    np.testing.assert_array_equal(grouped.displacement(first, second), displacement)
+    np.testing.assert_array_equal(grouped.by_unit(first), ranks[0])
+
+
+@pytest.mark.parametrize("levels", [None, 1, 4, 100])
+@pytest.mark.parametrize(("factor", "shift"), [(1, 0), (-1, 0), (1, -0.5)])
+def test_displacement_is_the_loop_for_groups_of_any_size(levels, factor, shift):
+    labels = unequal_groups(1, SIZES)
+    assert_displaced_as_by_the_loop(*(factor * scores(n, len(labels), levels) + shift for n in (2, 3)), labels)
 
 
 def test_scores_that_differ_in_their_last_bit_are_told_apart():
@@ -72,21 +71,19 @@ def test_scores_that_differ_in_their_last_bit_are_told_apart():
     neighbours = np.nextafter(1.0, 2.0) + np.finfo(float).eps * generator.permutation(len(labels))
     steps = np.array([0.0, -0.0, 5e-324, 1e-310, np.inf, 1e308, 2.0, np.nextafter(2.0, 3.0)])
     few = generator.choice(steps, len(labels))
-    grouped = ranking.GroupedRanks(labels)
     for first, second in ((neighbours, few), (few, neighbours), (-few, few), (neighbours, -neighbours)):
-        np.testing.assert_array_equal(grouped.displacement(first, second), loop_displacement(first, second, labels))
-        np.testing.assert_array_equal(grouped.by_unit(first), loop_rank_within(first, labels))
+        assert_displaced_as_by_the_loop(first, second, labels)
 
 
 def test_groups_that_fill_many_blocks_are_ranked_as_scipy_does():
     labels = unequal_groups(6, [40_000, 20_000, 13, *range(200, 400)])
     first, second = scores(7, len(labels)), np.round(scores(8, len(labels)), 4)
     grouped = ranking.GroupedRanks(labels)
-    expected = []
+    by_unit, expected = grouped.by_unit(second), []
     for label in range(labels.max() + 1):
-        mine = labels == label
-        ranked = [stats.rankdata(values[mine]) for values in (first, second)]
-        np.testing.assert_array_equal(grouped.by_unit(second)[mine], ranked[1] - 1)
+        members = labels == label
+        ranked = [stats.rankdata(values[members]) for values in (first, second)]
+        np.testing.assert_array_equal(by_unit[members], ranked[1] - 1)
         expected.append(2 * np.abs(ranked[0] - ranked[1]).sum())
     np.testing.assert_array_equal(grouped.displacement(first, second), expected)
 

@@ -15,10 +15,8 @@ LAYERS, NEURONS = 3, 29
 
 def partition(seed=0, counts=(4, 1, 6)):
     generator = np.random.default_rng(seed)
-    labels = np.stack(
-        [generator.permutation(np.append(np.arange(k), generator.integers(0, k, NEURONS - k))) for k in counts]
-    )
-    return a_partition(labels)
+    rows = [np.append(np.arange(k), generator.integers(0, k, NEURONS - k)) for k in counts]
+    return a_partition([generator.permutation(row) for row in rows])
 
 
 def raw(seed, levels=None):
@@ -42,12 +40,8 @@ def members(parts):
 
 def loop_pi(scores):
     """Normalised rank of each score among these: 0 for the least, 1 for the most important."""
-    if len(scores) == 1:
-        return [0.0]
-    return [
-        (sum(other < score for other in scores) + (sum(other == score for other in scores) - 1) / 2) / (len(scores) - 1)
-        for score in scores
-    ]
+    ranks = [sum(other < x for other in scores) + (sum(other == x for other in scores) - 1) / 2 for x in scores]
+    return [rank / max(len(scores) - 1, 1) for rank in ranks]
 
 
 def loop_discrepancy(first, second, parts):
@@ -104,7 +98,6 @@ def test_standardized_scores_are_z_scores_of_the_layer():
         for layer, index in members(parts)
     ]
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
-    parts, a = partition(), raw(0)
     a[0] = 0.1
     actual = rasa.mean_scores(a, parts, "standardized")
     np.testing.assert_array_equal(actual[: parts.counts[0]], 0)
@@ -123,12 +116,8 @@ def test_balanced_splits_are_all_of_them(shards, count):
 
 def loop_adapt(a, b, parts, statistics, drift_level, score_level):
     """Eqs. 8 and 9: the auxiliary score where the module is adapted and B ranks it more repeatably."""
-    drift_cut, score_cut = (
-        loop_quantile(statistics.drift, drift_level),
-        loop_quantile(statistics.score, score_level),
-    )
-    scores = a.copy()
-    adapted = []
+    drift_cut, score_cut = loop_quantile(statistics.drift, drift_level), loop_quantile(statistics.score, score_level)
+    scores, adapted = a.copy(), []
     for k, (layer, index) in enumerate(members(parts)):
         adapted.append(statistics.drift[k] >= drift_cut and statistics.score[k] <= score_cut)
         if adapted[-1] and statistics.u_auxiliary[k] < statistics.u_primary[k]:
@@ -157,56 +146,43 @@ def test_adapted_scores_are_the_equation(example, levels):
     assert result.score_threshold == pytest.approx(loop_quantile(statistics.score, levels[1]), rel=1e-12)
 
 
-def table(drift, score, u_primary, u_auxiliary):
-    parts = partition()
-    sizes = [len(index) for _, index in members(parts)]
-    layers = parts.module_layer
-    return parts, ModuleStatistics(*map(np.array, (drift, score, sizes, layers, u_primary, u_auxiliary)))
+INDEX = np.arange(11)
 
 
-def eleven(**changes):
+def adapt_eleven(u_auxiliary=np.where(INDEX % 2, 0.1, 0.3), seed=0, **settings):  # noqa: B008
     """Drift rises and score falls with the module's index; B is more repeatable in odd modules."""
-    index = np.arange(11)
-    values = {"drift": index / 10, "score": 1 - index / 10, "u_primary": np.full(11, 0.2)}
-    values["u_auxiliary"] = np.where(index % 2, 0.1, 0.3)
-    return table(**(values | changes))
-
-
-def adapt(parts, statistics, seed=0, **settings):
-    a, b = raw(0), raw(1)
-    result = rasa.adapt(unit_scores(a), unit_scores(b), parts, statistics, ReliabilitySettings(**settings), seed)
-    return a, b, result
+    parts, u_primary = partition(), np.full(11, 0.2)
+    sizes = np.array([len(index) for _, index in members(parts)])
+    table = INDEX / 10, 1 - INDEX / 10, sizes, parts.module_layer, u_primary, u_auxiliary
+    scores = unit_scores(raw(0)), unit_scores(raw(1))
+    return rasa.adapt(*scores, parts, ModuleStatistics(*table), ReliabilitySettings(**settings), seed)
 
 
 def test_thresholds_include_the_modules_on_them():
-    _, _, result = adapt(*eleven(), drift_quantile=0.5, score_quantile=0.3)
+    result = adapt_eleven(drift_quantile=0.5, score_quantile=0.3)
     np.testing.assert_array_equal(np.flatnonzero(result.adapted), [7, 8, 9, 10])
     np.testing.assert_array_equal(np.flatnonzero(result.source), [7, 9])
 
 
 def test_a_tie_goes_to_the_primary_text():
-    parts, statistics = eleven(u_auxiliary=np.full(11, 0.2))
-    a, _, result = adapt(parts, statistics, drift_quantile=0.0, score_quantile=1.0)
-    assert result.adapted.all()
-    assert not result.source.any()
-    np.testing.assert_array_equal(result.scores, a)
+    result = adapt_eleven(np.full(11, 0.2), drift_quantile=0.0, score_quantile=1.0)
+    assert result.adapted.all() and not result.source.any()
+    np.testing.assert_array_equal(result.scores, raw(0))
 
 
 def test_random_selection_adapts_as_many_modules():
     settings = {"drift_quantile": 0.5, "score_quantile": 0.3, "selection": "random"}
-    chosen = [adapt(*eleven(), seed=seed, **settings)[2].adapted for seed in range(20)]
+    chosen = [adapt_eleven(seed=seed, **settings).adapted for seed in range(20)]
     assert {int(adapted.sum()) for adapted in chosen} == {4}
     assert len({adapted.tobytes() for adapted in chosen}) > 10
-    again = adapt(*eleven(), seed=3, **settings)[2].adapted
-    np.testing.assert_array_equal(again, chosen[3])
+    np.testing.assert_array_equal(adapt_eleven(seed=3, **settings).adapted, chosen[3])
 
 
 def test_one_module_in_all_is_its_own_quantile():
     parts = a_partition(np.zeros((1, 4)), kind="random")
     a, b = (UnitScores("flap", "t", raw(s)[:1, :4], np.ones((1, 1)), np.ones((1, 2))) for s in (0, 1))
-    pairs = [(a.ffn, b.ffn)]
     settings = ReliabilitySettings()
-    statistics = rasa.module_statistics(a, b, parts, pairs, [(a.ffn, a.ffn)], settings)
+    statistics = rasa.module_statistics(a, b, parts, [(a.ffn, b.ffn)], [(a.ffn, a.ffn)], settings)
     result = rasa.adapt(a, b, parts, statistics, settings, 0)
     np.testing.assert_array_equal(result.adapted, [True])
     np.testing.assert_array_equal(result.scores, b.ffn)

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import add_biases
 from made_records import the_moments
 from masking import masked
-from pruned_folder import compensating
-from torch import nn
+from pruned_folder import compensating, masks_of
 
 from gprune.models.decoder import Decoder
 from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PrunedModel, PruningMasks, budget
+from gprune.study.settings import LINEAR_MAPS
 from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
@@ -28,14 +29,9 @@ def decoder_of(family, heads=6, kv_heads=3, **sizes):
     return tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=heads, kv_heads=kv_heads, head_width=6, **sizes)
 
 
-def random_masks(shape, seed=0):
+def random_masks(decoder):
     """Other widths in every layer, at least one unit each, never all of them in the first."""
-    rng = np.random.default_rng(seed)
-    ffn, heads = np.zeros((shape.layers, shape.neurons), bool), np.zeros((shape.layers, shape.kv_heads), bool)
-    for layer in range(shape.layers):
-        ffn[layer, rng.permutation(shape.neurons)[: 1 + (5 * layer + 2) % shape.neurons]] = True
-        heads[layer, rng.permutation(shape.kv_heads)[: 1 + layer % shape.kv_heads]] = True
-    return PruningMasks("test", ffn, heads, 0.5, 0.5)
+    return masks_of(decoder, [1 + layer % decoder.shape.kv_heads for layer in range(3)], [3, 8, 13])
 
 
 def random_statistics(shape, seed=1):
@@ -49,24 +45,13 @@ def token_ids(*shape):
     return torch.randint(3, 64, shape, generator=torch.Generator().manual_seed(5))
 
 
-def add_missing_biases(decoder):
-    """Biases on all seven projections, as `attention_bias` and `mlp_bias` of a LLaMA give."""
-    generator = torch.Generator().manual_seed(9)
-    for layer in range(decoder.shape.layers):
-        for part in ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj"):
-            linear = getattr(decoder, part)(layer)
-            bias = torch.randn(linear.out_features, generator=generator)
-            linear.bias = nn.Parameter(bias, requires_grad=False)
-    return decoder
-
-
 @pytest.mark.parametrize(("heads", "kv_heads"), GROUPINGS)
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 @pytest.mark.parametrize("with_biases", [False, True])
 def test_cut_equals_masked(family, heads, kv_heads, with_biases):
     decoder = decoder_of(family, heads, kv_heads)
-    decoder = add_missing_biases(decoder) if with_biases else decoder
-    masks, ids = random_masks(decoder.shape), token_ids(2, 11)
+    decoder = add_biases(decoder, *LINEAR_MAPS) if with_biases else decoder
+    masks, ids = random_masks(decoder), token_ids(2, 11)
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
     smaller = cut(decoder, masks)
@@ -78,7 +63,7 @@ def test_cut_equals_masked(family, heads, kv_heads, with_biases):
 def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cutting_them_is_not():
     """An oracle without hooks: removed units contribute nothing if their output columns are zero."""
     decoder, zeroed = decoder_of("llama", 6, 2), decoder_of("llama", 6, 2)
-    masks, ids = random_masks(decoder.shape), token_ids(2, 7)
+    masks, ids = random_masks(decoder), token_ids(2, 7)
     for layer in range(3):
         for neuron in np.flatnonzero(~masks.ffn[layer]):
             zeroed.down_proj(layer).weight.data[:, neuron] = 0
@@ -88,7 +73,7 @@ def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cu
     with masked(decoder, masks):
         assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
     decoder = decoder_of("llama")
-    masks = random_masks(decoder.shape)
+    masks = random_masks(decoder)
     ffn, heads = masks.ffn.copy(), masks.heads.copy()
     ffn[1] = False
     with masked(decoder, PruningMasks("none", ffn, heads, 0.5, 0.5)):
@@ -106,9 +91,8 @@ def test_masks_of_another_model_are_refused():
     message = r"flap masks have the shapes \(3, 12\) .* the model has \(3, 13\) and \(3, 3\)"
     with pytest.raises(ModelError, match=message):
         cut(decoder, masks)
-    decoder = decoder_of("llama")
     with pytest.raises(ModelError, match="has been pruned already .* choose the dense model"):
-        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
+        Decoder.from_model(cut(decoder, random_masks(decoder)))
 
 
 @pytest.mark.parametrize("with_biases", [False, True])
@@ -116,8 +100,8 @@ def test_masks_of_another_model_are_refused():
 def test_bias_compensation_equals_a_loop(family, with_biases):
     """The bias gains the removed columns times their mean input over all tokens."""
     decoder = decoder_of(family, 6, 2)
-    decoder = add_missing_biases(decoder) if with_biases else decoder
-    masks, statistics = random_masks(decoder.shape), random_statistics(decoder.shape)
+    decoder = add_biases(decoder, *LINEAR_MAPS) if with_biases else decoder
+    masks, statistics = random_masks(decoder), random_statistics(decoder.shape)
     smaller = cut(decoder, compensating(masks, statistics)).model.layers
     weight = statistics.shard_tokens / statistics.shard_tokens.sum()
     for layer in range(3):
@@ -136,7 +120,7 @@ def test_bias_compensation_equals_a_loop(family, with_biases):
 
 def test_dense_model_stays_and_shares_only_what_is_not_cut():
     decoder = decoder_of("llama")
-    masks, ids = random_masks(decoder.shape), token_ids(1, 5)
+    masks, ids = random_masks(decoder), token_ids(1, 5)
     before = decoder.model(ids).logits
     smaller = cut(decoder, masks)
     for name, parameter in smaller.named_parameters():
@@ -155,7 +139,7 @@ def test_dense_model_stays_and_shares_only_what_is_not_cut():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
     decoder = decoder_of("llama", dtype=dtype)
-    masks, ids = random_masks(decoder.shape), token_ids(2, 6)
+    masks, ids = random_masks(decoder), token_ids(2, 6)
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
     smaller = cut(decoder, masks)
@@ -176,9 +160,6 @@ def test_parameters_are_counted_as_the_cut_model_has_them(family, switch, compen
     shape, random = decoder.shape, np.random.default_rng(0)
     ffn, heads = random.random((3, 13)) < 0.6, np.array([[True, False], [True, True], [False, True]])
     masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), 0.6)
-    pruned = PrunedModel(masks)
-    if compensated:
-        pruned = compensating(masks, random_statistics(shape))
-    model = cut(decoder, pruned)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    pruned = compensating(masks, random_statistics(shape)) if compensated else PrunedModel(masks)
+    parameters = sum(parameter.numel() for parameter in cut(decoder, pruned).parameters())
     assert pruned.parameters(shape, decoder.size) == parameters

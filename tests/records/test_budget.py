@@ -15,27 +15,19 @@ SHAPES = [
 ]
 
 
-def decision(shape, seed, density=0.5, head_density=None):
-    """Which neurons and groups stay, and the neurons' margins; groups as dense as neurons by default."""
+def decision(shape, seed):
+    """Which neurons and groups stay, about half of them, and the neurons' margins."""
     generator = np.random.default_rng(seed)
-    margin = generator.normal(size=(shape.layers, shape.neurons)) + (density - 0.5) * 4
-    heads = generator.random((shape.layers, shape.kv_heads)) < (density if head_density is None else head_density)
-    return margin >= 0, heads, margin
+    margin = generator.normal(size=(shape.layers, shape.neurons))
+    return margin >= 0, generator.random((shape.layers, shape.kv_heads)) < 0.5, margin
 
 
 def loop_retention(shape, ffn, heads):
     """Weights of gate, up and down for each neuron; q, o, k and v for each group."""
-    remaining = total = 0
-    for layer in range(shape.layers):
-        for keep in ffn[layer]:
-            total += 3 * shape.hidden
-            remaining += 3 * shape.hidden * keep
-        for keep in heads[layer]:
-            queries = shape.heads // shape.kv_heads * shape.head_width
-            weights = 2 * queries * shape.hidden + 2 * shape.head_width * shape.hidden
-            total += weights
-            remaining += weights * keep
-    return remaining / total
+    queries = shape.heads // shape.kv_heads * shape.head_width
+    prices = (ffn, 3 * shape.hidden), (heads, 2 * queries * shape.hidden + 2 * shape.head_width * shape.hidden)
+    units = [(keep, price) for mask, price in prices for row in mask for keep in row]
+    return sum(price for keep, price in units if keep) / sum(price for _, price in units)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -75,26 +67,12 @@ def test_fill_exactly_at_its_edges():
     shape = SHAPES[0]
     margin = np.stack([np.linspace(-3, -2, 12), np.linspace(-1, 1, 12)])
     filled = budget.fill_exactly(shape, margin > 0, np.zeros((2, 4), bool), margin, 0.25)
-    assert filled[0].sum() == 1
-    assert filled[0, -1]
-    shape = SHAPES[0]
+    assert filled[0].sum() == 1 and filled[0, -1]
     margin = np.full((2, 12), -np.inf)
     filled = budget.fill_exactly(shape, np.ones((2, 12), bool), np.ones((2, 4), bool), margin, 0.5)
     neurons = (0.5 * shape.decoder_weights - 8 * shape.group_weights) / shape.neuron_weights
     assert filled.any(axis=1).all()
     assert filled.sum() == max(budget.nearest_whole(neurons), 2)
-
-
-ALIGNED = [
-    ModelShape(layers=4, neurons=96, heads=4, kv_heads=4, head_width=2, hidden=8),
-    ModelShape(layers=3, neurons=61, heads=6, kv_heads=2, head_width=4, hidden=10),
-    ModelShape(layers=1, neurons=200, heads=8, kv_heads=1, head_width=3, hidden=5),
-    ModelShape(layers=5, neurons=13, heads=3, kv_heads=3, head_width=1, hidden=7),
-]
-
-
-def halved(shape, seed, density=0.5):
-    return decision(shape, seed, density, head_density=0.5)
 
 
 def wanted_neurons(shape, heads, target):
@@ -109,7 +87,7 @@ def allowed(neurons, alignment):
 @pytest.mark.parametrize("seed", range(12))
 def test_no_other_aligned_widths_of_that_size_keep_more_margin(seed):
     shape = ModelShape(layers=3, neurons=20, heads=4, kv_heads=4, head_width=2, hidden=8)
-    ffn, heads, margin = halved(shape, seed)
+    ffn, heads, margin = decision(shape, seed)
     masks = budget.align(shape, ffn, heads, margin, 0.5, 4)
     best = np.sort(margin, axis=1)[:, ::-1].cumsum(axis=1)
     totals = {}
@@ -131,16 +109,15 @@ def test_floors_push_the_other_layers_below_their_own_rounding():
     target = 96 * shape.neuron_weights / shape.decoder_weights
     exact = budget.fill_exactly(shape, margin >= 0, heads, margin, target).sum(axis=1)
     assert exact.tolist() == [64, 31, 1]
-    masks = budget.align(shape, margin >= 0, heads, margin, target, 32)
-    assert masks.sum(axis=1).tolist() == [32, 32, 32]
-    masks = budget.align(shape, margin >= 0, heads, margin, target, 16)
-    assert masks.sum(axis=1).tolist() == [64, 16, 16]
+    for alignment, widths in ((32, [32, 32, 32]), (16, [64, 16, 16])):
+        masks = budget.align(shape, margin >= 0, heads, margin, target, alignment)
+        assert masks.sum(axis=1).tolist() == widths
 
 
 @pytest.mark.parametrize("alignment", [13, 64, 256])
 def test_a_block_wider_than_the_layer_keeps_it_whole(alignment):
-    shape = ALIGNED[3]
-    ffn, heads, margin = halved(shape, 2)
+    shape = ModelShape(layers=5, neurons=13, heads=3, kv_heads=3, head_width=1, hidden=7)
+    ffn, heads, margin = decision(shape, 2)
     assert budget.align(shape, ffn, heads, margin, 0.4, alignment).all()
     assert budget.least_neurons(shape, alignment) == 13
 
@@ -157,12 +134,10 @@ def test_an_odd_width_may_be_kept_whole_or_cut_to_its_last_multiple():
 
 
 def test_infinite_and_equal_margins_still_give_aligned_widths():
-    shape = ALIGNED[0]
+    shape = ModelShape(layers=4, neurons=96, heads=4, kv_heads=4, head_width=2, hidden=8)
     heads = np.ones((4, 4), bool)
-    for margin in (
-        np.full((4, 96), -np.inf),
-        np.where(np.arange(96) < 50, np.inf, -np.inf)[None].repeat(4, 0),
-    ):
+    for infinite in (0, 50):
+        margin = np.where(np.arange(96) < infinite, np.inf, -np.inf)[None].repeat(4, 0)
         masks = budget.align(shape, margin > 0, heads, margin, 0.5, 8)
         assert (masks.sum(axis=1) % 8 == 0).all()
         assert abs(masks.sum() - wanted_neurons(shape, heads, 0.5)) <= 4

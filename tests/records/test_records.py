@@ -1,11 +1,12 @@
 """Records: arithmetic of the model's shape, merging of moments, checks and read-only arrays."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from made_records import a_partition
+from made_records import a_partition, the_moments
 
 from gprune.records import (
-    ActivationStatistics,
     AdaptedScores,
     Agreement,
     ModelShape,
@@ -23,24 +24,10 @@ from gprune.system.errors import NumericsError
 def statistics(seed=0, **changes):
     """Two layers, 5 neurons, 4 channels, shards of different sizes, from known activations."""
     generator = np.random.default_rng(seed)
-    tokens = [3, 1, 7]
-    data = {
-        "ffn": [generator.normal(3, 2, (2, count, 5)) for count in tokens],
-        "attention": [generator.normal(-1, 1, (2, count, 4)) for count in tokens],
-    }
-    arrays = {}
-    for part, shards in data.items():
-        arrays[f"{part}_mean"] = np.stack([x.mean(1) for x in shards])
-        arrays[f"{part}_moment"] = np.stack([((x - x.mean(1, keepdims=True)) ** 2).sum(1) for x in shards])
-        arrays[f"{part}_energy"] = np.stack([(x**2).sum(1) for x in shards])
-        arrays[f"{part}_released_fluctuation"] = generator.random((2, x_channels(part)))
-    samples = np.array([2, 1, 4])
-    values = {"text": "t", "fingerprint": "f", "shard_samples": samples, "shard_tokens": np.array(tokens)}
-    return ActivationStatistics(**(values | arrays | changes)), data
-
-
-def x_channels(part):
-    return {"ffn": 5, "attention": 4}[part]
+    inputs = {"ffn": generator.normal(3, 2, (2, 11, 1, 5)), "attention": generator.normal(-1, 1, (2, 11, 1, 4))}
+    ends = [range(3), range(3, 4), range(4, 11)]
+    record = replace(the_moments(inputs, ends), **({"shard_samples": np.array([2, 1, 4])} | changes))
+    return record, {part: [x[:, list(end), 0] for end in ends] for part, x in inputs.items()}
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(32, 32), (32, 8), (6, 1)])
@@ -53,6 +40,15 @@ def test_shape_counts_the_weights_of_the_projections(heads, kv_heads):
     assert 3 * shape.group_weights == (2 * heads // kv_heads + 2) * 4 * shape.neuron_weights
 
 
+def assert_sums_of(record, part, tokens):
+    """Compare the moments of a part with sums over single tokens."""
+    mean = sum(tokens) / len(tokens)
+    moment, energy = sum((token - mean) ** 2 for token in tokens), sum(token**2 for token in tokens)
+    np.testing.assert_allclose(getattr(record, f"{part}_mean")[0], mean, rtol=1e-12)
+    np.testing.assert_allclose(getattr(record, f"{part}_moment")[0], moment, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(getattr(record, f"{part}_energy")[0], energy, rtol=1e-12)
+
+
 @pytest.mark.parametrize("chosen", [None, [0], [0, 2], [2, 1], np.array([1])])
 def test_merge_equals_the_moments_of_all_tokens_together(chosen):
     record, data = statistics()
@@ -62,11 +58,7 @@ def test_merge_equals_the_moments_of_all_tokens_together(chosen):
     assert merged.shard_tokens[0] == sum((3, 1, 7)[i] for i in index)
     assert merged.shard_samples[0] == sum((2, 1, 4)[i] for i in index)
     for part, shards in data.items():
-        joined = np.concatenate([shards[i] for i in index], axis=1)
-        moment = ((joined - joined.mean(1, keepdims=True)) ** 2).sum(1)
-        np.testing.assert_allclose(getattr(merged, f"{part}_mean")[0], joined.mean(1), rtol=1e-12)
-        np.testing.assert_allclose(getattr(merged, f"{part}_moment")[0], moment, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(getattr(merged, f"{part}_energy")[0], (joined**2).sum(1), rtol=1e-12)
+        assert_sums_of(merged, part, [token for i in index for token in np.moveaxis(shards[i], 1, 0)])
 
 
 def test_pooled_texts_are_as_if_they_were_one_text():
@@ -76,12 +68,7 @@ def test_pooled_texts_are_as_if_they_were_one_text():
     assert pooled.shard_tokens[0] == 22 and pooled.shard_samples[0] == 11
     for part in ("ffn", "attention"):
         tokens = [token for data in (item, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
-        mean = sum(tokens) / len(tokens)
-        np.testing.assert_allclose(getattr(pooled, f"{part}_mean")[0], mean, rtol=1e-12)
-        moment = sum((token - mean) ** 2 for token in tokens)
-        np.testing.assert_allclose(getattr(pooled, f"{part}_moment")[0], moment, rtol=1e-11)
-        energy = sum(token**2 for token in tokens)
-        np.testing.assert_allclose(getattr(pooled, f"{part}_energy")[0], energy, rtol=1e-12)
+        assert_sums_of(pooled, part, tokens)
 
 
 def test_merge_moments_does_not_cancel_far_from_zero():

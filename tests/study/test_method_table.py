@@ -26,15 +26,8 @@ class Row:
     test: str
 
 
-def read_rows():
-    """Return every line of the table."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert all(all(line.values()) and len(line) == 4 for line in lines)
-    return [Row(line["where"], tuple(line["function"].split()), line["test"]) for line in lines]
-
-
-ROWS = read_rows()
+LINES = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
+ROWS = [Row(line["where"], tuple(line["function"].split()), line["test"]) for line in LINES]
 
 
 def equations(text):
@@ -83,7 +76,7 @@ def test_test_exists(test):
 
 
 def test_every_row_has_a_function_and_equations_come_in_order_once_each():
-    assert all(row.functions and row.where for row in ROWS)
+    assert all(all(line.values()) and len(line) == 4 for line in LINES)
     numbers = [number for row in ROWS for number in equations(row.where)]
     assert numbers == list(range(1, len(numbers) + 1))
 

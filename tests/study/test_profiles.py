@@ -35,7 +35,9 @@ def test_the_reason_is_told_with_its_numbers():
     assert "4.9% lower" in profiles.profile("recommended").why
 
 
-def test_the_recommended_profile_is_a_study_of_known_fields():
+def test_the_recommended_profile_is_a_study_of_known_fields_and_its_weights_are_those_that_choose():
+    evidence = json.loads(profiles.RECIPE.read_text(encoding="utf-8"))
+    assert evidence["weights"] == pytest.approx(WEIGHTS)
     study = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
     settings = dict(profiles.profile("recommended").settings)
     assert settings and settings.keys() <= set(field_names())
@@ -51,8 +53,3 @@ def test_the_launch_form_claims_what_was_measured(tmp_path, monkeypatch):
     assert "On small and tiny" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
     assert "0.82 of the best masks’ without repair (6 cases)" in profiles.recipe()
     profiles.recipe.cache_clear()
-
-
-def test_the_weights_of_the_evidence_are_those_that_choose():
-    evidence = json.loads(profiles.RECIPE.read_text(encoding="utf-8"))
-    assert evidence["weights"] == pytest.approx(WEIGHTS)

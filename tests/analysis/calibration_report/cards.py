@@ -41,6 +41,5 @@ def a_card(*texts, drift=None, name="a", run="r", sequences=100, available=1000,
     result = Resampled(sizes, rendered, rendered)
     undecided = 0.3 if texts else float("nan")
     return replace(
-        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, result, law, law, texts, undecided),
-        **changes,
+        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, result, law, law, texts, undecided), **changes
     )

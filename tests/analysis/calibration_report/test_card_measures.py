@@ -51,9 +51,8 @@ def kept_by(finished, role, shards=None):
     study, results = finished[0], results_of(finished)
     plain = study.with_settings({"calibration.flap_variant": "paper"}).calibration
     shape = results.get(stages.shape)
-    scores = scoring.score(
-        "flap", results.get(stages.statistics, role), results.get(stages.norms), shape, plain, shards
-    )
+    statistics, norms = results.get(stages.statistics, role), results.get(stages.norms)
+    scores = scoring.score("flap", statistics, norms, shape, plain, shards)
     return scores, uniform.allocate(scores, shape, study.retention)
 
 
@@ -93,9 +92,8 @@ def test_sampling_is_what_the_law_says_at_the_size_drawn_and_the_size_is_that_of
     for role, letter in (("primary", "A"), ("substitute", "C")):
         tokens, size = results_of(finished).get(stages.tokens, role), cards[letter].size
         assert (size.sequences, size.length, size.tokens) == (24, 16, 384)
-        assert size.available == (tokens.available if letter == "A" else None) and size.distinct == len(
-            set(tokens.ids.ravel().tolist())
-        )
+        assert size.available == (tokens.available if letter == "A" else None)
+        assert size.distinct == len(np.unique(tokens.ids))
         reader = vocabulary.tokenizer(study.model)
         assert size.characters == sum(len(reader.decode(row)) for row in tokens.ids.tolist())
         assert size.entries == 320

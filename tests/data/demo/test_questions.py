@@ -18,10 +18,6 @@ PROSE = ("python-reference", "science-docs")
 ASKED = 60
 
 
-def accuracy(model, tokenizer, tasks, *arguments):
-    return {task: measure_tasks(model, tokenizer, task, *arguments).accuracy for task in tasks}
-
-
 @pytest.fixture(scope="module")
 def bundled():
     return {name: questions.questions(name) for name in questions.NAMES}
@@ -36,20 +32,14 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
-def test_a_version_stands_for_the_questions(name, bundled):
-    digest = hashlib.sha256(repr(bundled[name]).encode()).hexdigest()
-    assert (questions.VERSIONS[name], digest) == DIGESTS[name]
-
-
-@pytest.mark.parametrize("name", questions.NAMES)
-def test_questions_are_many_and_distinct_with_one_right_choice(name, bundled):
+def test_a_version_stands_for_the_questions_which_are_many_and_distinct_with_one_right_choice(name, bundled):
     result = bundled[name]
-    assert len(result) == 200
+    assert (questions.VERSIONS[name], hashlib.sha256(repr(result).encode()).hexdigest()) == DIGESTS[name]
+    assert len({(question.question, question.choices) for question in result}) == len(result) == 200
     for question in result:
         assert len(set(question.choices)) == len(question.choices) == questions.CHOICES[name]
         assert all(choice.strip() == choice for choice in question.choices)
         assert 0 <= question.answer < questions.CHOICES[name]
-    assert len({(question.question, question.choices) for question in result}) == len(result)
 
 
 @pytest.mark.long
@@ -83,8 +73,7 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(bundled
 
 
 def test_clozes_stand_in_held_out_code(bundled):
-    documents = texts.documents("python-code", "test")
-    trained = texts.documents("python-code", "train")
+    documents, trained = (texts.documents("python-code", split) for split in ("test", "train"))
     assert all(ast.parse(document) for document in documents)
     for question in bundled["demo_cloze"]:
         right = question.choices[question.answer]
@@ -98,16 +87,14 @@ def test_clozes_stand_in_held_out_code(bundled):
 def test_the_bundled_model_answers_above_chance():
     demo = load("demo", device="cpu")
     settings = EvaluationSettings(limit=ASKED)
-    outcome = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings)
-    for name, result in outcome.items():
-        assert result.samples == ASKED
+    least = {"demo_order": ("acc", 0.8), "demo_cloze": ("acc", 0.3), "demo_continuation": ("acc_norm", 0.25)}
+    for name in questions.NAMES:
+        result = measure_tasks(demo.model, demo.tokenizer, name, settings).accuracy
+        figure, bound = least[name]
+        assert result.samples == ASKED and getattr(result, figure) > bound
         assert result.chance == pytest.approx(1 / questions.CHOICES[name], rel=1e-12)
-    assert outcome["demo_order"].acc > 0.8
-    assert outcome["demo_cloze"].acc > 0.3
-    assert outcome["demo_continuation"].acc_norm > 0.25
 
 
-MEGABYTE = 1_000_000
 WINDOW = 128
 WINDOWS = 24
 # Measured over fewer and shorter windows than training.json's, in another arithmetic.
@@ -120,11 +107,6 @@ def model():
     return AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32).eval()
 
 
-@pytest.fixture(scope="module")
-def training():
-    return json.loads((MODEL_FOLDER / "training.json").read_text(encoding="utf-8"))
-
-
 def held_out_windows(name):
     tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     text = (tokenizer.eos_token + tokenizer.bos_token).join(texts.documents(name, "test"))
@@ -133,13 +115,8 @@ def held_out_windows(name):
     return rows[:: len(rows) // WINDOWS][:WINDOWS]
 
 
-@torch.no_grad()
-def perplexity(model, rows):
-    return math.exp(model(input_ids=rows, labels=rows).loss.item())
-
-
 def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_adds_no_token():
-    assert sum(file.stat().st_size for file in MODEL_FOLDER.rglob("*")) <= 20 * MEGABYTE
+    assert sum(file.stat().st_size for file in MODEL_FOLDER.rglob("*")) <= 20_000_000
     tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     text = "def mean(values):\n    return sum(values) / len(values)  # für alle\n"
     assert tokenizer.decode(tokenizer(text).input_ids) == text
@@ -148,8 +125,10 @@ def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_a
 
 
 @pytest.mark.parametrize("name", texts.TRAINED)
-def test_held_out_perplexity_is_what_the_training_states(name, model, training):
-    result = perplexity(model, held_out_windows(name))
+@torch.no_grad()
+def test_held_out_perplexity_is_what_the_training_states(name, model):
+    rows, training = held_out_windows(name), json.loads((MODEL_FOLDER / "training.json").read_text("utf-8"))
+    result = math.exp(model(input_ids=rows, labels=rows).loss.item())
     assert result < model.config.vocab_size / 20
     assert training["text_versions"][name] == texts.VERSIONS[name]
     assert result < LARGEST_RATIO * training["perplexity"][name]

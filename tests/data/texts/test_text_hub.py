@@ -37,6 +37,11 @@ def read(text, role="calibration", download=True, tokens=None):
     return list(read_documents(resolve(text, role, download, tokens)))  # type: ignore[arg-type]
 
 
+def assert_refused(message, *text):
+    with pytest.raises(CorpusError, match=message):
+        read(*text)
+
+
 def c4_rows(count):
     rows = ({"text": f"document {i} " + "word " * 20, "timestamp": "2019-04-25T12:57:54Z"} for i in range(count))
     return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -77,8 +82,7 @@ def test_no_network_is_one_sentence_with_the_remedy(monkeypatch):
 
 def test_known_text_is_fetched_once_and_read_without_the_hub(small_hub, parquet, monkeypatch):
     small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one", "two"])}
-    assert read("wikitext2", download=False) == []
-    assert read("wikitext2") == ["one", "two"]
+    assert read("wikitext2", download=False) == [] and read("wikitext2") == ["one", "two"]
     requests = len(small_hub.requests)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     for download in (True, False):
@@ -159,9 +163,9 @@ def test_the_key_holds_the_rows_and_the_commit(dataset, small_hub):
     unfetched = texts.fingerprint("hub:a/b#config=en", "calibration", tokens=9)
     texts.prepare("hub:a/b#config=en", "calibration", tokens=9)
     fetched = texts.fingerprint("hub:a/b#config=en", "calibration", tokens=9)
-    texts.prepare("hub:a/b#config=en&revision=main&split=train", "calibration", tokens=9)
-    assert texts.fingerprint("hub:a/b#config=en&revision=main&split=train", "calibration", tokens=9) == fetched
-    assert fetched != unfetched
+    named = "hub:a/b#config=en&revision=main&split=train"
+    texts.prepare(named, "calibration", tokens=9)
+    assert texts.fingerprint(named, "calibration", tokens=9) == fetched != unfetched
     stored = resolve("hub:a/b#config=en", "calibration", tokens=9).rows
     assert stored is not None and stored.revision == COMMIT
     other = HubRows("a/b", "f" * 40, stored.sha256, stored.utf8, stored.ends)
@@ -180,27 +184,18 @@ def test_tokens_come_from_as_many_documents_as_they_take(dataset, tokenizer):
 
 def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(dataset, small_hub, parquet):
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
-    with pytest.raises(CorpusError, match="loading script.* not run.*hub:a/script#revision=refs/convert/parquet"):
-        read("hub:a/script")
-    with pytest.raises(CorpusError, match="the dataset .no/one. does not exist on the hub, or is private"):
-        read("hub:no/one")
+    assert_refused("loading script.* not run.*hub:a/script#revision=refs/convert/parquet", "hub:a/script")
+    assert_refused("the dataset .no/one. does not exist on the hub, or is private", "hub:no/one")
     small_hub.repositories["allenai/c4"] = {"other.json.gz": b""}
-    with pytest.raises(CorpusError, match=f"'c4' cannot be read: .*{C4_TRAIN}"):
-        read("c4")
+    assert_refused(f"'c4' cannot be read: .*{C4_TRAIN}", "c4")
     small_hub.repositories["a/empty"] = {".gitattributes": b""}
-    with pytest.raises(CorpusError, match="'hub:a/empty' cannot be read: .*doesn't contain any data files"):
-        read("hub:a/empty")
+    assert_refused("'hub:a/empty' cannot be read: .*doesn't contain any data files", "hub:a/empty")
     small_hub.repositories["a/pdf"] = {"notes.pdf": b""}
-    with pytest.raises(CorpusError, match="'hub:a/pdf' holds no text that is read, but .* reader 'pdffolder'"):
-        read("hub:a/pdf")
-    with pytest.raises(CorpusError, match="has several configurations: en, de. Type for example hub:a/b#config=en"):
-        read("hub:a/b")
-    with pytest.raises(CorpusError, match="has no configuration 'fr': en, de"):
-        read("hub:a/b#config=fr")
-    with pytest.raises(CorpusError, match="no split 'test', only train"):
-        read("hub:a/b#config=en", "evaluation")
-    with pytest.raises(CorpusError, match="'hub:a/b#config=en&documents=900:' has no documents"):
-        read("hub:a/b#config=en&documents=900:")
+    assert_refused("'hub:a/pdf' holds no text that is read, but .* reader 'pdffolder'", "hub:a/pdf")
+    assert_refused("has several configurations: en, de. Type for example hub:a/b#config=en", "hub:a/b")
+    assert_refused("has no configuration 'fr': en, de", "hub:a/b#config=fr")
+    assert_refused("no split 'test', only train", "hub:a/b#config=en", "evaluation")
+    assert_refused("'hub:a/b#config=en&documents=900:' has no documents", "hub:a/b#config=en&documents=900:")
     assert not list(Store().texts.glob("hub_rows/*"))
 
 

@@ -31,36 +31,24 @@ def test_copy_under_another_name_is_the_same_content(tmp_path):
 
 
 def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, tmp_path, monkeypatch):
-    prints = [
-        texts.fingerprint(rows + options, "calibration")
-        for options in (
-            "",
-            "#fields=gold+prefix",
-            "#fields=gold",
-            "#documents=1:",
-            "#documents=:5",
-            "#join=blank-line",
-        )
-    ]
-    assert len(set(prints)) == len(prints)
+    options = ("", "#fields=gold+prefix", "#fields=gold", "#documents=1:", "#documents=:5", "#join=blank-line")
+    assert len({texts.fingerprint(rows + option, "calibration") for option in options}) == len(options)
     assert same_content(rows, f"{rows}#fields=prefix+gold")
     assert same_content(f"{rows}#documents=:5", f"{rows}#documents=0:5")
-    file = tmp_path / "a.txt"
-    file.write_text("words")
-    before = texts.fingerprint(str(file), "calibration")
-    file.write_text("w0rds")
-    os.utime(file, ns=(1, 1))
-    assert texts.fingerprint(str(file), "calibration") != before
-    assert "5 characters" in texts.describe(str(file))
-    file.write_text("more words")
-    assert "10 characters" in texts.describe(str(file))
+    file, seen = tmp_path / "a.txt", set()
+    for content in ("words", "w0rds", "more words"):
+        file.write_text(content)
+        os.utime(file, ns=(1, 1))
+        seen.add(texts.fingerprint(str(file), "calibration"))
+        assert f"{len(content)} characters" in texts.describe(str(file))
+    assert len(seen) == 3
 
 
 def test_description_says_what_is_read(rows, tmp_path, monkeypatch):
     expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
     assert texts.describe(rows) == expected
-    item = texts.describe(f"{rows}#fields=gold&documents=-10:")
-    assert item == "file rows.jsonl, 10 documents, 50 characters, the field gold"
+    expected = "file rows.jsonl, 10 documents, 50 characters, the field gold"
+    assert texts.describe(f"{rows}#fields=gold&documents=-10:") == expected
     (tmp_path / "a.txt").write_text("words")
     assert texts.describe(f"{tmp_path}/a.txt") == "text file a.txt, 5 characters"
     assert texts.describe("python-code", "evaluation").endswith("without its docstrings, split test")

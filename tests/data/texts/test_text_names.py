@@ -11,10 +11,8 @@ from gprune.system.errors import CorpusError, SettingsError
 
 def test_place_and_options_are_taken_apart():
     name = parse("  c4.jsonl#fields=prefix+gold_completion&documents=1280:1480 ")
-    assert name.place == "c4.jsonl"
-    assert name.fields == ("prefix", "gold_completion")
-    assert name.documents == slice(1280, 1480)
-    assert not name.joined
+    assert (name.place, name.fields) == ("c4.jsonl", ("prefix", "gold_completion"))
+    assert name.documents == slice(1280, 1480) and not name.joined
     assert parse("wikitext2").documents == slice(None, None)
     assert parse("a#documents=-5:").documents == slice(-5, None)
     assert parse("a#join=blank-line").joined
@@ -66,18 +64,10 @@ def test_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
 
 
 def test_default_splits_by_role():
-    splits = {
-        (text, role): resolve(text, role).split
-        for text in ("wikitext2", "ptb", "c4", "python-code", "hub:a/b")
-        for role in ("calibration", "evaluation")
-    }
-    assert {split for (_, role), split in splits.items() if role == "calibration"} == {"train"}
-    assert splits["wikitext2", "evaluation"] == "test"
-    assert splits["ptb", "evaluation"] == "validation"
-    assert splits["c4", "evaluation"] == "validation"
-    assert splits["python-code", "evaluation"] == "test"
-    assert splits["hub:a/b", "evaluation"] == "test"
-    assert resolve("ptb#split=test", "evaluation").split == "test"
+    expected = {"wikitext2": "test", "ptb": "validation", "c4": "validation", "python-code": "test", "hub:a/b": "test"}
+    for text, split in (expected | {"ptb#split=test": "test"}).items():
+        assert resolve(text, "evaluation").split == split
+        assert resolve(text, "calibration").split == ("test" if "#" in text else "train")
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,8 @@ def loop_flap(scores, shape, target):
     total = sum(unit[1] for unit in units)
     prices = list(accumulate((unit[1] for unit in units), initial=0.0))
     cut = min(range(len(units) + 1), key=lambda k: abs(prices[k] - target * total))
-    masks = {
-        "ffn": np.zeros((shape.layers, shape.neurons), bool),
-        "heads": np.zeros((shape.layers, shape.kv_heads), bool),
-    }
+    widths = {"ffn": shape.neurons, "heads": shape.kv_heads}
+    masks = {part: np.zeros((shape.layers, width), bool) for part, width in widths.items()}
     for _, _, part, layer, i in units[:cut]:
         masks[part][layer, i] = True
     return masks
@@ -82,10 +80,9 @@ def test_flap_keeps_the_best_unit_of_a_layer_the_cut_would_empty():
     channels[0] = np.linspace(1, 2, 12)
     ffn[0] = np.linspace(1, 2, 40)
     scores = UnitScores("flap", "t", ffn, scores.heads, channels)
-    plain = loop_flap(scores, shape, 0.1)
-    assert not plain["heads"].any(1).all()
     masks = flap.allocate(scores, shape, 0.1)
-    emptied = np.flatnonzero(~plain["heads"].any(1))
+    emptied = np.flatnonzero(~loop_flap(scores, shape, 0.1)["heads"].any(1))
+    assert len(emptied)
     for layer in emptied:
         z = flap.standardize(channels)[layer].reshape(4, 3).mean(1)
         np.testing.assert_array_equal(masks.heads[layer], np.arange(4) == z.argmax())
@@ -96,8 +93,7 @@ def test_flap_of_constant_scores_still_meets_the_target():
     channels = shape.heads * shape.head_width
     scores = UnitScores("flap", "t", np.ones((3, 13)), np.ones((3, 2)), np.zeros((3, channels)))
     masks = flap.allocate(scores, shape, 0.6)
-    largest = shape.group_weights / shape.decoder_weights
-    assert abs(masks.retention - 0.6) <= largest
+    assert abs(masks.retention - 0.6) <= shape.group_weights / shape.decoder_weights
     assert masks.heads.any(axis=1).all()
 
 
@@ -155,8 +151,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize(
-    ("layers", "first", "last"),
-    [(32, 4, 30), (40, 5, 38), (12, 2, 11), (6, 1, 5), (3, 0, 2), (2, 0, 2), (1, 0, 1)],
+    ("layers", "first", "last"), [(32, 4, 30), (40, 5, 38), (12, 2, 11), (6, 1, 5), (3, 0, 2), (2, 0, 2), (1, 0, 1)]
 )
 def test_the_block_is_scaled_to_the_depth(layers, first, last):
     assert list(llm_pruner.pruned_layers(layers)) == list(range(first, last))

@@ -7,9 +7,8 @@ from gprune.pruning.allocation import fang
 from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import ModelShape, UnitScores, budget
 
-MHA = ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8)
 SHAPES = [
-    MHA,
+    ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8),
     ModelShape(layers=3, neurons=61, heads=6, kv_heads=2, head_width=4, hidden=10),
     ModelShape(layers=1, neurons=101, heads=8, kv_heads=1, head_width=3, hidden=5),
     ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),
@@ -82,8 +81,7 @@ def test_every_layer_is_at_its_ratio(shape, target):
     masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, target)
     expected = 1 - fang.layer_ratios(change, target)
     layer_weights = shape.decoder_weights / shape.layers
-    possible = expected * layer_weights >= shape.group_weights + shape.neuron_weights
-    assert possible.all()
+    assert (expected * layer_weights >= shape.group_weights + shape.neuron_weights).all()
     for layer in range(shape.layers):
         remaining = masks.ffn[layer].sum() * shape.neuron_weights + masks.heads[layer].sum() * shape.group_weights
         assert abs(remaining - expected[layer] * layer_weights) < shape.neuron_weights

@@ -19,19 +19,12 @@ def settings(**changes):
 @torch.no_grad()
 def recorded(decoder, ids):
     """(layers, samples, length, channels) float64 inputs of down_proj and o_proj, one sequence at a time."""
-    inputs = {"ffn": [], "attention": []}
-    for row in ids:
-        rows = {"ffn": [], "attention": []}
-        with observe_inputs(
-            decoder,
-            range(decoder.shape.layers),
-            lambda _, x, rows=rows: rows["ffn"].append(x[0].double().numpy()),
-            lambda _, x, rows=rows: rows["attention"].append(x[0].double().numpy()),
-        ):
+    inputs, layers = {"ffn": [], "attention": []}, decoder.shape.layers
+    keep = [lambda _, x, rows=rows: rows.append(x[0].double().numpy()) for rows in inputs.values()]
+    with observe_inputs(decoder, range(layers), *keep):
+        for row in ids:
             decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
-        for part, values in rows.items():
-            inputs[part].append(np.stack(values))
-    return {part: np.stack(values, axis=1) for part, values in inputs.items()}
+    return {part: np.stack([rows[layer::layers] for layer in range(layers)]) for part, rows in inputs.items()}
 
 
 def loop_released(x):

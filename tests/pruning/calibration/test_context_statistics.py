@@ -10,7 +10,6 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration.context_statistics import GroupMoments, collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.study.settings import ContextSettings
-from gprune.system.errors import NumericsError
 
 COUNT = 3
 ARRAYS = ("tokens", "mean", "moment", "affinity", "layer_change")
@@ -34,42 +33,34 @@ def naive(decoder, contexts, ids):
     for row in ids:
         x, h, outer = {}, {}, {}
 
-        def start(_, arguments, output):
-            return output.requires_grad_()
-
         def keep(store, layer):
-            def hook(_, arguments):
-                store[layer] = arguments[0]
-
-            return hook
-
-        def border(layer, outer=outer):
             def hook(_, arguments, output):
-                outer[layer] = arguments[0][0].detach().double(), output[0].detach().double()
+                store[layer] = arguments[0], output
 
             return hook
 
-        handles = [decoder.model.get_input_embeddings().register_forward_hook(start)]
+        embeddings = decoder.model.get_input_embeddings()
+        handles = [embeddings.register_forward_hook(lambda _, arguments, output: output.requires_grad_())]
         for layer in layers:
-            handles.append(decoder.down_proj(layer).register_forward_pre_hook(keep(x, layer)))
-            handles.append(decoder.up_proj(layer).register_forward_pre_hook(keep(h, layer)))
-            handles.append(decoder.layers[layer].register_forward_hook(border(layer)))
+            handles.append(decoder.down_proj(layer).register_forward_hook(keep(x, layer)))
+            handles.append(decoder.up_proj(layer).register_forward_hook(keep(h, layer)))
+            handles.append(decoder.layers[layer].register_forward_hook(keep(outer, layer)))
         ids_of_row = torch.tensor(row[None].astype(np.int64))
         logits = decoder.model(ids_of_row).logits[0].float()
         loss = sum(-logits[t].log_softmax(-1)[row[t + 1]] for t in range(len(row) - 1))
-        gradients = torch.autograd.grad(loss, [x[layer] for layer in layers])
+        gradients = torch.autograd.grad(loss, [x[layer][0] for layer in layers])
         for handle in handles:
             handle.remove()
-        neurons.append([x[layer][0].detach().double().numpy() for layer in layers])
-        effects.append([abs(x[i][0] * g[0]).detach().double().numpy() for i, g in enumerate(gradients)])
+        neurons.append([x[layer][0][0].detach().double().numpy() for layer in layers])
+        effects.append([abs(x[i][0][0] * g[0]).detach().double().numpy() for i, g in enumerate(gradients)])
         labels.append([])
         for layer in layers:
-            centred = h[layer][0].detach().double().numpy() - contexts.mean[layer]
+            centred = h[layer][0][0].detach().double().numpy() - contexts.mean[layer]
             projected = centred @ contexts.components[layer].T.astype(float)
             distance = np.linalg.norm(projected[:, None] - contexts.centroids[layer], axis=-1)
             labels[-1].append(distance.argmin(axis=1))
-        cosine = [torch.cosine_similarity(*outer[layer], dim=-1).numpy() for layer in layers]
-        change.append(1 - np.array(cosine))
+        ends = [[end[0].detach().double() for end in outer[layer]] for layer in layers]
+        change.append([1 - torch.cosine_similarity(*pair, dim=-1).numpy() for pair in ends])
     return np.array(labels), np.array(neurons), np.array(effects), np.array(change)
 
 
@@ -132,14 +123,6 @@ def test_without_gradient_there_is_no_graph_and_no_head():
     with_gradient = measured(decoder)
     np.testing.assert_allclose(with_gradient.moment, statistics.moment, rtol=1e-6)
     np.testing.assert_allclose(with_gradient.layer_change, statistics.layer_change, rtol=1e-6)
-
-
-def test_gradients_that_are_not_finite_name_the_layer_they_come_from():
-    decoder = tiny_decoder(layers=3)
-    contexts = contexts_of(decoder)
-    decoder.model.get_output_embeddings().weight[0, 0] = float("nan")
-    with pytest.raises(NumericsError, match="gradient at the input of down_proj in layer 2"):
-        measured(decoder, contexts)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

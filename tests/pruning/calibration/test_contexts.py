@@ -7,12 +7,7 @@ from calibration.texts_and_families import tokens
 from scipy.optimize import linear_sum_assignment, linprog
 
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration.clusters import (
-    balanced_clusters,
-    balanced_labels,
-    bounded_clusters,
-    bounded_labels,
-)
+from gprune.pruning.calibration.clusters import balanced_clusters, balanced_labels, bounded_clusters, bounded_labels
 from gprune.pruning.calibration.contexts import Lookup, fit_contexts, project_inputs
 from gprune.pruning.calibration.principal import _exact, principal_components
 from gprune.records import Tokens
@@ -32,18 +27,14 @@ def fit(decoder, calibration=None, batch=4, seed=0, **changes):
 @torch.no_grad()
 def ffn_inputs(decoder, ids):
     """(layers, tokens, hidden) float64 inputs of up_proj, one sequence at a time."""
-    inputs = [[] for _ in range(decoder.shape.layers)]
-    handles = [
-        decoder.up_proj(layer).register_forward_pre_hook(
-            lambda _, arguments, layer=layer: inputs[layer].append(arguments[0][0].double().numpy())
-        )
-        for layer in range(decoder.shape.layers)
-    ]
+    inputs, layers = [], range(decoder.shape.layers)
+    keep = lambda _, arguments: inputs.append(arguments[0][0].double().numpy())  # noqa: E731
+    handles = [decoder.up_proj(layer).register_forward_pre_hook(keep) for layer in layers]
     for row in ids:
         decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
     for handle in handles:
         handle.remove()
-    return np.stack([np.concatenate(rows) for rows in inputs])
+    return np.stack([np.concatenate(inputs[layer :: len(layers)]) for layer in layers])
 
 
 @pytest.mark.parametrize(
@@ -81,14 +72,7 @@ def test_only_the_first_sequences_are_run(limit, used):
     np.testing.assert_array_equal(again.centroids, contexts.centroids)
 
 
-def test_equal_tokens_have_contexts_without_distance():
-    same = Tokens("same", "f", np.full((5, 1), 7, dtype=np.int32), 5)
-    contexts = fit(tiny_decoder(), same, count=2)
-    np.testing.assert_allclose(contexts.centroids, 0, atol=1e-6)
-    assert np.isfinite(contexts.distances).all()
-
-
-@pytest.mark.parametrize("kind", [{}, {"family": "qwen2", "kv_heads": 1, "hidden": 12, "head_width": 2}])
+@pytest.mark.parametrize("kind", [{}, {"family": "qwen2", "kv_heads": 1, "hidden": 12, "head_width": 2}], ids=str)
 def test_a_token_belongs_to_the_nearest_centroid(kind):
     decoder = tiny_decoder(**kind)
     contexts = fit(decoder)
@@ -102,7 +86,11 @@ def test_a_token_belongs_to_the_nearest_centroid(kind):
         assert len(set(actual.tolist())) > 1
 
 
-def test_too_few_tokens_are_refused():
+def test_equal_tokens_have_contexts_without_distance_and_too_few_tokens_are_refused():
+    equal = Tokens("same", "f", np.full((5, 1), 7, dtype=np.int32), 5)
+    contexts = fit(tiny_decoder(), equal, count=2)
+    np.testing.assert_allclose(contexts.centroids, 0, atol=1e-6)
+    assert np.isfinite(contexts.distances).all()
     with pytest.raises(SettingsError, match=r"'a text' gives 12 tokens for 7 contexts.*contexts.count"):
         fit(tiny_decoder(), tokens(2), count=7)
     assert fit(tiny_decoder(), tokens(2), count=6).tokens == 12

@@ -28,10 +28,6 @@ def inputs(tokens=900):
     return Projected("a text", np.zeros((LAYERS, 20), np.float32), components, points)
 
 
-def threads_of_layers():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("contexts")]
-
-
 @pytest.fixture
 def several(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
@@ -41,11 +37,9 @@ def several(monkeypatch):
 def test_layers_side_by_side_are_those_of_the_loop_to_the_last_bit(form, several):
     projected, fitted = inputs(), fit_contexts(inputs(), settings(clustering=form), 4)
     for layer, points in enumerate(projected.points):
-        wide, generator = points.astype(np.float64), np.random.default_rng([4, layer])
-        if form == "released":
-            centroids = bounded_clusters(wide, 7, generator, 0.4, 10)[1]
-        else:
-            centroids = balanced_clusters(wide, 7, generator)[1]
+        arguments = points.astype(np.float64), 7, np.random.default_rng([4, layer])
+        balanced = form == "balanced"
+        _, centroids = balanced_clusters(*arguments) if balanced else bounded_clusters(*arguments, 0.4, 10)
         np.testing.assert_array_equal(fitted.centroids[layer], centroids.astype(np.float32))
     assert fitted.centroids.std(axis=0).min() > 0.1 and fitted.tokens == 900
 
@@ -61,4 +55,5 @@ def test_a_layer_that_fails_is_told_and_leaves_no_thread(several, monkeypatch):
     monkeypatch.setattr(contexts, "balanced_clusters", failing)
     with pytest.raises(MemoryError, match="layer 0"):
         fit_contexts(projected, settings(), 0, lambda *event: events.append(event[:2]))
-    assert events == [(0, LAYERS)] and not threads_of_layers()
+    assert events == [(0, LAYERS)]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("contexts")]

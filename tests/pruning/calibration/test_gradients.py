@@ -9,7 +9,7 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import gradients
 from gprune.pruning.calibration.gradients import loss_gradient, taylor_scores
 from gprune.study.settings import BaselineSettings
-from gprune.system.errors import MethodError, NumericsError
+from gprune.system.errors import MethodError
 
 PARTS = ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj")
 SETTINGS = BaselineSettings(taylor_samples=4, taylor_length=5)
@@ -18,17 +18,12 @@ SETTINGS = BaselineSettings(taylor_samples=4, taylor_length=5)
 def naive(decoder, ids):
     """(layers,) of |weight * gradient| of every projection, float64, by one plain backward pass."""
     ids = torch.tensor(ids.astype(np.int64))
-    weights = [getattr(decoder, name)(i).weight for i in range(decoder.shape.layers) for name in PARTS]
-    for weight in weights:
-        weight.requires_grad_(True)
-    loss = decoder.model(input_ids=ids, labels=ids).loss
-    derivatives = torch.autograd.grad(loss, weights)
-    products = [(w.double() * g.double()).abs().detach().numpy() for w, g in zip(weights, derivatives, strict=True)]
-    for weight in weights:
-        weight.requires_grad_(False)
-    size = len(PARTS)
-    rows = [products[i * size : (i + 1) * size] for i in range(decoder.shape.layers)]
-    return [dict(zip(PARTS, row, strict=True)) for row in rows]
+    decoder.model.requires_grad_(True)
+    decoder.model(input_ids=ids, labels=ids).loss.backward()
+    weights = [{name: getattr(decoder, name)(i).weight for name in PARTS} for i in range(decoder.shape.layers)]
+    return [
+        {name: (w.double() * w.grad.double()).abs().detach().numpy() for name, w in layer.items()} for layer in weights
+    ]
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -77,21 +72,7 @@ def test_the_loss_gradient_is_that_of_the_summed_loss_for_any_chunk(monkeypatch,
     assert not actual[:, -1].any()
 
 
-def is_frozen(decoder):
-    hooks = any(m._forward_pre_hooks or m._forward_hooks for m in decoder.model.modules())
-    weights = decoder.model.parameters()
-    return not hooks and not any(w.requires_grad or w.grad is not None for w in weights)
-
-
 @pytest.mark.parametrize(("samples", "length"), [(3, 8), (6, 4)])
 def test_a_calibration_set_that_is_too_small_is_refused(samples, length):
     with pytest.raises(MethodError, match=rf"gives {samples} sequences of {length} tokens.*wants 4 of 5"):
         taylor_scores(tiny_decoder(), tokens(samples, length), SETTINGS)
-
-
-def test_gradients_that_are_not_finite_name_the_layer_they_come_from():
-    decoder = tiny_decoder(layers=3)
-    decoder.model.get_output_embeddings().weight[0, 0] = float("nan")
-    with pytest.raises(NumericsError, match="gradient of .*_proj in layer 2 is not finite"):
-        taylor_scores(decoder, tokens(6, 8), SETTINGS)
-    assert is_frozen(decoder)

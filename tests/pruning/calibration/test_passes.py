@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from calibration.texts_and_families import tokens
+from calibration.texts_and_families import is_left_alone, tokens
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect, sequential
@@ -51,13 +51,6 @@ PASSES = {
 }
 
 
-def left_alone(decoder):
-    modules, weights = decoder.model.modules(), list(decoder.model.parameters())
-    hooks = any(module._forward_pre_hooks or module._forward_hooks for module in modules)
-    hooks |= any(bool(weight._post_accumulate_grad_hooks) for weight in weights)
-    return not hooks and not any(weight.requires_grad or weight.grad is not None for weight in weights)
-
-
 @pytest.fixture(params=PASSES)
 def pass_case(request):
     return PASSES[request.param]
@@ -69,7 +62,7 @@ def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_sto
     dense, before = decoder.hidden_states(ids), [weight.clone() for weight in decoder.model.parameters()]
     run(decoder, lambda done, total, _: events.append((done, total)))
     assert events == steps
-    assert left_alone(decoder) and torch.is_grad_enabled()
+    assert is_left_alone(decoder) and torch.is_grad_enabled()
     assert all(map(torch.equal, decoder.model.parameters(), before))
     assert torch.equal(decoder.hidden_states(ids), dense)
     decoder = tiny_decoder(layers=3)
@@ -79,8 +72,8 @@ def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_sto
             raise Cancelled(message)
 
     with pytest.raises(Cancelled):
-        pass_case[0](decoder, stop)
-    assert left_alone(decoder)
+        run(decoder, stop)
+    assert is_left_alone(decoder)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -90,4 +83,16 @@ def test_activations_that_are_not_finite_name_their_layer(pass_case, value):
     decoder.v_proj(1).weight[0, 0] = value
     with pytest.raises(NumericsError, match=rf"{location}.* is not finite.*bfloat16"):
         run(decoder, silent)
-    assert left_alone(decoder)
+    assert is_left_alone(decoder)
+
+
+@pytest.mark.parametrize(
+    ("run", "location"),
+    [(of_weights, "gradient of .*_proj in layer 2"), (of_contexts, "gradient at the input of down_proj in layer 2")],
+)
+def test_gradients_that_are_not_finite_name_the_layer_they_come_from(run, location):
+    decoder = tiny_decoder(layers=3)
+    decoder.model.get_output_embeddings().weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match=rf"{location} is not finite"):
+        run(decoder, silent)
+    assert is_left_alone(decoder)

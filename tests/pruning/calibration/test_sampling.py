@@ -102,9 +102,8 @@ def test_what_cannot_be_written_is_said(folders):
     decoder = load(folders[2], "cpu", "float32")
     with pytest.raises(SettingsError, match="65 tokens do not fit the model, which has 64 positions.*length=64"):
         sample(decoder, recipe_of(length=65), "self:")
-    with pytest.raises(
-        CorpusError, match=r"gives only \d+ different documents in 200 drawn, and 100 are needed.*higher"
-    ):
+    message = r"gives only \d+ different documents in 200 drawn, and 100 are needed.*higher"
+    with pytest.raises(CorpusError, match=message):
         sample(decoder, recipe_of("self:#temperature=0.01&keep=0.5", documents=100, length=2), "self:")
     for config in (decoder.model.config, decoder.tokenizer):
         config.bos_token_id = config.eos_token_id = None

@@ -31,12 +31,6 @@ KINDS = {
 }
 
 
-def halving(decoder):
-    shape = decoder.shape
-    score = partial(wanda_sp.layer_scores, decoder.weight_norms(), shape)
-    return uniform.layer_decision(score, shape, 0.5)
-
-
 @torch.no_grad()
 def naive(decoder, ids, decide):
     """For every layer one full forward of all sequences with the layers below masked."""
@@ -47,30 +41,29 @@ def naive(decoder, ids, decide):
         return lambda _, arguments: (arguments[0] * mask,)
 
     for layer in range(shape.layers):
-        energy = {}
-        handles = []
+        energies, handles = {}, []
         for below, (ffn, heads) in enumerate(masks):
             channels = torch.tensor(np.repeat(heads, shape.group_channels)).to(decoder.dtype)
             factor = torch.tensor(ffn).to(decoder.dtype)
             handles.append(decoder.down_proj(below).register_forward_pre_hook(multiply(factor)))
             handles.append(decoder.o_proj(below).register_forward_pre_hook(multiply(channels)))
-        with observe_inputs(
-            decoder,
-            range(layer, layer + 1),
-            lambda _, x, e=energy: e.update(ffn=x.double().square().sum((0, 1)).numpy()),
-            lambda _, x, e=energy: e.update(attention=x.double().square().sum((0, 1)).numpy()),
-        ):
+        keep = [
+            lambda _, x, part=part, energies=energies: energies.update({part: x.double().square().sum((0, 1)).numpy()})
+            for part in ("ffn", "attention")
+        ]
+        with observe_inputs(decoder, range(layer, layer + 1), *keep):
             decoder.hidden_states(ids)
         for handle in handles:
             handle.remove()
-        masks.append(decide(layer, energy["ffn"], energy["attention"], len(ids)))
+        masks.append(decide(layer, energies["ffn"], energies["attention"], len(ids)))
     return np.stack([m[0] for m in masks]), np.stack([m[1] for m in masks])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_are_those_of_full_forwards_with_a_masked_prefix(kind):
     decoder, calibration = tiny_decoder(**KINDS[kind]), tokens(7)
-    decide = halving(decoder)
+    score = partial(wanda_sp.layer_scores, decoder.weight_norms(), decoder.shape)
+    decide = uniform.layer_decision(score, decoder.shape, 0.5)
     ffn, heads = sequential.prune_upwards(decoder, calibration, 3, decide)
     assert (decoder.forward_tokens, decoder.backward_tokens) == (42, 0)
     expected = naive(decoder, calibration.ids, decide)

@@ -49,12 +49,10 @@ def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_
     if device != "cpu":
         # the way of a GPU, which has no other arithmetic
         monkeypatch.setattr(Strongest, "_look", _as_elsewhere)
-    start = 0
-    for size in batches:
+    for batch in values.split(batches, dim=1):
         for layer in range(2):
-            strongest.add(layer, values[layer, start : start + size])
+            strongest.add(layer, batch[layer])
         strongest.commit(strongest.prepare())
-        start += size
     record = strongest.result(tokens(12, 5))
     same(record, by_hand(values.numpy(), 4))
     assert not record.values[:, 0].any() and (record.sequences[:, 0] == np.arange(4)).all()
@@ -78,10 +76,8 @@ def test_a_batch_that_was_prepared_and_not_taken_over_leaves_nothing():
         return actual
 
     decoder.hidden_states = short
-    same(
-        collect_strongest(decoder, calibration, settings(batch=4), 3),
-        (expected.sequences, expected.positions, expected.values),
-    )
+    actual = collect_strongest(decoder, calibration, settings(batch=4), 3)
+    same(actual, (expected.sequences, expected.positions, expected.values))
     assert failed == [4]
 
 

@@ -1,6 +1,7 @@
 """A text of random tokens, and small models of each family with what is odd about them."""
 
 import numpy as np
+import torch
 
 from gprune.records import Tokens
 
@@ -13,6 +14,25 @@ FAMILIES = {
 }
 
 
-def tokens(samples=10, length=6, seed=0, text="a text"):
-    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
+def tokens(samples=10, length=6, seed=0, text="a text", first=0):
+    ids = np.random.default_rng(seed).integers(first, 64, (samples, length)).astype(np.int32)
     return Tokens(text, "fingerprint", ids, samples)
+
+
+def is_left_alone(decoder):
+    """Return True if no hook is left and no weight has a gradient or learns."""
+    modules, weights = decoder.model.modules(), list(decoder.model.parameters())
+    hooks = any(module._forward_pre_hooks or module._forward_hooks for module in modules)
+    hooks |= any(bool(weight._post_accumulate_grad_hooks) for weight in weights)
+    return not hooks and not any(weight.requires_grad or weight.grad is not None for weight in weights)
+
+
+def add_biases(decoder, *parts, seed=3):
+    """Give linear maps of every layer a random bias."""
+    generator = torch.Generator().manual_seed(seed)
+    for layer in range(decoder.shape.layers):
+        for part in parts:
+            linear = getattr(decoder, part)(layer)
+            bias = torch.randn(linear.out_features, generator=generator)
+            linear.bias = torch.nn.Parameter(bias, requires_grad=False)
+    return decoder

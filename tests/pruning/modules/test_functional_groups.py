@@ -34,7 +34,7 @@ def greedy(affinity, released):
         if not released:
             candidates.sort(key=lambda j: (-joint[j], j))
         shared += candidates[: size - len(shared)]
-    labels = {j: contexts for j in shared}
+    labels = dict.fromkeys(shared, contexts)
     free = [j for j in range(neurons) if j not in labels]
     counts, spare = [0] * contexts, len(free) - contexts * size
     for _ in free:
@@ -54,6 +54,12 @@ def affinities(layers, contexts, neurons, seed=0, common=1.0):
     return (joint + generator.gamma(0.5, 1, (layers, contexts, neurons))) * generator.gamma(2, 1, (layers, contexts, 1))
 
 
+def assert_groups_of_the_loop(affinity, grouping):
+    groups = functional_groups(affinity, grouping)
+    for labels, layer in zip(groups.labels, affinity, strict=True):
+        np.testing.assert_array_equal(labels, greedy(layer.tolist(), grouping == "released"))
+
+
 @pytest.mark.parametrize("common", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize(
     ("grouping", "contexts", "neurons"),
@@ -61,11 +67,7 @@ def affinities(layers, contexts, neurons, seed=0, common=1.0):
     + [("released", k, n) for k, n in ((7, 48), (3, 16), (2, 3), (2, 30))],
 )
 def test_groups_are_those_of_the_loop(grouping, contexts, neurons, common):
-    affinity = affinities(2, contexts, neurons, seed=neurons, common=common)
-    groups = functional_groups(affinity, grouping)
-    for layer in range(2):
-        expected = greedy(affinity[layer].tolist(), grouping == "released")
-        np.testing.assert_array_equal(groups.labels[layer], expected)
+    assert_groups_of_the_loop(affinities(2, contexts, neurons, seed=neurons, common=common), grouping)
 
 
 @pytest.mark.parametrize("grouping", ["balanced", "released"])
@@ -73,10 +75,7 @@ def test_groups_are_those_of_the_loop(grouping, contexts, neurons, common):
 def test_equal_affinities_are_decided_as_in_the_loop(grouping, seed):
     affinity = np.random.default_rng(seed).integers(0, 3, (2, 3, 24)).astype(float)
     affinity[0, 1] = 0
-    groups = functional_groups(affinity, grouping)
-    for layer in range(2):
-        expected = greedy(affinity[layer].tolist(), grouping == "released")
-        np.testing.assert_array_equal(groups.labels[layer], expected)
+    assert_groups_of_the_loop(affinity, grouping)
 
 
 def test_the_record_fits_and_a_groups_profile_is_its_context_and_widths_that_do_not_fit_are_refused():
@@ -89,8 +88,7 @@ def test_the_record_fits_and_a_groups_profile_is_its_context_and_widths_that_do_
     assert len(groups.silhouette) == len(groups.history) == 3
     assert np.isnan(groups.mixing).all() and np.isnan(groups.variation).all()
     np.testing.assert_array_equal(
-        group_profile(4),
-        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
+        group_profile(4), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]]
     )
     with pytest.raises(MethodError, match=r"width that 8 divides, but it is 1001: set baselines.fang_grouping=bal"):
         functional_groups(affinities(1, 7, 1001), "released")

@@ -1,5 +1,7 @@
 """k-means, silhouette and split against scikit-learn and brute force."""
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 import torch
@@ -7,17 +9,9 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, silhouette_samples, silhouette_score
 from torch.nn.functional import normalize
 
+from gprune.pruning.modules import k_means
 from gprune.pruning.modules.initialization import Clustering, cluster, module_counts, split, two_means
-from gprune.pruning.modules.k_means import (
-    ITERATIONS,
-    Search,
-    advance,
-    begin,
-    fill_empty,
-    kmeans_plus_plus,
-    module_sums,
-    silhouette,
-)
+from gprune.pruning.modules.k_means import ITERATIONS, Search, advance, begin, kmeans_plus_plus, module_sums
 
 
 def unit_rows(neurons, width, seed=0, dtype=torch.float64):
@@ -41,7 +35,7 @@ def searched(rows, starts):
 def own_silhouette(rows, labels, count):
     labels = torch.as_tensor(labels)
     projection = rows @ module_sums(rows, labels, count).T
-    return silhouette(projection, rows.square().sum(1), labels)
+    return k_means.silhouette(projection, rows.square().sum(1), labels)
 
 
 def test_silhouette_is_scikit_learns_and_zero_for_singletons():
@@ -114,19 +108,11 @@ def test_searches_side_by_side_are_those_of_each_alone():
 
 
 def test_fast_products_are_a_gpus_and_end_with_the_search():
-    from gprune.pruning.modules.k_means import _fast_products
-
     before = torch.get_float32_matmul_precision()
     for device, inside in (("cpu", before), ("cuda", "high")):
-        with _fast_products(torch.device(device)):
+        with k_means._fast_products(torch.device(device)):
             assert torch.get_float32_matmul_precision() == inside
         assert torch.get_float32_matmul_precision() == before
-
-
-def finished(rows, count, start):
-    """Labels and mean silhouette of a start that is run to its end."""
-    labels, _ = searched(rows, rows[start])
-    return labels, float(own_silhouette(rows, labels, count).mean())
 
 
 def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end():
@@ -136,14 +122,14 @@ def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end():
         result = cluster(rows, (8,), 3, np.random.default_rng(seed), True)
         screened.append(result.silhouette[0])
         starts = kmeans_plus_plus(rows, 8, 3, np.random.default_rng(seed), 4)
-        tried = [finished(rows, 8, start) for start in starts]
-        labels, score = max(tried, key=lambda each: each[1])
+        tried = [searched(rows, rows[start])[0] for start in starts]
+        score, labels = max(((float(own_silhouette(rows, each, 8).mean()), each) for each in tried), key=itemgetter(0))
         best.append(score)
         if score - screened[-1] < 1e-12:
             same += 1
             assert adjusted_rand_score(labels.numpy(), result.labels) >= 0.99
         # what is found is one of the starts, run to its end
-        assert any(torch.equal(each, torch.from_numpy(result.labels)) for each, _ in tried)
+        assert any(torch.equal(each, torch.from_numpy(result.labels)) for each in tried)
     assert same >= 15 and np.mean(best) - np.mean(screened) <= np.std(best) / len(best) ** 0.5
 
 
@@ -162,19 +148,12 @@ def test_ties_and_tiny_layers():
     drift = np.array([[0.1, 0.1, 0.1, 0.2, 0.2, 0.7]])
     np.testing.assert_array_equal(split(labels, drift, 1.0), [[0, 0, 0, 1, 1, 2]])
     similarity = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.0], [0.8, 0.1, 0.0], [0.3, 0.1, 0.0]])
-    labels = fill_empty(similarity)
+    labels = k_means.fill_empty(similarity)
     assert sorted(labels[[1, 3]].tolist()) == [1, 2]
     assert labels[[0, 2]].tolist() == [0, 0]
 
 
-def brute_force_inertia(values):
-    ordered = np.sort(values)
-    cuts = [(ordered[:j], ordered[j:]) for j in range(1, len(ordered))]
-    return min(((low - low.mean()) ** 2).sum() + ((high - high.mean()) ** 2).sum() for low, high in cuts)
-
-
-def inertia(values, upper):
-    parts = (values[upper], values[~upper])
+def inertia(*parts):
     return sum(((part - part.mean()) ** 2).sum() for part in parts)
 
 
@@ -182,11 +161,12 @@ def inertia(values, upper):
 def test_two_means_beats_every_cut(seed):
     rng = np.random.default_rng(seed)
     values = rng.beta(0.5, 2, rng.integers(2, 60)) + seed
-    upper = two_means(values)
-    assert inertia(values, upper) == pytest.approx(brute_force_inertia(values), rel=1e-9, abs=1e-12)
+    upper, ordered = two_means(values), np.sort(values)
+    actual = inertia(values[upper], values[~upper])
+    assert actual == pytest.approx(min(inertia(*np.split(ordered, [j])) for j in range(1, len(values))), 1e-9, 1e-12)
     assert values[upper].min() > values[~upper].max()
     reference = KMeans(2, n_init=20, random_state=0).fit(values[:, None]).inertia_
-    assert inertia(values, upper) <= reference * (1 + 1e-9) + 1e-12
+    assert actual <= reference * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5, 1.0])
@@ -200,8 +180,7 @@ def test_split_is_that_of_the_loop(seed, fraction):
     for layer in range(3):
         for k in range(labels[layer].max() + 1):
             d = [drift[layer, i] for i in range(40) if labels[layer, i] == k]
-            mean = sum(d) / len(d)
-            sigmas[layer, k] = (sum((value - mean) ** 2 for value in d) / len(d)) ** 0.5
+            sigmas[layer, k] = (_squares(d) / len(d)) ** 0.5
     chosen = sorted(sigmas, key=lambda module: -sigmas[module])[: int(fraction * len(sigmas) + 0.5)]
     parts = {}
     for layer, k in sigmas:

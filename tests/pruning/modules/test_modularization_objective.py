@@ -9,8 +9,7 @@ from torch.nn.functional import normalize
 from gprune.pruning.modules.objective import TERMS, objective
 from gprune.study import ModularizationSettings
 
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-EPSILON = {torch.float64: 1e-12, torch.float32: 1e-6}
+TOLERANCE = {torch.float64: {"rtol": 1e-10, "atol": 1e-12}, torch.float32: {"rtol": 1e-5, "atol": 1e-6}}
 SHAPES = [(13, 6, 3), (24, 10, 8), (9, 4, 1), (20, 5, 2)]
 
 
@@ -87,26 +86,16 @@ def naive_pair(rows, p):
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_losses_equal_the_naive_loops(shape, dtype, temperature):
     rows, centroids, profile = case(*shape, dtype=dtype)
-    exact = [tensor.double() for tensor in (rows, centroids, profile)]
-    p = naive_membership(exact[0], exact[1], temperature)
-    expected = [
-        naive_inner(exact[0], exact[1], p),
-        naive_pair(exact[0], p),
-        naive_repulsion(exact[1]),
-        naive_consistency(exact[2], p),
-    ]
-    settings = ModularizationSettings(
-        temperature=temperature, pair_weight=0.3, repulsion_weight=0.7, consistency_weight=1.9
-    )
+    wide_rows, wide_centroids, wide_profile = (tensor.double() for tensor in (rows, centroids, profile))
+    p = naive_membership(wide_rows, wide_centroids, temperature)
+    expected = [naive_inner(wide_rows, wide_centroids, p), naive_pair(wide_rows, p)]
+    expected += [naive_repulsion(wide_centroids), naive_consistency(wide_profile, p)]
+    weights = {"pair_weight": 0.3, "repulsion_weight": 0.7, "consistency_weight": 1.9}
+    settings = ModularizationSettings(temperature=temperature, **weights)
     expected.append(expected[0] + 0.3 * expected[1] + 0.7 * expected[2] + 1.9 * expected[3])
     actual = objective(rows, rows.square().sum(1), centroids, profile, settings)
     assert len(actual) == len(TERMS)
-    torch.testing.assert_close(
-        actual.double(),
-        torch.tensor(expected, dtype=torch.float64),
-        rtol=TOLERANCE[dtype],
-        atol=EPSILON[dtype],
-    )
+    torch.testing.assert_close(actual.double(), torch.tensor(expected, dtype=torch.float64), **TOLERANCE[dtype])
 
 
 def test_losses_stay_finite_when_assignments_are_hard():

@@ -46,8 +46,21 @@ def whole_stage(parameters, drift, first, second, settings, seed, on_progress=si
     return modularize(parameters, drift, first, second, clusters, settings, seed, on_progress)
 
 
-def test_every_neuron_is_in_exactly_one_module():
-    partition = whole_stage(*inputs(), QUICK, seed=0)
+@pytest.fixture(scope="module")
+def refined():
+    """What the whole stage gives for the admission rule, and what each profile alone gives."""
+    stages = {name: whole_stage(*inputs(), quick(direction=name), seed=0) for name in ("magnitude", "direction")}
+    return stages | {"auto": whole_stage(*inputs(), QUICK, seed=0)}
+
+
+def assert_same_refinement(actual, expected, *names):
+    assert actual.profile == expected.profile
+    for name in ("labels", "history", *names):
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
+
+
+def test_every_neuron_is_in_exactly_one_module(refined):
+    partition = refined["auto"]
     assert partition.labels.shape == (LAYERS, NEURONS) and partition.labels.dtype == np.int32
     for labels, count in zip(partition.labels, partition.counts, strict=True):
         assert sorted(set(labels.tolist())) == list(range(count))
@@ -57,20 +70,14 @@ def test_every_neuron_is_in_exactly_one_module():
     assert partition.history.shape == (LAYERS, 12, 5) and np.isfinite(partition.history).all()
 
 
-def test_auto_applies_the_admission_rule():
-    arguments = inputs()
-    forced = [whole_stage(*arguments, quick(direction=name), seed=0) for name in ("magnitude", "direction")]
-    chosen = whole_stage(*arguments, QUICK, seed=0)
-    _, drift, first, second = arguments
+def test_auto_applies_the_admission_rule(refined):
+    *forced, chosen = refined.values()
+    _, drift, first, second = inputs()
     below = below_boundary(first.ffn, second.ffn)
+    variation = [drift_variation(p.labels, drift.magnitude) for p in forced]
     np.testing.assert_allclose(chosen.mixing, [boundary_mixing(p.labels, below) for p in forced], rtol=1e-12)
-    np.testing.assert_allclose(
-        chosen.variation, [drift_variation(p.labels, drift.magnitude) for p in forced], rtol=1e-12
-    )
-    expected = forced[int(admits_direction(chosen.mixing, chosen.variation))]
-    assert chosen.profile == expected.profile
-    np.testing.assert_array_equal(chosen.labels, expected.labels)
-    np.testing.assert_array_equal(chosen.history, expected.history)
+    np.testing.assert_allclose(chosen.variation, variation, rtol=1e-12)
+    assert_same_refinement(chosen, forced[int(admits_direction(chosen.mixing, chosen.variation))])
 
 
 @pytest.mark.parametrize(
@@ -82,13 +89,11 @@ def test_preset_is_the_outcome_for_the_metric(metric, profile):
     assert np.isnan(partition.mixing).all() and np.isnan(partition.variation).all()
 
 
-def test_swapping_the_texts_leaves_magnitude_modules_alone():
+def test_swapping_the_texts_leaves_magnitude_modules_alone(refined):
     parameters, drift, first, second = inputs()
     swapped = replace(drift, signed=-drift.signed, scaled=-drift.scaled)
-    settings = quick(direction="magnitude")
-    before = whole_stage(parameters, drift, first, second, settings, seed=0)
-    after = whole_stage(parameters, swapped, second, first, settings, seed=0)
-    np.testing.assert_array_equal(before.labels, after.labels)
+    after = whole_stage(parameters, swapped, second, first, quick(direction="magnitude"), seed=0)
+    np.testing.assert_array_equal(refined["magnitude"].labels, after.labels)
 
 
 def test_initialization_splits_a_fifth_of_the_modules():
@@ -125,9 +130,8 @@ def test_odd_and_tiny_widths(neurons, kind):
 def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_weights_that_are_not_finite_are_refused():
     events = []
     whole_stage(*inputs(), QUICK, 0, lambda done, total, message: events.append((done, total, message)))
-    assert [(done, total) for done, total, _ in events] == [(done, 3) for done in (1, 2, 3)] + [
-        (done, 6) for done in range(1, 7)
-    ]
+    steps = [(done, total) for total in (3, 6) for done in range(1, total + 1)]
+    assert [(done, total) for done, total, _ in events] == steps
     assert events[0][2] == "clustered layer 1 of 3"
     assert events[-1][2] == "refined layer 3 of 3 by drift direction"
 
@@ -141,11 +145,6 @@ def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_weights_tha
         whole_stage(lambda layer: parameters(layer) * float("nan"), drift, first, second, QUICK, 0)
 
 
-def chunks(sizes):
-    """(layers, neurons) modules of consecutive neurons."""
-    return np.stack([np.arange(NEURONS) * size // NEURONS for size in sizes])
-
-
 @pytest.mark.parametrize("direction", ["auto", "preset", "magnitude"])
 def test_the_own_initialization_gives_the_same_refinement(direction):
     arguments = inputs(metric="twflap")
@@ -153,11 +152,7 @@ def test_the_own_initialization_gives_the_same_refinement(direction):
     initial = whole_stage(*arguments, quick(kind="initialization"), seed=0).labels
     # the seed serves clustering only, which does not take place
     coupled = modularize(*arguments, initial, quick(direction=direction), seed=9)
-    np.testing.assert_array_equal(coupled.labels, expected.labels)
-    np.testing.assert_array_equal(coupled.history, expected.history)
-    np.testing.assert_array_equal(coupled.mixing, expected.mixing)
-    np.testing.assert_array_equal(coupled.variation, expected.variation)
-    assert coupled.profile == expected.profile
+    assert_same_refinement(coupled, expected, "mixing", "variation")
 
 
 @pytest.mark.parametrize("kind", ["initialization", "random"])
@@ -165,7 +160,7 @@ def test_what_is_not_refined_stays_as_given(kind):
     def unused(layer):
         raise RuntimeError("no weights are needed")
 
-    initial = chunks((3, 8, 5))
+    initial = np.stack([np.arange(NEURONS) * size // NEURONS for size in (3, 8, 5)])
     partition = modularize(unused, *inputs(metric="twflap")[1:], initial, quick(kind=kind), seed=0)
     np.testing.assert_array_equal(partition.labels, initial)
     np.testing.assert_array_equal(partition.counts, [3, 8, 5])

@@ -5,12 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from gprune.pruning.modules.direction import (
-    admits_direction,
-    below_boundary,
-    boundary_mixing,
-    drift_variation,
-)
+from gprune.pruning.modules.direction import admits_direction, below_boundary, boundary_mixing, drift_variation
 from gprune.pruning.modules.refinement import refine, standardize_profile, without_gaps
 from gprune.pruning.ranking import ranks
 from gprune.study import ModularizationSettings
@@ -35,9 +30,7 @@ def test_total_loss_decreases(temperature, coordinates):
     assert (np.diff(history[:10, 4]) < 0).all()
     assert history[-1, 4] < history[0, 4] - 1e-3
     np.testing.assert_allclose(
-        history[:, 4],
-        history[:, 0] + 0.1 * history[:, 1] + 0.1 * history[:, 2] + history[:, 3],
-        rtol=1e-5,
+        history[:, 4], history[:, 0] + 0.1 * history[:, 1] + 0.1 * history[:, 2] + history[:, 3], rtol=1e-5
     )
     assert refined.shape == labels.shape and refined.dtype == np.int32
 
@@ -56,8 +49,8 @@ def test_refinement_repeats_itself_and_ignores_gradient_mode():
     first = refine(rows, labels, profile, settings)
     with torch.no_grad():
         second = refine(rows, labels, profile, settings)
-    np.testing.assert_array_equal(first[0], second[0])
-    np.testing.assert_array_equal(first[1], second[1])
+    for actual, expected in zip(first, second, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_constant_drift_is_left_out():
@@ -79,14 +72,10 @@ def test_gaps_are_closed_in_order_and_losses_that_are_not_finite_are_refused():
         refine(rows, labels, profile, ModularizationSettings(steps=2))
 
 
-def example(layers=3, neurons=41, modules=5, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = np.stack([rng.permutation(np.arange(neurons) % modules) for _ in range(layers)])
-    return labels, rng.integers(0, 30, (layers, neurons)), rng.integers(0, 30, (layers, neurons))
-
-
 def test_mixing_and_variation_equal_the_definitions():
-    labels, first, second = example()
+    rng = np.random.default_rng(0)
+    labels = np.stack([rng.permutation(np.arange(41) % 5) for _ in range(3)])
+    first, second = rng.integers(0, 30, (2, 3, 41))
     a, b = ranks(first) / 40, ranks(second) / 40
     magnitude = np.abs(a - b)
     mixing = variation = 0.0

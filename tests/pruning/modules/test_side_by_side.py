@@ -50,9 +50,8 @@ def test_an_error_comes_through_and_what_waits_is_dropped():
     def fail():
         raise ValueError("piece 0")
 
-    pieces = [(True, fail)] + [
-        (True, lambda number=number: (time.sleep(0.2), done.append(number))) for number in range(20)
-    ]
+    slow = [lambda number=number: (time.sleep(0.2), done.append(number)) for number in range(20)]
+    pieces = [(True, piece) for piece in (fail, *slow)]
     with pytest.raises(ValueError, match="piece 0"):
         list(run_in_parallel(pieces))
     assert len(done) < 5

@@ -122,10 +122,8 @@ def test_the_budget_is_met_to_a_neuron_and_shares_follow_the_cosines(name, targe
 
 def test_a_retention_below_what_the_pruned_layers_can_give_is_refused():
     shape, change = SHAPES["gqa"], np.linspace(0.9, 0.5, 5)
-    with pytest.raises(
-        MethodError,
-        match=r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or",
-    ) as error:
+    message = r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or"
+    with pytest.raises(MethodError, match=message) as error:
         slimllm.kept_counts(change, shape, 0.2)
     lowest = float(str(error.value).split("ask for ")[1].split()[0])
     groups, neurons = slimllm.kept_counts(change, shape, lowest)
@@ -145,7 +143,6 @@ def test_cosines_are_those_of_whole_runs():
         decoder.hidden_states(torch.tensor(ids.astype(np.int64)))
     for (inputs, output), cosine in zip(states, actual, strict=True):
         before, after = inputs[0].double(), (output[0] if isinstance(output, tuple) else output).double()
-        expected = [
-            (a @ b / a.norm() / b.norm()).item() for a, b in zip(before.flatten(0, 1), after.flatten(0, 1), strict=True)
-        ]
+        pairs = zip(before.flatten(0, 1), after.flatten(0, 1), strict=True)
+        expected = [(a @ b / a.norm() / b.norm()).item() for a, b in pairs]
         assert cosine == pytest.approx(np.mean(expected), rel=1e-5)

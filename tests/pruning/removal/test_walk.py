@@ -5,12 +5,14 @@ import copy
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import add_biases
+from calibration.texts_and_families import tokens as some_tokens
 
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.removal import osscar, slimllm, walk
 from gprune.pruning.repair.fitting import fit
-from gprune.records import PruningMasks, Tokens, budget
+from gprune.records import PruningMasks, budget
 from gprune.study.methods import METHODS
 from gprune.system.errors import NumericsError
 
@@ -29,18 +31,7 @@ KINDS = {
 def decoder_of(kind="gqa", **more):
     sizes = {"layers": 4, "hidden": 12, "neurons": 31, "head_width": 4} | KINDS[kind] | more
     decoder = tiny_decoder(**sizes)
-    if kind == "biased":
-        generator = torch.Generator().manual_seed(3)
-        for layer in range(decoder.shape.layers):
-            for part in (decoder.o_proj(layer), decoder.down_proj(layer)):
-                bias = torch.randn(part.out_features, generator=generator)
-                part.bias = torch.nn.Parameter(bias, requires_grad=False)
-    return decoder
-
-
-def some_tokens(samples=9, length=11, seed=0):
-    ids = np.random.default_rng(seed).integers(3, 64, (samples, length)).astype(np.int32)
-    return Tokens(text="text", ids=ids, fingerprint="", available=ids.size)
+    return add_biases(decoder, "o_proj", "down_proj") if kind == "biased" else decoder
 
 
 def walk_of(name, decoder, tokens, batch=4):
@@ -60,14 +51,10 @@ def masks_of(name, decoder, walked):
 @torch.no_grad()
 def recorded_inputs(decoder, ids, layer):
     """(tokens, channels) inputs of o_proj, of the FFN and of down_proj in a layer, of one whole run."""
-    values = {}
-    parts = {"o_proj": decoder.o_proj, "gate": decoder.gate_proj, "down_proj": decoder.down_proj}
-    handles = [
-        part(layer).register_forward_pre_hook(
-            lambda _, inputs, name=name: values.__setitem__(name, inputs[0].flatten(0, -2).clone())
-        )
-        for name, part in parts.items()
-    ]
+    values, handles = {}, []
+    for name in ("o_proj", "gate_proj", "down_proj"):
+        keep = lambda _, inputs, name=name: values.update({name: inputs[0].flatten(0, -2).clone()})  # noqa: E731
+        handles.append(getattr(decoder, name)(layer).register_forward_pre_hook(keep))
     decoder.hidden_states(ids)
     for handle in handles:
         handle.remove()
@@ -108,7 +95,7 @@ def reference(name, decoder, tokens, counts):
                 mask = slimllm.keep_groups(slimllm.contributions(weight, moved.T @ moved, units), keep)
             else:
                 moved, rows = x - x.mean(dim=0), (wide.gate_proj(layer).weight, wide.up_proj(layer).weight)
-                energies = inputs["gate"].square().sum(dim=0), x.square().sum(dim=0)
+                energies = inputs["gate_proj"].square().sum(dim=0), x.square().sum(dim=0)
                 scores = slimllm.neuron_scores(rows, weight, *energies, moved.T @ moved)
                 mask = torch.zeros(units, dtype=torch.bool)
                 mask[scores.argsort(descending=True, stable=True)[:keep]] = True
@@ -127,7 +114,7 @@ def reference(name, decoder, tokens, counts):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_and_weights_are_those_of_whole_runs_in_float64(name, kind, monkeypatch):
-    decoder, tokens, walked = decoder_of(kind), some_tokens(), []
+    decoder, tokens, walked = decoder_of(kind), some_tokens(9, 11), []
     before = copy.deepcopy(decoder.model.state_dict())
 
     def recording(actual, dtype, part, inner=walk.in_type):
@@ -167,7 +154,7 @@ def test_masks_and_weights_are_those_of_whole_runs_in_float64(name, kind, monkey
 
 @pytest.mark.parametrize("name", NAMES)
 def test_where_nothing_leaves_nothing_changes(name):
-    decoder, tokens, squares = decoder_of(), some_tokens(), []
+    decoder, tokens, squares = decoder_of(), some_tokens(9, 11), []
 
     def keep_all(part, actual):
         squares.append(actual.moments.square)
@@ -195,7 +182,7 @@ def test_fewer_tokens_than_inputs_and_batches_of_any_size(name):
     walked = walk_of(name, decoder, few, 1)
     repaired = fit(decoder, masks_of(name, decoder, walked), [few], METHODS[name].fit, 4)
     assert np.isfinite(repaired.numbers).all() and np.abs(repaired.numbers).max() < 1e3
-    some = some_tokens()
+    some = some_tokens(9, 11)
     first, second = (walk_of(name, decoder, some, batch) for batch in (2, 9))
     np.testing.assert_array_equal(first.ffn, second.ffn)
     np.testing.assert_array_equal(first.heads, second.heads)
@@ -207,8 +194,7 @@ def test_what_is_not_finite_gets_a_sentence(name):
     with torch.no_grad():
         decoder.up_proj(2).weight[3, 0] = torch.nan
     with pytest.raises(
-        NumericsError,
-        match=r"an activation at down_proj of layer 2 is not finite while the layers are pruned",
+        NumericsError, match=r"an activation at down_proj of layer 2 is not finite while the layers are pruned"
     ):
         choose = osscar.osscar_decision(decoder.shape, TARGET)
         if name == "slimllm":

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import add_biases, tokens
 
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
@@ -12,7 +13,7 @@ from gprune.pruning import repair
 from gprune.pruning.repair import fitting, least_squares
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
-from gprune.records import REPAIRS, PrunedModel, PruningMasks, Tokens
+from gprune.records import REPAIRS, PrunedModel, PruningMasks
 from gprune.study.settings import RepairSettings
 from gprune.system.errors import ModelError, NumericsError, SettingsError
 
@@ -26,8 +27,7 @@ def decoder_of(family="llama", heads=6, kv_heads=3, **sizes):
 
 
 def some_tokens(seed, samples=7, length=9):
-    ids = np.random.default_rng(seed).integers(3, 64, (samples, length)).astype(np.int32)
-    return Tokens(text=f"text {seed}", ids=ids, fingerprint=str(seed), available=ids.size)
+    return tokens(samples, length, seed, f"text {seed}")
 
 
 def some_masks(shape, seed=0, full_layers=()):
@@ -48,11 +48,8 @@ def listened(decoder, ids):
     """Inputs and outputs of every layer and every output map, of one run of the whole model."""
     values, handles = {}, []
     for layer, module in enumerate(decoder.layers):
-        for name, part in (
-            ("layer", module),
-            ("o_proj", decoder.o_proj(layer)),
-            ("down_proj", decoder.down_proj(layer)),
-        ):
+        parts = {"layer": module, "o_proj": decoder.o_proj(layer), "down_proj": decoder.down_proj(layer)}
+        for name, part in parts.items():
 
             def hear(_, inputs, keywords, output, key=(layer, name)):
                 x = inputs[0] if inputs else keywords["hidden_states"]
@@ -73,12 +70,9 @@ def reference(decoder, masks, texts, chosen):
     pruned = Decoder(copy.deepcopy(dense.model), None, decoder.shape, decoder.layout)
     ids = torch.from_numpy(np.concatenate([text.ids for text in texts]).astype(np.int64))
     target = listened(dense, ids)
-    channels = np.repeat(masks.heads, decoder.shape.group_channels, axis=1)
-    channel_masks = {"o_proj": torch.tensor(channels), "down_proj": torch.tensor(masks.ffn)}
-    fitted = []
+    channels, fitted = torch.tensor(masks.heads).repeat_interleave(decoder.shape.group_channels, dim=1), []
     for layer in range(decoder.shape.layers):
-        for name in channel_masks:
-            stays = channel_masks[name][layer]
+        for name, stays in (("o_proj", channels[layer]), ("down_proj", torch.tensor(masks.ffn[layer]))):
             part, old = getattr(pruned, name)(layer), getattr(dense, name)(layer)
             part.weight[:, ~stays] = 0
             current = listened(pruned, ids)
@@ -87,12 +81,11 @@ def reference(decoder, masks, texts, chosen):
                 missing = old(x) - part(x)
             elif chosen.target == "dense_inputs":
                 missing = target[layer, name][1] - y
+            elif name == "down_proj":
+                missing = target[layer, "layer"][1] - current[layer, "layer"][1]
             else:
-                ends = {
-                    "o_proj": lambda values, at=layer: values[at, "layer"][0] + values[at, "o_proj"][1],
-                    "down_proj": lambda values, at=layer: values[at, "layer"][1],
-                }
-                missing = ends[name](target) - ends[name](current)
+                ends = [values[layer, "layer"][0] + values[layer, "o_proj"][1] for values in (target, current)]
+                missing = ends[0] - ends[1]
             x = x[:, stays]
             start = torch.zeros(len(part.weight)) if part.bias is None else part.bias
             weight, bias = solved(part.weight[:, stays], start, x, missing, chosen)
@@ -125,27 +118,17 @@ def solved(weight, bias, x, missing, chosen):
 )
 def test_weights_equal_a_float64_reference(kind, target, family, heads, kv_heads, biased):
     decoder = decoder_of(family, heads, kv_heads)
-    if biased:
-        generator = torch.Generator().manual_seed(3)
-        for layer in range(decoder.shape.layers):
-            for part in (decoder.o_proj(layer), decoder.down_proj(layer)):
-                bias = torch.randn(part.out_features, generator=generator)
-                part.bias = torch.nn.Parameter(bias, requires_grad=False)
-    masks, texts, chosen = (
-        some_masks(decoder.shape),
-        [some_tokens(1), some_tokens(2, 5)],
-        settings(kind, target),
-    )
+    decoder = add_biases(decoder, "o_proj", "down_proj") if biased else decoder
+    masks, texts, chosen = some_masks(decoder.shape), [some_tokens(1), some_tokens(2, 5)], settings(kind, target)
     torch.set_default_dtype(torch.float64)
     try:
         expected = reference(decoder, masks, texts, chosen)
     finally:
         torch.set_default_dtype(torch.float32)
     actual = fit(decoder, masks, texts, chosen, 4)
-    model = PrunedModel(masks, (REPAIRS[kind],), {"weights": actual})
-    for output, (weight, bias) in zip(
-        repair.repaired_maps(decoder, model, repair.prepare_repairs(decoder, model)), expected, strict=True
-    ):
+    model = repaired_model(masks, kind, actual)
+    maps = repair.repaired_maps(decoder, model, repair.prepare_repairs(decoder, model))
+    for output, (weight, bias) in zip(maps, expected, strict=True):
         torch.testing.assert_close(output.weight.double(), weight, rtol=1e-3, atol=1e-4 * float(weight.abs().max()))
         if kind != "least_squares":
             torch.testing.assert_close(output.bias.double(), bias, rtol=1e-3, atol=1e-4 * float(bias.abs().max()))
@@ -167,14 +150,17 @@ def test_sums_of_pieces_equal_float64_sums(monkeypatch):
     assert moments.tokens == 100
 
 
+def repaired_model(masks, kind, weights):
+    return PrunedModel(masks, (REPAIRS[kind],), {"weights": weights})
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_loses_nothing_stays_bit_for_bit(kind):
     decoder, texts = decoder_of(), [some_tokens(1)]
     full = some_masks(decoder.shape, full_layers=range(3))
     unchanged = fit(decoder, full, texts, settings(kind), 4)
-    model = PrunedModel(full, (REPAIRS[kind],), {"weights": unchanged})
     ids = torch.from_numpy(texts[0].ids.astype(np.int64))
-    assert torch.equal(cut(decoder, model)(ids).logits, decoder.model(ids).logits)
+    assert torch.equal(cut(decoder, repaired_model(full, kind, unchanged))(ids).logits, decoder.model(ids).logits)
     assert not unchanged.errors.any()
     lowest = some_masks(decoder.shape, full_layers=[0])
     weights = fit(decoder, lowest, texts, settings(kind), 4)
@@ -191,26 +177,25 @@ def test_narrow_number_types_keep_their_bits(dtype):
     decoder.model.to(dtype)
     masks = some_masks(decoder.shape)
     weights = fit(decoder, masks, [some_tokens(1)], settings("least_squares_bias"), 4)
-    model = PrunedModel(masks, (REPAIRS["least_squares_bias"],), {"weights": weights})
+    model = repaired_model(masks, "least_squares_bias", weights)
     maps = repair.repaired_maps(decoder, model, repair.prepare_repairs(decoder, model))
     assert {output.weight.dtype for output in maps} == {dtype} == {output.bias.dtype for output in maps}
     wide = decoder_of()
     wide.model.load_state_dict(decoder.model.state_dict())
     exact = fit(wide, masks, [some_tokens(1)], settings("least_squares_bias"), 4)
-    found_numbers = torch.cat([output.weight.float().flatten() for output in maps]).numpy()
-    assert np.abs(found_numbers - exact.numbers).max() < 0.1 * np.abs(exact.numbers).max()
+    numbers = torch.cat([output.weight.float().flatten() for output in maps]).numpy()
+    assert np.abs(numbers - exact.numbers).max() < 0.1 * np.abs(exact.numbers).max()
 
 
 def test_tiny_texts_need_damping_and_weights_of_other_masks_are_refused():
-    decoder, masks = decoder_of(neurons=40), some_masks(tiny_shape := decoder_of(neurons=40).shape)
-    few = [some_tokens(1, 2, 3)]
+    decoder, few = decoder_of(neurons=40), [some_tokens(1, 2, 3)]
+    masks = some_masks(decoder.shape)
     with pytest.raises(SettingsError, match=r"repair.damping 0 leaves the .* columns .* by 6 tokens: set it"):
         fit(decoder, masks, few, settings(damping=0), 4)
     weights = fit(decoder, masks, few, settings(), 4)
     assert np.isfinite(weights.numbers).all()
-    other = PrunedModel(some_masks(tiny_shape, 5), (REPAIRS["least_squares"],), {"weights": weights})
     with pytest.raises(ModelError, match="repaired by least_squares are those of other masks"):
-        cut(decoder, other)
+        cut(decoder, repaired_model(some_masks(decoder.shape, 5), "least_squares", weights))
     with torch.no_grad():
         decoder.down_proj(1).weight[0, 0] = torch.nan
     with pytest.raises(NumericsError, match="an activation at .* is not finite"):
@@ -246,7 +231,7 @@ def test_the_silenced_model_says_what_the_cut_one_says(kind):
     decoder, ids = decoder_of(), torch.arange(3, 12)[None]
     masks = some_masks(decoder.shape)
     weights = fit(decoder, masks, [some_tokens(1)], settings(kind), 4)
-    model = PrunedModel(masks, (REPAIRS[kind],), {"weights": weights})
+    model = repaired_model(masks, kind, weights)
     with torch.no_grad(), Silenced(decoder, model).applied():
         silent = decoder.model(ids).logits
     torch.testing.assert_close(silent, cut(decoder, model)(ids).logits, rtol=1e-4, atol=1e-5)

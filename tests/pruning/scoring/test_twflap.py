@@ -5,18 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import tokens
 from made_contexts import context_moments, contexts_of
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import flap
 from gprune.pruning.calibration import collect
 from gprune.pruning.scoring import score, twflap
-from gprune.records import (
-    ModelShape,
-    Tokens,
-    UnitScores,
-    WeightNorms,
-)
+from gprune.records import ModelShape, UnitScores, WeightNorms
 from gprune.study import CalibrationSettings, ContextSettings
 from gprune.system.progress import silent
 
@@ -142,11 +138,6 @@ def test_a_modules_profile_is_the_mean_affinity_of_its_neurons():
 SAMPLES, LENGTH = 12, 7
 
 
-def calibration(seed):
-    ids = np.random.default_rng(seed).integers(0, 64, (SAMPLES, LENGTH)).astype(np.int32)
-    return Tokens("a text", "fingerprint", ids, SAMPLES)
-
-
 @torch.no_grad()
 def fluctuations(decoder, ids, module):
     """(layers, channels) of the recursion over samples: one sequence a step, about the mean so far."""
@@ -203,20 +194,18 @@ def published(decoder, ids, target):
     "kind", [{"kv_heads": 4, "neurons": 96}, {"kv_heads": 2, "neurons": 61, "hidden": 12, "head_width": 4}]
 )
 def test_every_decision_but_that_of_the_unit_at_the_cut_is_the_published_one(kind, target):
-    decoder, tokens = tiny_decoder(**kind), calibration(3)
+    decoder, calibration = tiny_decoder(**kind), tokens(SAMPLES, LENGTH, 3)
     settings = CalibrationSettings(samples=SAMPLES, length=LENGTH, shards=4, batch=4, flap_variant="released")
-    statistics = collect(decoder, tokens, settings, silent)
+    statistics = collect(decoder, calibration, settings, silent)
     scores = score("flap", statistics, decoder.weight_norms(), decoder.shape, settings)
     masks = flap.allocate(scores, decoder.shape, target)
-    mlp, heads, mlp_cut, heads_cut = published(decoder, tokens.ids, target)
+    mlp, heads, mlp_cut, heads_cut = published(decoder, calibration.ids, target)
     # no layer is emptied here: then the floors, which the published code lacks, would have their say
     assert mlp.any(axis=1).all() and (heads | heads_cut).any(axis=1).all()
     assert mlp_cut.sum() + heads_cut.sum() == 1
     np.testing.assert_array_equal(masks.ffn, mlp | mlp_cut)
     np.testing.assert_array_equal(masks.heads, heads | heads_cut)
     plain = flap.allocate(
-        score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()),
-        decoder.shape,
-        target,
+        score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()), decoder.shape, target
     )
     assert (plain.ffn != masks.ffn).any()

@@ -1,6 +1,7 @@
 """Naive loops for modular sparsity learning (section 3.3): the oracle of the tests in this folder."""
 
 import numpy as np
+import pytest
 import torch
 from made_records import a_partition
 
@@ -18,6 +19,19 @@ def random_tokens(samples: int, length: int, vocabulary: int, generator: np.rand
     """A calibration set of random tokens."""
     ids = generator.integers(0, vocabulary, (samples, length)).astype(np.int32)
     return Tokens(text="random", fingerprint="", ids=ids, available=samples)
+
+
+def record_gradients(monkeypatch: pytest.MonkeyPatch) -> list[Array]:
+    """The gradient of every step of a learning, which then takes plain steps in place of Adam's."""
+    gradients = []
+
+    class Recorder(torch.optim.SGD):
+        def step(self):
+            gradients.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
+            return super().step()
+
+    monkeypatch.setattr(torch.optim, "Adam", Recorder)
+    return gradients
 
 
 def quantile(score: float, scores: Array) -> float:
@@ -66,8 +80,8 @@ class NaiveMasks:
             )
 
     def _hook(self, linear, mask):
-        hook = lambda _, inputs: (inputs[0] * mask().to(inputs[0].dtype),)  # noqa: E731
-        self._handles.append(linear.register_forward_pre_hook(hook))
+        hook = linear.register_forward_pre_hook(lambda _, inputs: (inputs[0] * mask().to(inputs[0].dtype),))
+        self._handles.append(hook)
 
     def gradients(self, loss: torch.Tensor) -> Array:
         """(units,) neurons of all layers, then groups of all layers."""
@@ -94,11 +108,7 @@ def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: floa
 
 def admitted(g: Array) -> bool:
     """The admission rule (Eqs. 19 and 20) for FFN threshold gradients on A', A'', B', B''."""
-    a1, a2, b1, b2 = ([float(x) for x in row] for row in g)
-    union1 = [(x + y) / 2 for x, y in zip(a1, b1, strict=True)]
-    union2 = [(x + y) / 2 for x, y in zip(a2, b2, strict=True)]
-    delta1 = [x - y for x, y in zip(union1, a1, strict=True)]
-    delta2 = [x - y for x, y in zip(union2, a2, strict=True)]
-    first = sum(x * y for x, y in zip(delta1, a2, strict=True))
-    second = sum(x * y for x, y in zip(delta2, a1, strict=True))
+    columns = [[float(x) for x in column] for column in np.transpose(g)]
+    first = sum(((a1 + b1) / 2 - a1) * a2 for a1, a2, b1, b2 in columns)
+    second = sum(((a2 + b2) / 2 - a2) * a1 for a1, a2, b1, b2 in columns)
     return first > 0 and second > 0

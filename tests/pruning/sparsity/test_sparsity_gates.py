@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_tokens
+from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_tokens, record_gradients
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
@@ -44,42 +44,30 @@ def learned(prepared, target=0.5, scores=None, chosen=None, on_progress=silent, 
 
 def placed(rows):
     """(rank + 1/2) / size by counting; among equals the lower index ranks higher."""
-    positions = []
-    for row in rows:
-        size = len(row)
-        worse = [
-            sum(other < mine or (other == mine and j > i) for j, other in enumerate(row)) for i, mine in enumerate(row)
-        ]
-        positions.append([(rank + 0.5) / size for rank in worse])
-    return positions
+    worse = [
+        [sum(other < x or (other == x and j > i) for j, other in enumerate(row)) for i, x in enumerate(row)]
+        for row in rows
+    ]
+    return [[(rank + 0.5) / len(row) for rank in row] for row in worse]
 
 
 def sorted_masks(shape, places, target):
     """An independent sort: tuples of place and index, the floors first, groups and then neurons by cost."""
     units = []
-    for kind, cost, rows in (
-        (0, shape.neuron_weights, places[0]),
-        (1, shape.group_weights, places[1]),
-    ):
+    for kind, cost, rows in ((0, shape.neuron_weights, places[0]), (1, shape.group_weights, places[1])):
         for layer, row in enumerate(rows):
             best = max(row)
             for index, position in enumerate(row):
                 units.append((position != best, -np.float32(position), kind, layer, index, cost))
     units.sort(key=lambda unit: unit[:5])
-    spent, groups = 0, set()
-    for _, _, kind, layer, index, cost in units:
-        spent += cost
-        if spent > target * shape.decoder_weights:
-            break
-        if kind:
-            groups.add((layer, index))
-    left = target * shape.decoder_weights - len(groups) * shape.group_weights
-    neurons = [(unit[3], unit[4]) for unit in units if not unit[2]][: round(left / shape.neuron_weights)]
     ffn, heads = (np.zeros(np.shape(rows), bool) for rows in places)
-    for position in neurons:
-        ffn[position] = True
-    for position in groups:
-        heads[position] = True
+    spent = np.cumsum([unit[5] for unit in units])
+    for unit in units[: np.searchsorted(spent, target * shape.decoder_weights, side="right")]:
+        if unit[2]:
+            heads[unit[3:5]] = True
+    left = target * shape.decoder_weights - heads.sum() * shape.group_weights
+    for unit in [unit for unit in units if not unit[2]][: round(left / shape.neuron_weights)]:
+        ffn[unit[3:5]] = True
     return ffn, heads
 
 
@@ -90,10 +78,7 @@ def test_without_steps_the_masks_are_those_of_a_sort(kv_heads, neurons, target, 
     example = case(kv_heads, neurons)
     shape = example[0].shape
     scores = [scored(shape, seed) for seed in ((1,) if texts == "A" else (1, 2))]
-    places = [
-        [placed(record.ffn) for record in scores],
-        [placed(record.heads) for record in scores],
-    ]
+    places = [[placed(getattr(record, part)) for record in scores] for part in ("ffn", "heads")]
     places = [each[0] if len(each) == 1 else placed(np.mean(each, axis=0).tolist()) for each in places]
     ffn, heads = sorted_masks(shape, places, target)
     gates = learned(example, target, scores, epochs=0)
@@ -129,31 +114,18 @@ def test_every_step_and_the_end_meet_the_budget_within_a_neuron(kv_heads, neuron
 @pytest.mark.parametrize("weight", [0.7, 0.0])
 def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neurons, weight, monkeypatch):
     decoder, texts = example = case(kv_heads, neurons)
-    chosen, actual = GateSettings(temperature=0.4), []
-
-    class Recorder(torch.optim.SGD):
-        def step(self):
-            actual.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
-            return super().step()
-
-    monkeypatch.setattr(torch.optim, "Adam", Recorder)
-    learned(
-        example,
-        chosen=chosen,
-        epochs=1,
-        distillation_weight=weight,
-        distillation_temperature=2.0,
-    )
+    chosen, actual = GateSettings(temperature=0.4), record_gradients(monkeypatch)
+    learned(example, chosen=chosen, epochs=1, distillation_weight=weight, distillation_temperature=2.0)
     ids = torch.tensor(np.concatenate([text.ids for text in texts]).astype(np.int64))
     ids = ids[torch.tensor(SubsetSampler(*texts, 8, 0).draw())]
-    run = lambda part: decoder.logits(decoder.hidden_states(part))  # noqa: E731
-    teacher = run(ids)
+    teacher = decoder.logits(decoder.hidden_states(ids))
     family = GateMasks.of(decoder.shape, 0.5, 1, 0.4, decoder.device)
     gates = torch.tensor(starting([scored(decoder.shape, 1)]), dtype=torch.float64, requires_grad=True)
     hard = family.hard_masks(gates.float())
     naive = NaiveMasks(decoder, *(part.numpy() for part in family.split(hard)))
-    losses = [cross_entropy(run(part), part) for part in ids.chunk(4)]
-    objective = sum(losses) / 4 + weight * distillation(run(ids), teacher, 2.0)
+    said = decoder.logits(decoder.hidden_states(ids))
+    # subsets are of one size, so that the mean over all is that of their means
+    objective = cross_entropy(said, ids) + weight * distillation(said, teacher, 2.0)
     units = torch.tensor(naive.gradients(objective))
     naive.remove()
     soft = torch.sigmoid(gates / 0.4)

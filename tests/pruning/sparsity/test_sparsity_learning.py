@@ -5,15 +5,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import (
-    NaiveMasks,
-    admitted,
-    cross_entropy,
-    distillation,
-    long_tailed,
-    random_partition,
-    random_tokens,
-)
+from sparsity import reference_sparsity as reference
+from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_tokens, record_gradients
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
@@ -32,7 +25,7 @@ def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"
     generator = np.random.default_rng(0)
     scores = generator.random((2, neurons))
     head_scores = generator.random((2, kv_heads))
-    partition = random_partition(decoder.shape, 5, generator)
+    partition = reference.random_partition(decoder.shape, 5, generator)
     primary, auxiliary = (random_tokens(samples, 8, 64, generator) for _ in range(2))
     return decoder, scores, head_scores, partition, primary, auxiliary
 
@@ -49,26 +42,24 @@ def _naive_first_gradient(case, retention, settings):
     family = MaskFamily.of(RankedUnits.build(decoder.shape, scores, head_scores, partition), decoder.device)
     ids = torch.tensor(np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64))
     ids = ids[torch.tensor(SubsetSampler(primary, auxiliary, settings.batch, 0).draw())]
-    teacher = decoder.logits(decoder.hidden_states(ids))
-    start = 1 - retention
-    mask = (family.quantiles >= start).float()
-    ffn, heads = family.split(mask)
+    teacher, start = decoder.logits(decoder.hidden_states(ids)), 1 - retention
+    ffn, heads = family.split((family.quantiles >= start).float())
     naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
-    run = lambda part: decoder.logits(decoder.hidden_states(part))  # noqa: E731
-    to_thresholds = lambda units: np.array(  # noqa: E731
-        [
-            -sum(
-                long_tailed(float(family.quantiles[i]) - np.float32(start)) * float(units[i])
-                for i in np.flatnonzero(family.owner.numpy() == threshold)
-            )
-            for threshold in range(family.count)
-        ]
-    )
+
+    def run(part):
+        return decoder.logits(decoder.hidden_states(part))
+
+    def to_thresholds(units):
+        slopes = np.zeros(family.count)
+        for owner, quantile, unit in zip(family.owner, family.quantiles, units, strict=True):
+            slopes[owner] -= reference.long_tailed(float(quantile) - np.float32(start)) * float(unit)
+        return slopes
+
     hard = np.stack([to_thresholds(naive.gradients(cross_entropy(run(part), part))) for part in ids.chunk(4)])
     soft = naive.gradients(distillation(run(ids), teacher, settings.distillation_temperature))
     naive.remove()
     chosen = hard.mean(0)
-    if not admitted(hard[:, : family.modules]):
+    if not reference.admitted(hard[:, : family.modules]):
         chosen[: family.modules] = hard[:2, : family.modules].mean(0)
     performance = chosen + settings.distillation_weight * to_thresholds(soft)
     slope = to_thresholds(family.share.numpy())
@@ -84,14 +75,7 @@ def test_first_step_follows_the_gradient_of_plain_autograd(family, kv_heads, ret
     case = _case(kv_heads=kv_heads, family=family)
     settings = SparsitySettings(batch=8, epochs=1, distillation_temperature=2.0, distillation_weight=0.7)
     expected = _naive_first_gradient(case, retention, settings)
-    actual = []
-
-    class Recorder(torch.optim.SGD):
-        def step(self):
-            actual.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
-            return super().step()
-
-    monkeypatch.setattr(torch.optim, "Adam", Recorder)
+    actual = record_gradients(monkeypatch)
     _learn(case, retention, **asdict(settings))
     np.testing.assert_allclose(actual[0], expected, rtol=1e-4, atol=1e-6)
 
@@ -99,34 +83,26 @@ def test_first_step_follows_the_gradient_of_plain_autograd(family, kv_heads, ret
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
 def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervision):
-    case = _case(kv_heads=kv_heads)
-    events = []
-    settings = SparsitySettings()
+    case, events, settings = _case(kv_heads=kv_heads), [], SparsitySettings()
     learned = _learn(case, batch=8, supervision=supervision, on_progress=lambda *args: events.append(args))
     half_neuron = 0.5 * case[0].shape.neuron_weights / case[0].shape.decoder_weights
     assert abs(learned.retention - 0.5) <= half_neuron + 1e-12
     assert learned.steps.shape == (4, len(learned.columns))
     column = dict(zip(learned.columns, learned.steps.T, strict=True))
-    assert column["step"].tolist() == [0, 1, 2, 3]
-    assert column["epoch"].tolist() == [0, 0, 1, 1]
+    assert column["step"].tolist() == [0, 1, 2, 3] and column["epoch"].tolist() == [0, 0, 1, 1]
     expected = {"primary": {0.0}, "dual": {1.0}, "adaptive": {0.0, 1.0}}[supervision]
     assert set(column["admitted"]) <= expected
-    np.testing.assert_allclose(
-        column["learning_rate"], settings.learning_rate * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
-    )
-    growth = settings.dual_rate * settings.penalty
-    deviation = column["retention"] - 0.5
-    np.testing.assert_allclose(np.diff(column["multiplier"]), growth * deviation[:-1], atol=1e-9)
-    assert learned.thresholds.shape == (10,)
-    assert learned.head_thresholds.shape == (2,)
+    rates = settings.learning_rate * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
+    np.testing.assert_allclose(column["learning_rate"], rates)
+    growth = settings.dual_rate * settings.penalty * (column["retention"] - 0.5)
+    np.testing.assert_allclose(np.diff(column["multiplier"]), growth[:-1], atol=1e-9)
+    assert learned.thresholds.shape == (10,) and learned.head_thresholds.shape == (2,)
     assert [args[:2] for args in events] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert "cross-entropy" in events[0][2]
-    assert "retention" in events[0][2]
+    assert "cross-entropy" in events[0][2] and "retention" in events[0][2]
 
 
 def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_finite_names_the_step():
-    case = _case()
-    decoder = case[0]
+    decoder, *_ = case = _case()
     ids = torch.arange(20).view(2, 10)
     dense = decoder.logits(decoder.hidden_states(ids))
 
@@ -138,8 +114,7 @@ def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_f
     assert torch.equal(decoder.logits(decoder.hidden_states(ids)), dense)
     assert all(not module._forward_pre_hooks for module in decoder.model.modules())
     assert all(parameter.grad is None for parameter in decoder.model.parameters())
-    case = _case()
-    case[0].down_proj(1).weight[0, 0] = float("nan")
+    decoder.down_proj(1).weight[0, 0] = float("nan")
     with pytest.raises(NumericsError, match="step 1 of sparsity learning"):
         _learn(case, batch=8)
 

@@ -1,17 +1,14 @@
 """Masks, straight-through gradients and the gate, against loops and against separate runs."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import (
-    long_tailed,
-    masks,
-    random_partition,
-    random_tokens,
-)
+from sparsity.reference_sparsity import long_tailed, masks, random_partition, random_tokens
 
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.sparsity import mask_hooks as gate_module
+from gprune.pruning.sparsity import mask_hooks
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.mask_hooks import gate_decoder
@@ -38,16 +35,7 @@ def _setting(shape, seed=0, modules=3):
 
 
 def _decoder(shape, family="llama", dtype=torch.float32):
-    return tiny_decoder(
-        family,
-        layers=shape.layers,
-        hidden=shape.hidden,
-        neurons=shape.neurons,
-        heads=shape.heads,
-        kv_heads=shape.kv_heads,
-        head_width=shape.head_width,
-        dtype=dtype,
-    )
+    return tiny_decoder(family, **asdict(shape), dtype=dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -56,9 +44,8 @@ def test_masks_equal_the_equation_unit_by_unit(shape):
     values = thresholds.numpy()
     modules = [values[start : start + 3] for start in partition.offsets]
     ffn, heads = masks(scores, head_scores, partition.labels, modules, values[partition.modules :])
-    found_ffn, found_heads = family.split(family.margins(thresholds) >= 0)
-    np.testing.assert_array_equal(found_ffn.numpy(), ffn)
-    np.testing.assert_array_equal(found_heads.numpy(), heads)
+    for actual, expected in zip(family.split(family.margins(thresholds) >= 0), (ffn, heads), strict=True):
+        np.testing.assert_array_equal(actual.numpy(), expected)
     assert float(family.retention(thresholds)) == pytest.approx(budget.retention(shape, ffn, heads), rel=1e-5)
 
 
@@ -104,7 +91,7 @@ def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name,
         return [hidden.detach(), *first, *second]
 
     formed_again = gradients()
-    monkeypatch.setattr(gate_module, "_KNOWN", "no such package")
+    monkeypatch.setattr(mask_hooks, "_KNOWN", "no such package")
     for actual, plain in zip(formed_again, gradients(), strict=True):
         assert torch.equal(actual, plain)
 
@@ -120,34 +107,24 @@ def test_subsets_are_fixed_disjoint_halves_of_each_text():
         for subset, part in enumerate(np.split(sampler.draw(), 4)):
             subsets[subset] |= set(part.tolist())
     assert [len(subset) for subset in subsets] == [8, 8, 8, 8]
-    assert subsets[0] | subsets[1] == set(range(16))
-    assert subsets[2] | subsets[3] == set(range(16, 32))
+    assert subsets[0] | subsets[1] == set(range(16)) and subsets[2] | subsets[3] == set(range(16, 32))
 
 
-def test_the_shorter_text_is_gone_through_again():
+def test_the_shorter_text_is_gone_through_again_with_its_remainder_and_a_small_one_makes_smaller_batches():
     sampler = SubsetSampler(_tokens(40), _tokens(8), 8, seed=0)
     assert sampler.steps_per_epoch == 6
-    numbers = np.concatenate([sampler.draw() for _ in range(6)])
-    counts = np.bincount(numbers, minlength=48)
-    assert set(counts[40:]) == {3}
-    assert set(counts[:40]) == {0, 1}
-
-
-def test_a_remainder_is_carried_over_and_a_small_text_makes_smaller_batches():
+    counts = np.bincount(np.concatenate([sampler.draw() for _ in range(6)]), minlength=48)
+    assert set(counts[40:]) == {3} and set(counts[:40]) == {0, 1}
     sampler = SubsetSampler(_tokens(10), _tokens(10), 8, seed=0)
-    numbers = np.concatenate([sampler.draw() for _ in range(5)])
-    assert set(np.bincount(numbers, minlength=20)) == {2}
+    assert set(np.bincount(np.concatenate([sampler.draw() for _ in range(5)]), minlength=20)) == {2}
     sampler = SubsetSampler(_tokens(64), _tokens(7), 32, seed=0)
-    assert sampler.quarter == 3
-    assert len(sampler.draw()) == 12
+    assert sampler.quarter == 3 and len(sampler.draw()) == 12
 
 
 def test_the_teacher_keeps_what_it_said(monkeypatch):
-    decoder = tiny_decoder()
-    ids = torch.arange(12).view(3, 4)
-    numbers = np.array([5, 0, 2])
+    decoder, ids = tiny_decoder(), torch.arange(12).view(3, 4)
     teacher = Teacher.build(decoder, sequences=6, length=4, epochs=2)
-    first = teacher.hidden_states(numbers, ids)
+    first = teacher.hidden_states(np.array([5, 0, 2]), ids)
     monkeypatch.setattr(decoder, "hidden_states", lambda ids: pytest.fail("the decoder ran again"))
     again = teacher.hidden_states(np.array([2, 5]), ids[[2, 0]])
     assert torch.equal(again, first[[2, 0]])
@@ -157,9 +134,8 @@ def test_the_teacher_keeps_what_it_said(monkeypatch):
 @pytest.mark.parametrize(("epochs", "limit"), [(1, 2**30), (2, 0)])
 def test_no_cache_where_it_is_of_no_use_or_too_large(monkeypatch, epochs, limit):
     monkeypatch.setattr(machine, "spare", lambda: limit)
-    decoder = tiny_decoder()
+    decoder, ids = tiny_decoder(), torch.arange(8).view(2, 4)
     teacher = Teacher.build(decoder, sequences=6, length=4, epochs=epochs)
-    ids = torch.arange(8).view(2, 4)
     assert teacher.cache is None
     expected = decoder.hidden_states(ids)
     for _ in range(2):

@@ -33,22 +33,18 @@ def test_chunked_gradients_equal_plain_autograd(monkeypatch, chunk_tokens, tempe
     predictions, tokens = 5 * 6, 5 * 7
     torch.testing.assert_close(losses.cross_entropy.sum() / predictions, hard.detach())
     torch.testing.assert_close(losses.distillation.mean(), soft.detach())
-    (hard_slope,) = torch.autograd.grad(hard, student)
-    (soft_slope,) = torch.autograd.grad(soft, student)
-    torch.testing.assert_close(losses.cross_entropy_gradient / predictions, hard_slope, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(losses.distillation_gradient / tokens, soft_slope, rtol=1e-5, atol=1e-6)
+    slopes = losses.cross_entropy_gradient / predictions, losses.distillation_gradient / tokens
+    for slope, loss in zip(slopes, (hard, soft), strict=True):
+        torch.testing.assert_close(slope, *torch.autograd.grad(loss, student), rtol=1e-5, atol=1e-6)
 
 
 def test_constraint_by_hand():
     constraint = RetentionConstraint(target=0.5, penalty=20.0, dual_rate=0.1)
     # g = 0.1, -0.05, 0: slope lambda + 20 g, then lambda += 2 g
-    slopes, multipliers = [], []
-    for retention in (0.6, 0.45, 0.5):
-        slopes.append(float(constraint.slope(torch.tensor(retention))))
+    for retention, slope, multiplier in ((0.6, 2.0, 0.2), (0.45, -0.8, 0.1), (0.5, 0.1, 0.1)):
+        assert float(constraint.slope(torch.tensor(retention))) == pytest.approx(slope, rel=1e-5)
         constraint.ascend(retention)
-        multipliers.append(constraint.multiplier)
-    np.testing.assert_allclose(slopes, [2.0, -0.8, 0.1], rtol=1e-5)
-    np.testing.assert_allclose(multipliers, [0.2, 0.1, 0.1], rtol=1e-12)
+        assert constraint.multiplier == pytest.approx(multiplier, rel=1e-12)
 
 
 def test_the_multiplier_starts_in_balance():
@@ -66,11 +62,10 @@ def test_gradients_are_those_of_the_chosen_cross_entropies(supervision):
         # rows A', A'', B', B''; three FFN thresholds, then two of attention
         g = generator.standard_normal((4, 5)) + np.array([[0.5], [0.5], [1.0], [1.0]])
         both = {"adaptive": admitted(g[:, :3]), "primary": False, "dual": True}[supervision]
-        expected = []
-        for threshold in range(5):
-            of_a = (g[0, threshold] + g[1, threshold]) / 2
-            of_b = (g[2, threshold] + g[3, threshold]) / 2
-            expected.append((of_a + of_b) / 2 if both or threshold >= 3 else of_a)
+        expected = [
+            (a1 + a2 + b1 + b2) / 4 if both or threshold >= 3 else (a1 + a2) / 2
+            for threshold, (a1, a2, b1, b2) in enumerate(g.T)
+        ]
         gradient, flag = combine_gradients(torch.tensor(g), 3, supervision)
         np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
         assert bool(flag) is both

@@ -1,5 +1,7 @@
 """A learning that is stopped and goes on: the same bits as one that nobody disturbed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -57,46 +59,33 @@ class Study:
 
         decoder = self.decoder()
         torch.manual_seed(np.random.default_rng(seed).integers(2**31))
-        resumption = Resumption(
-            self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), listener
-        )
-        return self.learned(decoder, listener, resumption if resumed else None), resumption
+        spent = lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0)  # noqa: E731
+        resumption = Resumption(self.file, spent, listener)
+        begun = resumption if resumed else None
+        return self.learn(Setting(decoder, tuple(self.texts), self.settings, 0, listener, begun)), resumption
 
-    def learned(self, decoder, listener, resumption):
-        setting = Setting(decoder, tuple(self.texts), self.settings, 0, listener, resumption)
+    def stop_after(self, step, on_progress=silent):
+        """End a learning once a step is done, and forget its notices."""
+
+        def stop(done, total, message):
+            on_progress(done, total, message)
+            if done == step and not isinstance(message, Notice):
+                raise StoppedError
+
+        with pytest.raises(StoppedError):
+            self.run(stop)
+        self.notices.clear()
+
+    def learn(self, setting):
         return learn(setting, self.scores, self.heads, self.partition, 0.5)
 
 
 class GateStudy(Study):
     """The same for gates."""
 
-    def learned(self, decoder, listener, resumption):
-        setting = Setting(decoder, tuple(self.texts), self.settings, 0, listener, resumption)
+    def learn(self, setting):
         scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
         return learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
-
-
-def stopping_after(step):
-    """A listener that ends the learning once a step is done."""
-
-    def stop(done, total, message):
-        if done == step and not isinstance(message, Notice):
-            raise StoppedError
-
-    return stop
-
-
-def stopping_in(monkeypatch, number):
-    """Ends the learning in the middle of a step, before so many portions have gone through the model."""
-    true, portions = passes.Passes._accumulate_portion, []
-
-    def add(self, *arguments):
-        portions.append(1)
-        if len(portions) == number:
-            raise StoppedError
-        true(self, *arguments)
-
-    monkeypatch.setattr(passes.Passes, "_accumulate_portion", add)
 
 
 def assert_same(actual, expected):
@@ -128,9 +117,7 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
     steps = len(expected.steps)
     assert steps >= 12
     for step in (1, steps // 2, steps - 1):
-        with pytest.raises(StoppedError):
-            study.run(stopping_after(step))
-        study.notices.clear()
+        study.stop_after(step)
         study.reached.clear()
         actual, resumption = study.run()
         assert_same(actual, expected)
@@ -143,19 +130,25 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
 
 def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same(tmp_path, monkeypatch):
     """As on larger models: what the dense model says of a text differs a little with its company."""
-    true = Decoder.hidden_states
+    true, accumulate, portions = Decoder.hidden_states, passes.Passes._accumulate_portion, []
 
     def rounded(self, ids):
         return true(self, ids) * (1 + 1e-3 * float(ids.double().std()))
 
+    def counted(self, *arguments):
+        portions.append(arguments)
+        # in the middle of a step
+        if len(portions) in (3, 3 + 4, 3 + 4 + 4):
+            raise StoppedError
+        accumulate(self, *arguments)
+
     monkeypatch.setattr(Decoder, "hidden_states", rounded)
     study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
-    for number in (3, 4, 4):
-        with monkeypatch.context() as patch:
-            stopping_in(patch, number)
-            with pytest.raises(StoppedError):
-                study.run()
+    monkeypatch.setattr(passes.Passes, "_accumulate_portion", counted)
+    for _ in range(3):
+        with pytest.raises(StoppedError):
+            study.run()
     actual, resumption = study.run()
     assert_same(actual, expected)
     assert resumption.began == 2 + 3 + 3
@@ -169,8 +162,7 @@ def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(tmp_pa
     assert len(expected.steps) == 12
     with monkeypatch.context() as patch:
         patch.setattr(Resumption, "stop", lambda *_: None)
-        with pytest.raises(StoppedError):
-            study.run(stopping_after(7))
+        study.stop_after(7)
     assert study.file.read().step == left
     assert_same(study.run()[0], expected)
 
@@ -194,11 +186,9 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
     expected, _ = study.run(at(3), resumed=False)
     alone = [words for words in study.notices if "going on with" in words]
     limit[0] = 8
-    with pytest.raises(StoppedError):
-        study.run(lambda *event: (at(3)(*event), stopping_after(5)(*event)))
+    study.stop_after(5, at(3))
     # there is room again, and its steps go on as they were
     limit[0] = 8
-    study.notices.clear()
     actual, _ = study.run()
     assert_same(actual, expected)
     assert [words for words in study.notices if "going on with" in words] == alone
@@ -207,8 +197,7 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
 def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_path, monkeypatch):
     study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
-    with pytest.raises(StoppedError):
-        study.run(stopping_after(6))
+    study.stop_after(6)
     monkeypatch.setattr(machine, "spare", lambda: 0)
     actual, _ = study.run()
     assert "rounds differently" in study.notices[-1]
@@ -240,8 +229,6 @@ def _of_another_version(file):
 
 def _changed(**arrays):
     def change(file):
-        from dataclasses import replace
-
         state = file.read()
         file.write(replace(state, arrays={**state.arrays, **arrays}))
 
@@ -263,10 +250,8 @@ def _changed(**arrays):
 def test_a_state_that_cannot_be_used_is_reported_and_replaced(tmp_path, damage, said):
     study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
-    with pytest.raises(StoppedError):
-        study.run(stopping_after(5))
+    study.stop_after(5)
     damage(study.file)
-    study.notices.clear()
     actual, resumption = study.run()
     assert_same(actual, expected)
     assert resumption.began == 0 and resumption.spent.seconds == 1.0

@@ -12,8 +12,8 @@ from gprune.records import ModelShape, budget
 from gprune.system.errors import SettingsError
 
 
-def _family(shape, generator, modules):
-    scores = generator.random((shape.layers, shape.neurons))
+def _family(shape, generator, modules, digits=17):
+    scores = generator.random((shape.layers, shape.neurons)).round(digits)
     head_scores = generator.random((shape.layers, shape.kv_heads))
     partition = random_partition(shape, modules, generator)
     family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
@@ -39,8 +39,7 @@ def test_floors_hold_where_a_layer_lost_everything(extreme):
     thresholds[:5], thresholds[-4] = 5.0, 5.0
     thresholds[5:-4] = extreme
     masks = exact_masks(family.units, thresholds.numpy(), 0.4).masks
-    assert masks.ffn[0].sum() == 1
-    assert masks.heads[0].sum() == 1
+    assert masks.ffn[0].sum() == masks.heads[0].sum() == 1
     margins = family.margins(thresholds)[: shape.neurons].numpy()
     assert margins[masks.ffn[0]] == margins.max()
     assert abs(masks.retention - 0.4) <= 0.001
@@ -80,13 +79,9 @@ def test_a_retention_below_the_floors_names_the_block_and_the_smallest_possible(
 def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alignment):
     generator = np.random.default_rng(seed)
     shape = _random_shape(generator)
-    scores = generator.random((shape.layers, shape.neurons)).round(2)
-    head_scores = generator.random((shape.layers, shape.kv_heads))
-    partition = random_partition(shape, int(generator.integers(1, 20)), generator)
-    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
-    learned = torch.tensor(generator.random(family.count), dtype=torch.float32)
-    plan = exact_masks(family.units, learned.numpy(), 0.5, alignment)
-    units = RankedUnits.build(shape, scores, head_scores, partition)
+    family, learned = _family(shape, generator, int(generator.integers(1, 20)), digits=2)
+    units = family.units
+    plan = exact_masks(units, learned.numpy(), 0.5, alignment)
     again = exact_masks(units, plan.thresholds, 0.5, alignment).masks
     assert np.array_equal(again.ffn, plan.masks.ffn) and np.array_equal(again.heads, plan.masks.heads)
     fewer = exact_masks(units, plan.thresholds, 0.3, alignment).masks
@@ -107,8 +102,7 @@ def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alig
     family, thresholds = _family(shape, np.random.default_rng(alignment), 7)
     masks = exact_masks(family.units, thresholds.numpy(), target, alignment).masks
     widths = masks.ffn.sum(axis=1)
-    assert ((widths % alignment == 0) | (widths == shape.neurons)).all()
-    assert widths.min() >= alignment
+    assert ((widths % alignment == 0) | (widths == shape.neurons)).all() and widths.min() >= alignment
     assert masks.heads.any(axis=1).all()
     assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
     block = alignment * shape.neuron_weights / shape.decoder_weights
@@ -121,6 +115,5 @@ def test_floors_of_whole_layers_leave_the_heads_to_meet_the_target():
     family, thresholds = _family(shape, np.random.default_rng(3), 2)
     target = (2 * 13 * shape.neuron_weights + 3 * shape.group_weights) / shape.decoder_weights
     masks = exact_masks(family.units, thresholds.numpy(), target, 16).masks
-    assert masks.ffn.all()
-    assert masks.heads.sum() == 3
+    assert masks.ffn.all() and masks.heads.sum() == 3
     assert masks.retention == pytest.approx(target, rel=1e-12)

@@ -165,11 +165,10 @@ def test_ten_steps_of_gates_with_scales_are_those_of_a_naive_loop(batches):
     gates = np.concatenate([actual.gates.ravel(), actual.head_gates.ravel()])
     np.testing.assert_allclose(gates, expected.numpy(), atol=1e-5)
     assert np.abs(gates - start).max() > 0.1
-    hard = family.split(family.hard_masks(expected.float()))
-    np.testing.assert_array_equal(actual.ffn, hard[0].numpy())
-    np.testing.assert_array_equal(actual.heads, hard[1].numpy())
-    shape = decoder.shape
-    assert abs(actual.retention - 0.5) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
+    for mask, hard in zip((actual.ffn, actual.heads), family.split(family.hard_masks(expected.float())), strict=True):
+        np.testing.assert_array_equal(mask, hard.numpy())
+    half = 0.5 * decoder.shape.neuron_weights / decoder.shape.decoder_weights
+    assert abs(actual.retention - 0.5) <= half + 1e-12
 
 
 def test_gates_with_scales_keep_equal_widths_and_start_from_ranks():
@@ -236,9 +235,8 @@ def test_a_learning_that_was_killed_ends_with_the_same_bits(tmp_path, monkeypatc
     steps = []
     torch.manual_seed(5)
     decoder = decoder_of(dtype=dtype)
-    assert same(
-        learn(decoder, on_progress=lambda done, *_: steps.append(done), resumption=resumption(silent)), expected
-    )
+    actual = learn(decoder, on_progress=lambda done, *_: steps.append(done), resumption=resumption(silent))
+    assert same(actual, expected)
     assert min(steps) == after
     # what a cut student does counts as passes of the model that it was cut from
     assert decoder.backward_tokens == (10 - after) * 6 * 8
