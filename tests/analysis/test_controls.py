@@ -48,7 +48,7 @@ def results(workshop):
     return finished(workshop)
 
 
-def whole_layers(shape):
+def one_module_per_layer(shape):
     return a_partition(np.zeros((shape.layers, shape.neurons)))
 
 
@@ -56,7 +56,7 @@ def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_f
     study, scores = results.graph.study, results.get(stages.scores)
     texts = [results.get(stages.tokens, role) for role in stages.PAIR]
     work = RunContext(study, results.graph.inputs, results.store.texts)
-    modules = whole_layers(work.decoder.shape)
+    modules = one_module_per_layer(work.decoder.shape)
     setting = Setting(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
     learned = learn(setting, scores.ffn, scores.heads, modules, study.retention)
     learning, masks = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")

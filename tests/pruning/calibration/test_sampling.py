@@ -29,7 +29,7 @@ def recipe_of(text="self:#keep=0.5", documents=6, length=12, role="calibration")
 def loop(decoder, chosen):
     """The same, document by document: a whole forward pass for every token."""
     ids, perplexity = [], []
-    for document in range(chosen.drawn):
+    for document in range(chosen.candidates):
         chances = np.random.default_rng([chosen.seed, 0, document]).random(chosen.length)
         row, loss = [0], 0.0
         for chance in chances:

@@ -7,8 +7,8 @@ from calibration.texts_and_families import tokens
 from strongest import by_hand, recorded
 
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration import collect, collect_strongest, strongest_of
-from gprune.pruning.calibration.strongest import Strongest
+from gprune.pruning.calibration import collect, collect_strongest, track_strongest
+from gprune.pruning.calibration.strongest import StrongestTracker
 from gprune.study import CalibrationSettings
 from gprune.system.errors import NumericsError, SettingsError
 
@@ -28,7 +28,7 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
     decoder, calibration = tiny_decoder(dtype=dtype, layers=3, neurons=13), tokens(samples)
     chosen = settings(samples=samples)
     expected = by_hand(recorded(decoder, calibration.ids, 4), count)
-    strongest = strongest_of(decoder, calibration, count)
+    strongest = track_strongest(decoder, calibration, count)
     collect(decoder, calibration, chosen, strongest=strongest)
     actual = strongest.result(calibration)
     same(actual, expected)
@@ -45,10 +45,10 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
 def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_cut(batches, device, monkeypatch):
     values = torch.randint(-3, 4, (2, 12, 5, 7), generator=torch.Generator().manual_seed(0)).float()
     values[:, :, :, 0] = 0
-    strongest = Strongest(4, 12, 2, 7, torch.device("cpu"))
+    strongest = StrongestTracker(4, 12, 2, 7, torch.device("cpu"))
     if device != "cpu":
         # the way of a GPU, which has no other arithmetic
-        monkeypatch.setattr(Strongest, "_look", _as_elsewhere)
+        monkeypatch.setattr(StrongestTracker, "_add_on_cpu", _as_elsewhere)
     start = 0
     for size in batches:
         for layer in range(2):
