@@ -138,7 +138,7 @@ def test_bins_equal_the_loop(bins):
     retained, base_retained = random.random(labels.shape) < 0.6, random.random(labels.shape) < 0.4
     actual = decisions.compare(drift, a_partition(labels), kept_by(retained), kept_by(base_retained), bins)
     ratios, base_ratios, jaccard = reference_bins(drift, labels, retained, base_retained, bins)
-    np.testing.assert_allclose(actual.ours, ratios, rtol=1e-12)
+    np.testing.assert_allclose(actual.gprune, ratios, rtol=1e-12)
     np.testing.assert_allclose(actual.base, base_ratios, rtol=1e-12)
     np.testing.assert_allclose(actual.jaccard, jaccard, rtol=1e-12)
     np.testing.assert_allclose(actual.shares.sum(axis=0), 100)

@@ -62,7 +62,7 @@ def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_
 
 def _as_elsewhere(self, layer, inputs):
     places = inputs.abs().max(dim=1, keepdim=True).indices
-    self.peaks[layer], self.found[layer] = inputs.gather(1, places)[:, 0], places[:, 0]
+    self.peaks[layer], self.peak_positions[layer] = inputs.gather(1, places)[:, 0], places[:, 0]
 
 
 def test_a_batch_that_was_prepared_and_not_taken_over_leaves_nothing():

@@ -80,14 +80,14 @@ def test_the_last_round_leaves_the_weights_of_the_least_squares_repair():
     removal = osscar.remove(square, weight.float(), 17, 1, 16)
     moments = FitMoments(30, 0, torch.device("cpu"))
     moments.square, moments.tokens = square, 60
-    missing = moments.own_inputs(removal.remaining, weight.float(), levels_all=True)
+    missing = moments.own_inputs(removal.remaining, weight.float(), damp_by_all_inputs=True)
     repaired, _, _ = solve(weight.float()[:, removal.remaining], None, missing, "least_squares", osscar.DAMPING)
     torch.testing.assert_close(repaired.T, removal.weight[removal.remaining], rtol=1e-6, atol=1e-9)
     # counted in the mean over the kept inputs alone the damping is another
     part, _, _ = solve(
         weight.float()[:, removal.remaining],
         None,
-        moments.own_inputs(removal.remaining, weight.float(), levels_all=False),
+        moments.own_inputs(removal.remaining, weight.float(), damp_by_all_inputs=False),
         "least_squares",
         osscar.DAMPING,
     )
