@@ -107,9 +107,7 @@ def layer_by_layer(decoder, listener):
     def score(layer, *energies):
         return wanda_sp.layer_scores(norms, decoder.shape, layer, *energies)
 
-    return sequential.prune_layer_by_layer(
-        decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener
-    )
+    return sequential.prune_layerwise(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener)
 
 
 def evaluated(decoder, listener):

@@ -37,7 +37,7 @@ class Candidate:
         return self.result.startswith("chosen")
 
 
-def list_candidates(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Candidate]:
+def candidates_of(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Candidate]:
     """Return the candidates of all selections, the best of each method first; `describe` returns a repair's label."""
     return [
         Candidate(

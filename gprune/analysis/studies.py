@@ -211,7 +211,7 @@ def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
     return {index: sign for ranks in rankings(table, column) for index, sign in stars(ranks).items()}
 
 
-def controls_as_good(table: list[Setting]) -> dict[str, list[str]]:
+def good_controls(table: list[Setting]) -> dict[str, list[str]]:
     """Return the measures on which a control is not worse than GPrune's best row of its block, by control."""
     controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):

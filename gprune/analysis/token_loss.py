@@ -26,9 +26,9 @@ class Token:
 
     text: str
     """text of the token; empty if an earlier token of the same character has it"""
-    place: int = 1
+    part: int = 1
     """number of the token among those of one character, from 1"""
-    of: int = 1
+    parts: int = 1
     """number of tokens of the character"""
 
 
@@ -90,20 +90,18 @@ def readable(text: str) -> str:
 
 def mark_spaces(token: Token) -> str:
     """Return a token with visible spaces; further tokens of a split character are shown as their number."""
-    return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
+    return visible(token.text) if token.part == 1 else f"‹{token.part}/{token.parts}›"
 
 
-def largest_increases(
-    tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], count: int = LISTED
-) -> pd.DataFrame:
-    """Return a table of at most `count` tokens per pruned model by falling loss increase.
+def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Array], top: int = LISTED) -> pd.DataFrame:
+    """Return a table of at most `top` tokens per pruned model by falling loss increase.
 
-    Losses are (tokens,), NaN for the first token; `methods` has those of pruned models by label.
+    Losses are (tokens,), NaN for the first token; `pruned` has those of pruned models by label.
     """
     rows = [
         (name, index, dense[index], losses[index])
-        for name, losses in methods.items()
-        for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:count]
+        for name, losses in pruned.items()
+        for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:top]
         if losses[index] > dense[index]
     ]
     rows.sort(key=lambda row: row[2] - row[3])
@@ -128,8 +126,8 @@ def _context(tokens: Sequence[Token]) -> str:
 def _token_label(tokens: Sequence[Token], index: int) -> str:
     """Return the label of a token in a table; for a split character, the character and the number of the token."""
     token = tokens[index]
-    text = visible(tokens[index - token.place + 1].text).rstrip("\n")
-    return text if token.of == 1 else f"{text} {token.place}/{token.of}"
+    text = visible(tokens[index - token.part + 1].text).rstrip("\n")
+    return text if token.parts == 1 else f"{text} {token.part}/{token.parts}"
 
 
 def _sign(character: str) -> str:

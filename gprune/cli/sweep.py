@@ -100,11 +100,7 @@ def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[
     counts = Counter(status.state for status in statuses)
     state_counts = {state: counts[state] for state in sweeps.STATES if counts[state]}
     if options.json:
-        values = {
-            "title": sweep.title,
-            "counts": state_counts,
-            "studies": [_status_values(status) for status in statuses],
-        }
+        values = {"title": sweep.title, "counts": state_counts, "studies": [_to_dict(status) for status in statuses]}
         say(json.dumps(values, indent=2, ensure_ascii=False, default=str))
         return
     widest = max(len(status.variation.words) for status in statuses)
@@ -114,7 +110,7 @@ def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[
     say(f"{_studies(len(statuses))}: {', '.join(f'{n} {state}' for state, n in state_counts.items())}", file=sys.stderr)
 
 
-def _status_values(status: StudyStatus) -> dict[str, Any]:
+def _to_dict(status: StudyStatus) -> dict[str, Any]:
     """Return the status of a study as plain JSON values."""
     about = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
     return about | {"run": status.run, "state": status.state, "words": status.words, "job": status.job}

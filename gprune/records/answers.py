@@ -74,7 +74,7 @@ class Questions(Record):
         counts = np.array([len(options) for _, options in items], dtype=np.int32)
         return cls(task, np.frombuffer(b"".join(encoded), dtype=np.uint8), ends, counts)
 
-    def asked(self, number: int) -> tuple[str, list[str]]:
+    def question_at(self, number: int) -> tuple[str, list[str]]:
         """Return a question, counted from 0, and its options."""
         first = int(self.counts[:number].sum()) + number
         begin, pieces = int(self.ends[first - 1]) if first else 0, list[str]()

@@ -19,7 +19,7 @@ from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.calibration.sampling import sample
-from gprune.pruning.calibration.sequential import prune_layer_by_layer
+from gprune.pruning.calibration.sequential import prune_layerwise
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.modules.refinement import refine
 from gprune.pruning.sparsity.learner import Setting
@@ -93,7 +93,7 @@ def context_gradients(model: Decoder, size: Size) -> None:
 
 def one_layer_after_the_other(model: Decoder, size: Size) -> None:
     ffn, heads = masks(size).ffn, masks(size).heads
-    prune_layer_by_layer(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
+    prune_layerwise(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
 
 
 def gradients_of_weights(model: Decoder, size: Size) -> None:

@@ -674,7 +674,7 @@ def chosen_of(run: Run) -> dict[str, Choice]:
 
 def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
     """Return the candidates of some choices of a run."""
-    return choices.list_candidates(made, lambda word: stages.describe_candidate(run.graph, word))
+    return choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:

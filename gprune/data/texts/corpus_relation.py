@@ -75,17 +75,17 @@ def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
 
 def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
     split = name.option("split")
-    if sampled.is_sampled(name.place):
+    if sampled.is_sampled(name.base):
         # texts with another role, seed or temperature are other parts of one corpus
         return sampled.PREFIX, f"{role} {sorted(name.options)}"
-    if name.place in texts.NAMES:
-        return name.place, split or _DEFAULTS[role]
-    if name.place in catalogue.HUB_TEXTS:
-        evaluation = catalogue.HUB_TEXTS[name.place].evaluation
-        return name.place, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
-    if name.place.startswith(HUB_PREFIX):
+    if name.base in texts.NAMES:
+        return name.base, split or _DEFAULTS[role]
+    if name.base in catalogue.HUB_TEXTS:
+        evaluation = catalogue.HUB_TEXTS[name.base].evaluation
+        return name.base, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
+    if name.base.startswith(HUB_PREFIX):
         # copies of a corpus have its name under other owners
-        stem = name.place.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
+        stem = name.base.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
         return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
     return _local(name, split, role)
 
@@ -93,10 +93,10 @@ def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
 def _local(name: TextName, split: str, role: Role) -> tuple[str, str]:
     # files whose names differ only in the split are one corpus
     try:
-        path = Path(os.path.realpath(name.place))
+        path = Path(os.path.realpath(name.base))
         folder = path.is_dir() or not path.suffix
     except (OSError, ValueError):
-        return name.place, split
+        return name.base, split
     words = _words(path.name if folder else path.name.removesuffix(".gz").rpartition(".")[0])
     # the name of an uploaded text ends with a digest of its content
     words = words[:-1] if words and _UPLOADED.fullmatch(words[-1]) else words

@@ -54,13 +54,13 @@ def fingerprint(
         "joined": source.joined,
     }
     if source.kind == "embedded":
-        content |= {"embedded": name.place, "split": source.split, "version": texts.VERSIONS[name.place]}
+        content |= {"embedded": name.base, "split": source.split, "version": texts.VERSIONS[name.base]}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif source.rows is not None:
         content = {"rows": source.rows.sha256, "revision": source.rows.revision, "joined": source.joined}
     elif source.kind == "hub":
-        content |= {"place": name.place, "split": source.split, "options": sorted(name.options)}
+        content |= {"place": name.base, "split": source.split, "options": sorted(name.options)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -88,7 +88,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
 
 
 def _extent(source: Source) -> list[str]:
-    with plain_errors(source.name.place):
+    with plain_errors(source.name.base):
         states = [file.stat() for file in source.files]
     size = sum(state.st_size for state in states)
     parts = [f"{len(states):,} files"] if len(states) > 1 else []
@@ -115,5 +115,5 @@ def _count(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, in
 def _digests(source: Source, memory: Path | None) -> Sequence[str]:
     """Return the SHA-256 of each file's bytes and the name of its reader."""
     salt = "document" if source.format == TEXT else source.format
-    with plain_errors(source.name.place):
+    with plain_errors(source.name.base):
         return digests.of_files(source.files, memory, salt.encode())

@@ -37,7 +37,7 @@ class TextName:
 
     text: str
     """the complete name"""
-    place: str
+    base: str
     """the name without its options"""
     options: tuple[tuple[str, str], ...] = ()
     """the options in the order typed, as (name, value)"""
@@ -66,14 +66,14 @@ class TextName:
     def typed(self, **changes: str) -> str:
         """Return the name with other values of some options."""
         options = {**dict(self.options), **changes}
-        return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
+        return f"{self.base}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
 
     def pick_split(self, split: str, splits: Sequence[str], kind: type[GpruneError] = CorpusError) -> str:
         """Return `split` if it is one of `splits`, else raise an error of class `kind` that lists them."""
         if split in splits:
             return split
         example = self.typed(split=closest(split, splits) or splits[0])
-        raise kind(f"{self.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
+        raise kind(f"{self.base!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
     def allow(self, options: Sequence[str], kind: str) -> None:
         """Raise SettingsError if the name has an option that is not in `options`; `kind` describes the text."""

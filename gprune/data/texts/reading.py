@@ -155,7 +155,7 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
     Raises CorpusError with the available names if there is no such configuration or split.
     """
     path = Path(folder)
-    with plain_errors(name.place):
+    with plain_errors(name.base):
         if not revision and any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
             saved = library().load_from_disk(folder)
             splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
@@ -167,15 +167,15 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
             folder = str(path.resolve())
             if folder != glob.escape(folder):
                 raise CorpusError(
-                    f"{name.place!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a pattern: "
-                    "rename the folder, or give one of its files"
+                    f"{name.base!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a "
+                    "pattern: rename the folder, or give one of its files"
                 )
         arguments = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, arguments)
         reader = str(type(builder).__module__).rpartition(".")[2]
         if reader not in {TEXT, *_ENDINGS}:
             if revision:
-                raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
+                raise CorpusError(f"{name.base!r} holds no text that is read, but a dataset for the reader {reader!r}")
             # unknown endings such as .utf8, or endings that the library interprets as audio such as .raw
             builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **arguments), TEXT
         elif reader in _READ_AS:
@@ -197,9 +197,9 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
         if configs != ["default"]:
             problem = f"has no configuration {config!r}" if config else "has several configurations"
             example = name.typed(config=closest(config, configs) or configs[0])
-            raise CorpusError(f"{name.place!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
+            raise CorpusError(f"{name.base!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
     # without a README.md, a configuration is a subfolder
-    with plain_errors(f"{name.place}/{config}"):
+    with plain_errors(f"{name.base}/{config}"):
         return load(folder, data_dir=config, **arguments)
 
 
@@ -210,19 +210,19 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
     """
     fields: tuple[str, ...] = ()
     number = 0
-    with plain_errors(name.place):
+    with plain_errors(name.base):
         opened = dataset()
         for batch in opened.iter(batch_size=batch_size):
             # pandas uses the first values of rows longer than the header as an index
             if opened.builder_name == "csv" and "__index_level_0__" in batch:
                 raise CorpusError(
-                    f"{name.place!r} has more values in a row than columns in its header: quote texts with commas in "
-                    'them, as in "one, two"'
+                    f"{name.base!r} has more values in a row than columns in its header: quote texts with commas "
+                    'in them, as in "one, two"'
                 )
             fields = fields or choose_fields(batch, name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
-                yield _join(parts, fields, f"row {number} of {name.place!r}")
+                yield _join(parts, fields, f"row {number} of {name.base!r}")
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
@@ -234,7 +234,7 @@ def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
 
 def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
     """Return the fields of a document; empty for a dataset without records."""
-    with plain_errors(name.place):
+    with plain_errors(name.base):
         batch = next(iter(dataset().iter(batch_size=1)), None)
     return choose_fields(batch, name) if batch else ()
 
@@ -253,19 +253,19 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
         remedy = f". Type for example {name.typed(fields=longest)}"
     missing = next((field for field in name.fields if field not in record), None)
     if missing is not None:
-        raise CorpusError(f"{name.place!r} has no field {missing!r}, only {listing}{remedy}")
+        raise CorpusError(f"{name.base!r} has no field {missing!r}, only {listing}{remedy}")
     if name.fields:
         return name.fields
     if isinstance(record.get("text", 0), str | None):
         return ("text",)
     if len(record) == 1 and re.search(r"[,;|\t]", listing):
         raise CorpusError(
-            f"{name.place!r} has one column, {listing!r}: separate values by commas in .csv, by tabs in .tsv, or add "
-            "#fields= with its name if it is one"
+            f"{name.base!r} has one column, {listing!r}: separate values by commas in .csv, by tabs in .tsv, or "
+            "add #fields= with its name if it is one"
         )
     if record and len(text_fields) == len(record):
         return tuple(record)
-    raise CorpusError(f"{name.place!r} does not say which of its fields is the text: {listing}{remedy}")
+    raise CorpusError(f"{name.base!r} does not say which of its fields is the text: {listing}{remedy}")
 
 
 def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:

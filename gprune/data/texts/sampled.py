@@ -75,7 +75,7 @@ def seed_of(text: str) -> int:
 
 def sampling_of(name: TextName) -> Sampling:
     """Return the options of a sampled text. Raises SettingsError for another text or an invalid value."""
-    if name.place != PREFIX:
+    if name.base != PREFIX:
         raise SettingsError(
             f"{safe_parsing.quote(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
             f"options follow a #, as in {EXAMPLE}"

@@ -71,21 +71,21 @@ def resolve(
         CorpusError: the text or its split does not exist.
     """
     name, cache = naming.parse(text), cache or Store().texts
-    if name.place in catalogue.HUB_TEXTS or name.place.startswith(HUB_PREFIX):
+    if name.base in catalogue.HUB_TEXTS or name.base.startswith(HUB_PREFIX):
         return _hub(name, role, download, tokens, cache)
-    if name.place in texts.NAMES:
+    if name.base in texts.NAMES:
         return _embedded(name, role)
-    if sampled.is_sampled(name.place):
+    if sampled.is_sampled(name.base):
         words = sampled.describe_sampling(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({words})")
     with safe_parsing.reraise_as(CorpusError):
-        path = safe_parsing.path(name.place, "there is no text there: the path")
-    if not naming.path_exists(name.place):
+        path = safe_parsing.path(name.base, "there is no text there: the path")
+    if not naming.path_exists(name.base):
         raise CorpusError(_missing(name))
     if path.is_dir():
         return _folder(name, path, role, cache)
     if not path.is_file():
-        raise CorpusError(f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder")
+        raise CorpusError(f"{name.base!r} is neither a file nor a folder: give a text file or a dataset folder")
     reader = reading.format_of(str(path))
     plain = reader == reading.TEXT
     name.allow(() if plain else _RECORD_OPTIONS, "a plain text file" if plain else "a file of records")
@@ -141,7 +141,7 @@ def _all_documents(source: Source) -> Iterator[str]:
             ": start a run with it"
         )
     if source.kind == "embedded":
-        yield from texts.documents(source.name.place, source.split)
+        yield from texts.documents(source.name.base, source.split)
     if source.rows is not None:
         yield from source.rows.documents()
     if source.dataset is not None:
@@ -155,12 +155,12 @@ def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
 def _embedded(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
     split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
-    return Source(name, "embedded", texts.DESCRIPTIONS[name.place].rstrip("."), split)
+    return Source(name, "embedded", texts.DESCRIPTIONS[name.base].rstrip("."), split)
 
 
 def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: Path) -> Source:
     """Resolve a named text on the hub or any other hub dataset."""
-    entry = catalogue.HUB_TEXTS.get(name.place)
+    entry = catalogue.HUB_TEXTS.get(name.base)
     if entry is not None:
         name.allow(("split", "documents"), "a text known by name")
         split = name.pick_split(_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
@@ -168,9 +168,9 @@ def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: 
         title, joined, complete = entry.description, entry.joined, entry.complete
     else:
         name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
-        repository, config = name.place.removeprefix(HUB_PREFIX), name.option("config")
+        repository, config = name.base.removeprefix(HUB_PREFIX), name.option("config")
         if not _REPOSITORY.fullmatch(repository):
-            raise SettingsError(f"{name.place!r} names no hub dataset: type it like hub:Salesforce/wikitext")
+            raise SettingsError(f"{name.base!r} names no hub dataset: type it like hub:Salesforce/wikitext")
         split = _split(name, role)
         where = HubSplit(repository, name.option("revision") or "main", name, split)
         title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
@@ -201,14 +201,14 @@ def _names_in(folder: Path) -> list[str]:
 
 def _missing(name: TextName) -> str:
     """Return the error message for a location that does not exist, with suggestions."""
-    path = Path(name.place)
+    path = Path(name.base)
     folder = path.parent
     near = closest(path.name, _names_in(folder))
-    hints = [closest(name.place, catalogue.named_texts()), str(folder / near) if near else ""]
+    hints = [closest(name.base, catalogue.named_texts()), str(folder / near) if near else ""]
     meant = " or ".join(repr(hint) for hint in hints if hint)
     if meant:
-        return f"there is no text {name.place!r}: did you mean {meant}?"
-    if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
-        return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
+        return f"there is no text {name.base!r}: did you mean {meant}?"
+    if _REPOSITORY.fullmatch(name.base) and "/" in name.base and not path.suffix:
+        return f"there is no folder {name.base!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
     names = ", ".join(catalogue.named_texts())
-    return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {names}"
+    return f"there is no text {name.base!r}: give a file, a dataset folder, hub:owner/name, or one of {names}"

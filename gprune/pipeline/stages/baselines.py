@@ -137,7 +137,7 @@ def _sequential(graph: Graph, _: Method) -> Declared:
 
         retention, batch = work.study.retention, work.study.calibration.batch
         choose = uniform.layer_decision(layer_score, shape, retention, _equal_counts(work.study, shape))
-        units = sequential.prune_layer_by_layer(work.decoder, tokens, batch, choose, work.progress)
+        units = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
         return uniform.build_masks(shape, *units, retention), margin(ffn_scores, units[0])
 
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
@@ -271,7 +271,7 @@ def _removed(graph: Graph, method: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
         from gprune.pruning.removal import osscar, slimllm
-        from gprune.pruning.removal.walk import remove_layer_by_layer
+        from gprune.pruning.removal.walk import remove_layerwise
 
         assert method.fit is not None
         study, batch = work.study, work.study.calibration.batch
@@ -280,7 +280,7 @@ def _removed(graph: Graph, method: Method) -> Declared:
         else:
             change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
             choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
-        walked = remove_layer_by_layer(work.decoder, tokens, batch, choose, method.fit, work.progress)
+        walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
         return masks, _margins(walked.order, walked.ffn)
 

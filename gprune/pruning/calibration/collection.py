@@ -16,7 +16,7 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.strongest import StrongestTracker
+from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
 from gprune.study import CalibrationSettings
 from gprune.system.errors import GpruneError, SettingsError
@@ -29,7 +29,7 @@ Observer = Callable[[int, torch.Tensor], None]
 """called with a layer's index and the (sequences, length, channels) inputs of one of its projections"""
 
 
-def calibration_batches(
+def batch_runner(
     batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> AdaptiveBatches:
     """Return a batch runner for calibration sequences that halves the batch when memory runs out."""
@@ -42,7 +42,7 @@ def collect(
     tokens: Tokens,
     settings: CalibrationSettings,
     on_progress: Progress = silent,
-    strongest: StrongestTracker | None = None,
+    strongest: PeakTracker | None = None,
 ) -> ActivationStatistics:
     """Run the dense model once and return the moments of every FFN and attention channel per shard.
 
@@ -72,15 +72,15 @@ def collect(
 
     observer = _chain_observers(ffn.add, strongest.add) if strongest is not None else ffn.add
     with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
-        calibration_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
+        batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
 
-def track_strongest(decoder: Decoder, tokens: Tokens, count: int) -> StrongestTracker:
+def track_strongest(decoder: Decoder, tokens: Tokens, count: int) -> PeakTracker:
     """Return a tracker of each FFN neuron's `count` strongest positions, to be passed to `collect`."""
     shape = decoder.shape
-    return StrongestTracker(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
+    return PeakTracker(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ def collect_strongest(
 
     layers = range(decoder.shape.layers)
     with observe_inputs(decoder, layers, strongest.add, lambda *_: None):
-        calibration_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
+        batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "strongest positions")
     return strongest.result(tokens)
 

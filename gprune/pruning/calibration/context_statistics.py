@@ -16,7 +16,7 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Pending, commit
-from gprune.pruning.calibration.collection import assign_shards, calibration_batches, hook_inputs
+from gprune.pruning.calibration.collection import assign_shards, batch_runner, hook_inputs
 from gprune.pruning.calibration.contexts import ContextLookup
 from gprune.pruning.calibration.gradients import loss_gradient
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
@@ -57,7 +57,7 @@ def collect_contexts(
     # if memory runs out in the backward pass, only the methods that need the gradient fail
     kind = MethodError if gradient else SettingsError
     with torch.set_grad_enabled(gradient), pass_.observing():
-        calibration_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).run_batches(samples, measure)
+        batch_runner(batch, tokens.ids.shape[1], decoder, on_progress, kind).run_batches(samples, measure)
     on_progress(samples, samples, "context statistics")
     return pass_.records(tokens.text)
 

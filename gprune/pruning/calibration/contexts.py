@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.collection import calibration_batches, hook_inputs
+from gprune.pruning.calibration.collection import batch_runner, hook_inputs
 from gprune.pruning.calibration.principal import principal_components
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
@@ -29,7 +29,7 @@ _MOST_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProjectedInputs:
+class Projection:
     """FFN inputs of a text projected onto their principal components; contexts of any seed are fitted to them."""
 
     text: str
@@ -48,7 +48,7 @@ def project_inputs(
     settings: ContextSettings,
     batch: int,
     on_progress: Progress = silent,
-) -> ProjectedInputs:
+) -> Projection:
     """Collect and project the FFN inputs of every layer in one forward pass over the first sequences of a text.
 
     Uses enough sequences for `settings.tokens` tokens. `batch` affects speed only and is halved when memory runs
@@ -70,12 +70,10 @@ def project_inputs(
         layers.append(_project_layer(layer, points.to(decoder.device), settings.dimensions))
     on_progress(len(inputs), len(inputs), "principal components")
     mean, components, projected = (np.stack(part) for part in zip(*layers, strict=True))
-    return ProjectedInputs(tokens.text, mean, components, projected)
+    return Projection(tokens.text, mean, components, projected)
 
 
-def fit_contexts(
-    inputs: ProjectedInputs, settings: ContextSettings, seed: int, on_progress: Progress = silent
-) -> Contexts:
+def fit_contexts(inputs: Projection, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
     """Cluster the FFN inputs of every layer, up to eight layers in parallel; each layer has its own generator."""
     layers, fitted = len(inputs.points), []
 
@@ -141,7 +139,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
         decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
 
     with hook_inputs({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
-        calibration_batches(batch, length, decoder, on_progress).run_batches(sequences, run)
+        batch_runner(batch, length, decoder, on_progress).run_batches(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return inputs.flatten(1, 2)
 

@@ -16,7 +16,7 @@ from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.masking import mask_units
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.collection import calibration_batches, observe_inputs
+from gprune.pruning.calibration.collection import batch_runner, observe_inputs
 from gprune.records import Array, Tokens
 from gprune.system.progress import Progress, silent
 
@@ -28,7 +28,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @torch.no_grad()
-def prune_layer_by_layer(
+def prune_layerwise(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress = silent
 ) -> tuple[Array, Array]:
     """Prune layer by layer, measuring each layer on the output of the pruned layers below it.
@@ -41,7 +41,7 @@ def prune_layer_by_layer(
     """
     samples, length = tokens.ids.shape
     # every layer depends on the layers below, so pruning restarts if memory runs out
-    decisions = calibration_batches(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
         lambda size: _prune_layers(decoder, tokens, size, decide, on_progress), samples
     )
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")

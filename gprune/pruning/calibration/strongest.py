@@ -17,7 +17,7 @@ NO_SEQUENCE = -1
 """sequence index of an empty slot"""
 
 
-class StrongestTracker:
+class PeakTracker:
     """Track the positions of the inputs of down_proj with the largest magnitude, per layer and channel."""
 
     def __init__(self, count: int, samples: int, layers: int, channels: int, device: torch.device) -> None:
@@ -32,20 +32,20 @@ class StrongestTracker:
         self.sequences = torch.full(shape, NO_SEQUENCE, dtype=torch.int32, device=device)
         # each sequence's strongest value and its position, for the current batch
         self.peaks = torch.empty(layers, 0, channels, device=device)
-        self.peak_positions = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
+        self.peak_at = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
         """Find the peaks of a layer's (sequences, length, channels) inputs (any float type) of the current batch."""
         sequences, self.length, channels = inputs.shape
         if self.peaks.shape[1] != sequences:
             self.peaks = self.peaks.new_empty(len(self.values), sequences, channels)
-            self.peak_positions = self.peak_positions.new_empty(self.peaks.shape)
+            self.peak_at = self.peak_at.new_empty(self.peaks.shape)
         if inputs.device.type == "cpu":
             self._add_on_cpu(layer, inputs)
         else:
             positions = inputs.abs().max(dim=1, keepdim=True).indices
             self.peaks[layer] = inputs.gather(1, positions)[:, 0]
-            self.peak_positions[layer] = positions[:, 0]
+            self.peak_at[layer] = positions[:, 0]
 
     def _add_on_cpu(self, layer: int, inputs: torch.Tensor) -> None:
         """Find the peaks on a CPU: search positions only where a peak exceeds the channel's lowest stored value."""
@@ -62,7 +62,7 @@ class StrongestTracker:
             position = torch.where(values.abs() == strength[rows, channels], order, self.length).amin(dim=0)
             # a NaN value has no position; it is rejected at the end
             position.clamp_(max=self.length - 1)
-            self.peak_positions[layer, rows, channels] = position
+            self.peak_at[layer, rows, channels] = position
             self.peaks[layer, rows, channels] = inputs[rows, position.long(), channels].float()
 
     def _strength(self, layer: int) -> torch.Tensor:
@@ -79,11 +79,7 @@ class StrongestTracker:
             strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
             # the sort is stable, so that earlier entries stay before equally strong ones
             order = strength.sort(dim=0, descending=True, stable=True).indices[: self.count]
-            candidates = (
-                self.peaks[layer],
-                self.peak_positions[layer],
-                numbers[:, None].expand_as(self.peak_positions[layer]),
-            )
+            candidates = (self.peaks[layer], self.peak_at[layer], numbers[:, None].expand_as(self.peak_at[layer]))
             for part, new, result in zip(current, candidates, updated, strict=True):
                 torch.gather(torch.cat([part[layer], new]), 0, order, out=result[layer])
         pending += zip(current, updated, strict=True)

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gprune.pruning.modules.k_means import (
-    ITERATIONS,
-    SCREENING,
-    advance_searches,
-    select_promising,
-    silhouette,
-    start_searches,
-)
+from gprune.pruning.modules.k_means import ITERATIONS, SCREENING, advance, screen_searches, silhouette, start_searches
 from gprune.records import Array
 
 NEURONS_PER_MODULE = 8
@@ -82,9 +75,9 @@ def cluster(
     # the number of draws is scikit-learn's
     trials = 2 + int(np.log(max(valid_counts))) if greedy else 1
     starts_by_count = start_searches(rows, valid_counts, restarts, rng, trials)
-    advance_searches(rows, [search for starts in starts_by_count for search in starts], SCREENING)
-    searches = [search for starts in starts_by_count for search in select_promising(rows, starts)]
-    advance_searches(rows, searches, ITERATIONS - SCREENING)
+    advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)
+    searches = [search for starts in starts_by_count for search in screen_searches(rows, starts)]
+    advance(rows, searches, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
     means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in searches]
     for mean, search in zip(means, searches, strict=True):

@@ -92,7 +92,7 @@ def start_searches(
     return [[Search(rows, start[:, :count]) for start in starts] for count in module_counts]
 
 
-def advance_searches(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
+def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
     """Run `steps` steps of every search that has not converged; a GPU uses TF32 products."""
     with _fast_products(rows.device):
         for _ in range(steps):
@@ -103,7 +103,7 @@ def advance_searches(rows: torch.Tensor, searches: Sequence[Search], steps: int)
                 search.step(rows, projection)
 
 
-def select_promising(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
+def screen_searches(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
     """Return the searches whose current mean silhouette is near the largest one."""
     if len(searches) == 1:
         return list(searches)

@@ -16,7 +16,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
 from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
-from gprune.pruning.calibration.collection import calibration_batches
+from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import embed_sequences
 from gprune.pruning.removal.walk import Decide, MapInputs
 from gprune.pruning.repair import OutputMap
@@ -53,7 +53,7 @@ def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Pro
             layer_means.append(sum_ / tokens.ids.size)
         return np.array(layer_means)
 
-    means = calibration_batches(batch, length, decoder, on_progress).fitting(run, samples)
+    means = batch_runner(batch, length, decoder, on_progress).fitting(run, samples)
     decoder.count_forward(tokens.ids.size)
     return means
 

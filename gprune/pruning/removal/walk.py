@@ -14,7 +14,7 @@ import torch
 
 from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
-from gprune.pruning.calibration.collection import calibration_batches
+from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import Block, StopForward, embed_sequences
 from gprune.pruning.repair import OutputMap
 from gprune.pruning.repair.fitting import cast_weights, record_call, require_finite_moments
@@ -55,7 +55,7 @@ class RemovalDecisions:
 
 
 @torch.no_grad()
-def remove_layer_by_layer(
+def remove_layerwise(
     decoder: Decoder,
     tokens: Tokens,
     batch: int,
@@ -71,7 +71,7 @@ def remove_layer_by_layer(
     Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not finite.
     """
     samples, length = tokens.ids.shape
-    decisions = calibration_batches(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
         lambda size: _remove_layers(decoder, tokens, size, decide, own_repair, on_progress), samples
     )
     decoder.count_forward(PASSES * tokens.ids.size)

@@ -19,7 +19,7 @@ from torch import nn
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
 from gprune.models.offloading import execution_device
-from gprune.pruning.calibration.collection import calibration_batches
+from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import StopForward as StopForward
 from gprune.pruning.calibration.sequential import embed_sequences
 from gprune.pruning.repair import OutputMap, dense_maps
@@ -59,7 +59,7 @@ def fit(
         maps, errors = _LayerWalk(decoder, masks, texts, settings, size).run(on_progress)
         return pack_maps(maps, masks.method, settings.kind, np.array(errors))
 
-    repaired = calibration_batches(batch, length, decoder, on_progress).fitting(walk, samples)
+    repaired = batch_runner(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _PROGRESS_LABEL)
     return repaired
@@ -84,7 +84,7 @@ class _LayerWalk:
         self.pruned = [replace(block) for block in self.dense]
         self.references: list[torch.Tensor | None] = [None] * len(self.dense)
         """outputs of the dense down_proj per batch, if they are the target"""
-        self.attention_outputs: list[tuple[torch.Tensor, Any]] = []
+        self.attended: list[tuple[torch.Tensor, Any]] = []
         """for every batch the kept inputs of o_proj, later its output, and the other outputs of the attention module"""
         self.removed = False
         """True after the first map with removed units"""
@@ -127,7 +127,7 @@ class _LayerWalk:
     def _attention_batches(self, output: OutputMap, ffn: OutputMap) -> Iterator[_Batch]:
         """Advance the dense states by a layer, run the pruned attention, and yield the batches for o_proj."""
         target, attention = self.settings.target, self._attention_of(output.layer)
-        self.attention_outputs = []
+        self.attended = []
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             dense_input = dense.states
             with record_call(output.dense) as dense_call, record_call(ffn.dense) as below:
@@ -137,9 +137,7 @@ class _LayerWalk:
             with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(StopForward):
                 pruned.run(self.decoder, output.layer)
             x, y = self._kept_part(output, inner.x)
-            self.attention_outputs.append(
-                (x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None)
-            )
+            self.attended.append((x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
             shift /= self.decoder.residual_scale
             gap = dense_call.y.float() - y.float()
@@ -148,9 +146,9 @@ class _LayerWalk:
     def _apply_repaired_attention(self, output: OutputMap) -> None:
         """Replace the stored inputs of o_proj by its repaired output for every batch."""
         weight, bias = output.narrowed()
-        for index, (x, residual) in enumerate(self.attention_outputs):
+        for index, (x, residual) in enumerate(self.attended):
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
-            self.attention_outputs[index] = (y, residual)
+            self.attended[index] = (y, residual)
 
     def _ffn_batches(self, output: OutputMap) -> Iterator[_Batch]:
         """Run the pruned layer with the stored attention output and yield the batches for down_proj."""
@@ -185,7 +183,7 @@ class _LayerWalk:
 
     def _stored_attention(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
         """Return a context in which the attention module returns its stored output for a batch."""
-        y, residual = self.attention_outputs[index]
+        y, residual = self.attended[index]
         y = y.to(execution_device(attention))
         output: Any = y if residual is None else (y, *residual)
         return standing_in(attention, lambda *_, **__: output)

@@ -116,16 +116,14 @@ class Passes:
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
-        return self.sequences.fitting(
-            lambda size: self._sum_portions(learned, ids, target, size), numbers.size, step, steps
-        )
+        return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
         states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
-    def _sum_portions(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
+    def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
         """Return the sums over (subsets, sequences, tokens), run `size` sequences at a time."""
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.counted_whole():

@@ -14,7 +14,7 @@ from gprune.evaluation import perplexity
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration import accumulators, context_statistics
 from gprune.pruning.calibration.collection import _chain_observers, assign_shards, observe_inputs
-from gprune.pruning.calibration.strongest import StrongestTracker
+from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.gate_masks import GateMasks
@@ -70,9 +70,7 @@ def statistics(decoder, study, sequences, monkeypatch):
             accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
             for name, width in widths
         ]
-        strongest = StrongestTracker(
-            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
-        )
+        strongest = PeakTracker(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         add_both = _chain_observers(parts[0].add, strongest.add)
         with observe_inputs(decoder, range(shape.layers), add_both, parts[1].add):
             decoder.hidden_states(ids)
@@ -87,9 +85,7 @@ def positions(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counts, torch.no_grad():
-        strongest = StrongestTracker(
-            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
-        )
+        strongest = PeakTracker(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         with observe_inputs(decoder, range(shape.layers), strongest.add, lambda *_: None):
             decoder.hidden_states(ids)
         strongest.commit(strongest.prepare())

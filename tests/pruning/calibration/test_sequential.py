@@ -71,7 +71,7 @@ def naive(decoder, ids, decide):
 def test_masks_are_those_of_full_forwards_with_a_masked_prefix(kind):
     decoder, calibration = tiny_decoder(**KINDS[kind]), tokens(7)
     decide = halving(decoder)
-    ffn, heads = sequential.prune_layer_by_layer(decoder, calibration, 3, decide)
+    ffn, heads = sequential.prune_layerwise(decoder, calibration, 3, decide)
     assert (decoder.forward_tokens, decoder.backward_tokens) == (42, 0)
     expected = naive(decoder, calibration.ids, decide)
     np.testing.assert_array_equal(ffn, expected[0])

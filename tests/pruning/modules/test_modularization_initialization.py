@@ -11,7 +11,7 @@ from gprune.pruning.modules.initialization import Clustering, cluster, module_co
 from gprune.pruning.modules.k_means import (
     ITERATIONS,
     Search,
-    advance_searches,
+    advance,
     fill_empty,
     kmeans_plus_plus,
     module_sums,
@@ -34,7 +34,7 @@ def grouped_rows(groups, size, width, noise=0.3, seed=0):
 def searched(rows, starts):
     """One search from given centroids, run to its end: labels and exact products."""
     search = Search(rows, rows @ starts.T)
-    advance_searches(rows, [search], ITERATIONS)
+    advance(rows, [search], ITERATIONS)
     return search.labels, search.finish(rows)
 
 
@@ -103,7 +103,7 @@ def test_greedy_seeds_leave_neurons_nearer_to_a_centroid():
 def test_searches_side_by_side_are_those_of_each_alone():
     rows = unit_rows(300, 20)
     searches = start_searches(rows, (4, 7, 12), 2, np.random.default_rng(0))
-    advance_searches(rows, [search for starts in searches for search in starts], ITERATIONS)
+    advance(rows, [search for starts in searches for search in starts], ITERATIONS)
     starts_of = kmeans_plus_plus(rows, 12, 2, np.random.default_rng(0))
     for count, group in zip((4, 7, 12), searches, strict=True):
         for search, start in zip(group, starts_of, strict=True):

@@ -49,7 +49,7 @@ def walk_of(name, decoder, tokens, batch=4):
         choose = osscar.osscar_decision(decoder.shape, TARGET)
     else:
         choose = slimllm.slimllm_decision(decoder, TARGET, slimllm.layer_cosines(decoder, tokens, batch))
-    return walk.remove_layer_by_layer(decoder, tokens, batch, choose, METHODS[name].fit)
+    return walk.remove_layerwise(decoder, tokens, batch, choose, METHODS[name].fit)
 
 
 def masks_of(name, decoder, walked):
@@ -174,7 +174,7 @@ def test_where_nothing_leaves_nothing_changes(name):
         units = decoder.shape.kv_heads if part.name == "o_proj" else decoder.shape.neurons
         return np.ones(units, dtype=bool), np.zeros(units)
 
-    actual = walk.remove_layer_by_layer(decoder, tokens, 4, keep_all, METHODS[name].fit)
+    actual = walk.remove_layerwise(decoder, tokens, 4, keep_all, METHODS[name].fit)
     assert actual.ffn.all() and actual.heads.all()
     for number, square in enumerate(squares):
         expected = torch.zeros_like(square)
@@ -213,4 +213,4 @@ def test_what_is_not_finite_gets_a_sentence(name):
         choose = osscar.osscar_decision(decoder.shape, TARGET)
         if name == "slimllm":
             choose = slimllm.slimllm_decision(decoder, TARGET, np.linspace(0.9, 0.6, 4))
-        walk.remove_layer_by_layer(decoder, some_tokens(), 4, choose, METHODS[name].fit)
+        walk.remove_layerwise(decoder, some_tokens(), 4, choose, METHODS[name].fit)
