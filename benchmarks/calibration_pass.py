@@ -26,7 +26,7 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration import collect, strongest_of
+from gprune.pruning.calibration import collect, track_strongest
 from gprune.records import Tokens
 from gprune.study import CalibrationSettings
 
@@ -119,7 +119,7 @@ def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> l
             decoder.hidden_states(batch)
 
     def beside() -> None:
-        strongest = strongest_of(decoder, tokens, options.positions)
+        strongest = track_strongest(decoder, tokens, options.positions)
         collect(decoder, tokens, settings, strongest=strongest)
         strongest.result(tokens)
 

@@ -21,7 +21,7 @@ from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import remove_upwards
+from gprune.pruning.removal.walk import remove_layer_by_layer
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.surgery import cut
@@ -143,7 +143,7 @@ def _removed(bench: Bench, method: str) -> float:
         decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
     own = METHODS[method].fit
     assert own is not None
-    remove_upwards(decoder, tokens, sizes.batch, decide, own)
+    remove_layer_by_layer(decoder, tokens, sizes.batch, decide, own)
     return 3 * bench.weights * -(-sizes.samples // sizes.batch)
 
 

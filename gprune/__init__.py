@@ -1,8 +1,8 @@
-"""GPrune Studio: why a pruning decision is fragile, and what to do about it.
+"""GPrune Studio: structured pruning of language models, and analysis of its dependence on the calibration text.
 
-Importing this package imports nothing heavy: what it offers (docs/python.md) is loaded when it is used, and
-``python -m gprune --help`` lists the commands. From then on ``AutoModelForCausalLM.from_pretrained`` loads
-pruned checkpoints without remote code.
+Public names (docs/python.md) are imported on first use, so that importing the package is fast. After the import,
+``AutoModelForCausalLM.from_pretrained`` loads pruned checkpoints without remote code. ``python -m gprune --help`` lists
+the commands.
 """
 
 from importlib import import_module
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "save", "scores"]
 
-_PLACES = {
+_MODULES = {
     "Preview": "gprune.api.preview",
     "Run": "gprune.api.results",
     "Study": "gprune.study",
@@ -40,20 +40,20 @@ _PLACES = {
     "errors": "gprune.errors",
     "testing": "gprune.testing",
 }
-"""where each public name is, as the imports above say it to a type checker"""
+"""module of each public name; keep in sync with the imports for type checkers above"""
 
 register_when_loaded()
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name at its first use."""
-    if name not in _PLACES:
+    """Import a public name on first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(_PLACES[name])
+    module = import_module(_MODULES[name])
     value = globals()[name] = getattr(module, name, module)
     return value
 
 
 def __dir__() -> list[str]:
-    """Return the public names, loaded or not."""
+    """Return the public names, imported or not."""
     return sorted({*globals(), *__all__})

@@ -1,3 +1,3 @@
-"""Exceptions of this package, by their public names; `gprune.system.errors` has the list."""
+"""Public exceptions of this package, defined in `gprune.system.errors`."""
 
 from gprune.system.errors import *  # noqa: F403

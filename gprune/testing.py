@@ -1,4 +1,4 @@
-"""The contract of plug-ins, for the tests of their authors; see `gprune.plugins.testing`."""
+"""Contract checks for plug-in authors' tests; see `gprune.plugins.testing`."""
 
 from gprune.plugins.testing import ContractError, check_method, check_metric
 

@@ -101,7 +101,7 @@ def forward_only(decoder, listener):
 
 def layer_by_layer(decoder, listener):
     score = partial(wanda_sp.layer_scores, decoder.weight_norms(), decoder.shape)
-    return sequential.prune_upwards(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener)
+    return sequential.prune_layerwise(decoder, tokens(), 8, uniform.layer_decision(score, decoder.shape, 0.5), listener)
 
 
 def evaluated(decoder, listener):

@@ -1,1 +1,1 @@
-"""Records turned into the small tables and distributions that the pages draw (numpy and pandas only)."""
+"""Compute the tables and distributions that the pages display from records (numpy and pandas only)."""

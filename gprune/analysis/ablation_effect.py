@@ -1,11 +1,12 @@
-"""The effect of each part of the method on the decisions of a run.
+"""Measure the effect of each part of the method on the masks of a run.
 
-How much of the rank drift the modules explain, how many decisions each part changes, and on which layers the
-score line of RASA can fall. A part that acts on next to nothing cannot be what a gain comes from.
+The measures are the share of the rank drift that the modules explain, the share of neuron decisions that each part
+changes, and the share of modules below RASA's score threshold in each layer. A part with almost no effect cannot
+explain a gain.
 
-No model is run and nothing is learned. The parts are taken away one at a time from the run's own decision:
-RASA by scoring all modules from A, MSL by thresholds that are all as they started, BCM by one ranking a
-layer. All else stays, and the common shift meets the retention again.
+No model is run and nothing is trained. One part at a time is removed from the run's decision: RASA by scoring all
+modules from A, MSL by the initial thresholds, BCM by one ranking per layer. Then thresholds are shifted to meet the
+retention.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
 
 def ready(results: Results) -> bool:
-    """Return True if a study has all results that `diagnose` reads."""
+    """Return True if a run has all results that `diagnose` reads."""
     texts = all(results.has(stages.scores, text) for text in stages.PAIR)
     kinds = (stages.shape, stages.drift, stages.modules, stages.adapted_scores, stages.learning, stages.masks)
     return texts and results.has(stages.partition) and all(results.has(kind) for kind in kinds)
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """Return the effect of modules, adaptation and learning in a study whose GPrune has pruned; see `ready`."""
+    """Return the effect of modules, adaptation and learning in a run; its results must be `ready`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted_scores)
     mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -42,7 +43,7 @@ def diagnose(results: Results) -> AblationEffect:
     return AblationEffect(
         drift_explained=explained_share(drift, partition, start),
         decisions_changed={
-            "BCM": share_changed(mask, within_layers(adapted.scores, mask)),
+            "BCM": share_changed(mask, keep_highest_per_layer(adapted.scores, mask)),
             **_without(results, mask, adapted.source),
         },
         kept=tuple(mask.mean(axis=1).tolist()),
@@ -51,7 +52,7 @@ def diagnose(results: Results) -> AblationEffect:
 
 
 def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
-    """Return the shares of decisions that change without RASA, and without learned thresholds."""
+    """Return the shares of neuron decisions that change without RASA and without learned thresholds."""
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
     widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
@@ -64,25 +65,25 @@ def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
 
 
 LEAST = 0.02
-"""share of the decisions below which no gain is credited to a part"""
+"""minimum share of changed decisions for a part to explain a gain"""
 PARTS = {
     "BCM": "ranking within modules and not within layers",
     "RASA": "scoring unreliable modules from the other text",
     "MSL": "learning a threshold for each module",
 }
-"""what each part does, in words"""
+"""description of each part"""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Shares of the variance of d within layers that lie between modules, in [0, 1]; NaN if d is constant."""
+    """Shares of the within-layer variance of d that lie between modules, in [0, 1]; NaN if d is constant."""
 
     modules: float
-    """of the modules that the run ranks in"""
+    """share for the modules of the run"""
     random: float
-    """expected of random modules of the same sizes"""
+    """expected share for random modules of the same sizes"""
     initialization: float | None = None
-    """of the modules before their refinement, or None if they are not there"""
+    """share for the modules before refinement, or None if not available"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,15 @@ class AblationEffect:
 
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
-    """share of all neurons that would be decided otherwise without a part, by part"""
+    """share of all neurons with another decision without a part, by part"""
     kept: tuple[float, ...]
-    """share of the neurons of each layer that is kept"""
+    """share of kept neurons in each layer"""
     below_score_line: tuple[float, ...]
-    """share of the modules of each layer whose score is at or below RASA's line"""
+    """share of modules in each layer with a score at or below RASA's threshold"""
 
 
 def explained_share(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """Return the share of the (layers, neurons) drift d that the modules explain, and `start`, their initialization."""
+    """Return the share of the variance of the (layers, neurons) drift that the modules, and `start`, explain."""
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)
@@ -126,8 +127,8 @@ def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int
     return tuple(shares.tolist())
 
 
-def within_layers(scores: Array, mask: Array) -> Array:
-    """Return (layers, neurons) bool that keeps as many neurons a layer, ranked within the layer."""
+def keep_highest_per_layer(scores: Array, mask: Array) -> Array:
+    """Return a (layers, neurons) bool mask with the counts of `mask` per layer and the highest scores of each layer."""
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
     keep = np.zeros(np.shape(mask), dtype=bool)
     np.put_along_axis(keep, order, np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], axis=1)
@@ -141,13 +142,13 @@ def kinds(shares: Explained) -> dict[str, float]:
 
 
 def effect_table(effect: AblationEffect) -> pd.DataFrame:
-    """Return one row a part: what it does, and the percentage of decisions that it changes."""
+    """Return a table with one row per part: its description and the percentage of changed decisions."""
     changes = effect.decisions_changed.items()
     rows = [{"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes]
     return pd.DataFrame(rows)
 
 
 def explained_table(shares: Explained) -> pd.DataFrame:
-    """Return one row a kind of modules: the percentage of the drift's variance between them."""
+    """Return a table with one row per kind of modules: the percentage of explained drift variance."""
     rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(shares).items()]
     return pd.DataFrame(rows)

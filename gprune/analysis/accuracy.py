@@ -1,9 +1,8 @@
-"""The figure of a zero-shot task that counts, and the mean over tasks.
+"""Select the reported accuracy of a zero-shot task, and compute the mean over tasks.
 
-The paper's tables take the higher of acc and acc_norm (rule ``max``); its appendix repeats them with one
-figure fixed for each task, acc_norm where it exists and acc otherwise (rule ``fixed``). Both follow from one
-measurement, so the rule is chosen when figures are shown. ``max`` is the more favourable one by construction:
-which of the two is higher can differ from model to model.
+The paper's tables report the higher of acc and acc_norm (rule ``max``). Its appendix repeats them with a fixed metric
+per task, acc_norm if it exists and acc otherwise (rule ``fixed``). Both follow from one measurement, so the rule is
+selected for display. ``max`` is more favourable, because the better metric can differ between models.
 """
 
 import math
@@ -31,7 +30,7 @@ class MeanAccuracy:
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Return the figure of a task that counts, acc, acc_norm or its own metric; under max acc where both are equal."""
+    """Return the name of the reported metric of a task: acc, acc_norm or the task's own; for max, acc at a tie."""
     if math.isnan(accuracy.acc_norm):
         return accuracy.metric
     if rule == "fixed":
@@ -40,12 +39,12 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported_accuracy(accuracy: Accuracy, rule: str) -> float:
-    """Return the accuracy of a task that counts, in [0, 1]."""
+    """Return the reported accuracy of a task, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 
 def reported_error(accuracy: Accuracy, rule: str) -> float:
-    """Return the standard error of the accuracy that counts."""
+    """Return the standard error of the reported accuracy."""
     return accuracy.acc_norm_error if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc_error
 
 

@@ -1,7 +1,6 @@
-"""Measure how far modules agree when calibration texts change, next to FANG's groups.
+"""Summarize the agreement of modules under other calibration texts, compared with FANG's groups.
 
-Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison, and the
-controls that belong to them.
+Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison, and controls.
 """
 
 import numpy as np
@@ -21,10 +20,9 @@ from gprune.records import Agreement, Array
 
 
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
-    """Return the comparisons drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
+    """Return the comparisons that a chart shows by default: substitutions, FANG's groups of A and B, and another seed.
 
-    More lines than that hide each other. A swap of both texts says nothing if the drift profile is
-    symmetric, so it is drawn at once for token-weighted FLAP only. The order stays.
+    A swap of both texts is trivial for a symmetric drift profile and is a default for token-weighted FLAP only.
     """
 
     def is_default(comparison: Comparison) -> bool:
@@ -43,21 +41,18 @@ def spread(values: Array) -> tuple[float, float]:
 
 
 def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
-    """Return the mean ARI over comparisons of some kinds and its deviation over layers; None without any."""
+    """Return the mean ARI over comparisons of these kinds and its deviation over layers; None if there are none."""
     selected = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
     return spread(np.mean(selected, axis=0)) if selected else None
 
 
 def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
-    """Return the mean ARI over substitutions and its deviation over layers; None without any."""
+    """Return the mean ARI over substitutions and its deviation over layers; None if there are none."""
     return mean_of(agreement, SUBSTITUTION)
 
 
 def controls(agreement: Agreement) -> tuple[float | None, float | None]:
-    """Return the mean ARI of both controls: another seed alone, and the initialization alone.
-
-    None for a control that was not measured.
-    """
+    """Return the mean ARI of both controls, another seed and the initialization; None if not measured."""
     means: dict[str, float] = {}
     for comparison, row in _rows(agreement):
         if comparison.kind == CONTROL and not comparison.fang:
@@ -74,7 +69,7 @@ def _titles(agreement: Agreement) -> list[str]:
 
 
 def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
-    """Return ARI and overlap of every comparison, one row a layer and comparison."""
+    """Return a table of ARI and overlap with one row per comparison and layer."""
     layers = agreement.ari.shape[1]
     return pd.DataFrame(
         {
@@ -87,9 +82,6 @@ def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
 
 
 def widest_gap(first: Array, second: Array) -> tuple[float, int]:
-    """Find the layer where the module counts of two partitions, (layers,) each, differ most.
-
-    Gives the ratio of the larger to the smaller count, at least 1, and its layer.
-    """
+    """Return the largest ratio of the (layers,) module counts of two partitions, at least 1, and its layer."""
     ratios = np.maximum(first, second) / np.minimum(first, second)
     return float(ratios.max()), int(ratios.argmax())

@@ -1,4 +1,4 @@
-"""The calibration texts of section 4 (2048 sequences of 128 tokens in the paper): sizes and distances."""
+"""Sizes of the calibration texts (section 4) and distances between them."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +11,16 @@ from gprune.pruning.ranking import ranks, spearman
 from gprune.records import Array, RankDrift, Tokens
 
 ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
-"""Roles of the texts, and the letters that the pages call them by."""
+"""letters of the texts by role"""
 MOST_FREQUENT = 10
-"""tokens whose share tells how repetitive a text is"""
+"""number of most frequent tokens whose share measures the repetitiveness of a text"""
 
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
 
 
 def token_counts(ids: Array, size: int) -> Array:
-    """Return (size,) int64 counts of each token; `size` is more than any id."""
+    """Return the (size,) int64 counts of each token; `size` is greater than any id."""
     return np.bincount(np.asarray(ids).ravel(), minlength=size)
 
 
@@ -39,9 +39,9 @@ def token_distance(first: Array, second: Array) -> float:
 
 
 def half_distance(ids: Array, size: int) -> float:
-    """Return the token distance between the even and odd sequences of a text, which is due to sampling.
+    """Return the token distance between the even and odd sequences of a text, the effect of sampling.
 
-    `ids` (samples, length) has at least two samples; `size` is more than any id.
+    `ids` is (samples, length) with at least two samples; `size` is greater than any id.
     """
     return token_distance(token_counts(ids[::2], size), token_counts(ids[1::2], size))
 
@@ -52,9 +52,9 @@ def vocabulary(texts: Mapping[str, Tokens]) -> int:
 
 
 def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
-    """Return one row a calibration set; shares are in percent, NaN if there is nothing to compare.
+    """Return a table with one row per calibration set; shares are in percent, NaN if not applicable.
 
-    `texts` are by letter; `entries` is the size of the tokenizer's vocabulary, where it is known.
+    `texts` is keyed by letter; `entries` is the size of the tokenizer's vocabulary, if known.
     """
     size = vocabulary(texts)
     counts_by_letter = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
@@ -84,7 +84,7 @@ def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int 
 
 
 def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
-    """Return the token distance of every pair of texts; on the diagonal that of a text's halves."""
+    """Return the token distance of every pair of texts, with the distance of a text's halves on the diagonal."""
     size, letters = vocabulary(texts), list(texts)
     counts_by_letter = {letter: token_counts(texts[letter].ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
@@ -93,10 +93,7 @@ def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
 
 
 def rank_levels(first: Array, second: Array) -> tuple[float, float]:
-    """Return the agreement of two sets of (layers, neurons) scores on the ranks.
-
-    Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
-    """
+    """Return the median Spearman correlation over layers of (layers, neurons) scores, and the median rank drift."""
     drift = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
     return middle(spearman(first, second)), float(np.median(drift))
 
@@ -120,7 +117,7 @@ def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
 
 
 def finding(table: pd.DataFrame) -> str:
-    """Describe the table: the range between texts and within one; empty if nothing is known."""
+    """Describe a table of `distances` or levels: the ranges between texts and within a text; empty if all are NaN."""
     values = table.to_numpy(dtype=np.float64)
     same = np.eye(len(values), dtype=bool)
     clauses = [

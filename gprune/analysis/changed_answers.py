@@ -1,9 +1,8 @@
-"""The questions that one model answers and another does not, and whether chance explains them.
+"""Compare the answers of two models to the questions of a task.
 
-A model chooses the option of the highest log-likelihood (acc), or of the highest log-likelihood for its
-length in characters (acc_norm). Questions that both get right, or both wrong, do not tell the models apart:
-what decides are those that flip, and whether they flip one way more often than a coin would (McNemar's exact
-test).
+A model chooses the option with the highest log-likelihood (acc), or the highest log-likelihood per character
+(acc_norm). Only questions that flip between right and wrong distinguish two models. McNemar's exact test compares the
+numbers of flips in both directions.
 """
 
 from collections.abc import Mapping
@@ -18,25 +17,25 @@ from gprune.records.answers import Answers
 ACC, ACC_NORM = "acc", "acc_norm"
 LOST, GAINED, EITHER = "lost", "gained", "either"
 UNITS = {ACC: "nats", ACC_NORM: "nats/character"}
-CALLED = 0.05
-"""flips that are less probable than this by chance are called a difference"""
+SIGNIFICANCE = 0.05
+"""significance level of McNemar's test"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The options that a model chooses under one rule."""
+    """Options that a model chooses under one rule."""
 
     option: Array
-    """(questions,) index of the option"""
+    """(questions,) index of the chosen option"""
     hit: Array
-    """(questions,) whether it is the right one"""
+    """(questions,) bool, True if it is right"""
     margin: Array
-    """(questions,) what the right option has beyond the best wrong one; positive where it is chosen"""
+    """(questions,) value of the right option minus that of the best wrong option"""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCounts:
-    """The answers of two models to the same questions, counted."""
+    """Counts of right and wrong answers of two models to the same questions."""
 
     both: int
     """right by both"""
@@ -54,7 +53,7 @@ class AnswerCounts:
 
     @property
     def chance(self) -> float:
-        """Return the probability of flips at least as uneven if both directions were equally likely (McNemar)."""
+        """Return the p-value of McNemar's exact test."""
         flips = self.lost + self.gained
         if not flips:
             return 1.0
@@ -64,16 +63,16 @@ class AnswerCounts:
 
 
 def values(answers: Answers, rule: str) -> Array:
-    """Return (options,) log-likelihoods in nats (ACC), or in nats a character (ACC_NORM)."""
+    """Return (options,) log-likelihoods in nats (ACC), or in nats per character (ACC_NORM)."""
     plain: Array = answers.likelihoods.astype(np.float64)
     return plain / np.maximum(answers.lengths, 1) if rule == ACC_NORM else plain
 
 
 def choices(answers: Answers, rule: str) -> Choices:
-    """Return the options that a model chooses: of equal ones the first, as lm-eval does."""
+    """Return the options that a model chooses; the first one at a tie, as in lm-eval."""
     likelihoods, starts = values(answers, rule), _starts(answers)
     if answers.scored:
-        # the one option, the right text, is chosen or not
+        # a generated answer has one option, the right answer
         is_right = likelihoods > 0.5
         return Choices(np.where(is_right, 0, -1), is_right, likelihoods - 0.5)
     question = np.repeat(np.arange(len(starts)), answers.counts)
@@ -88,7 +87,7 @@ def choices(answers: Answers, rule: str) -> Choices:
 
 
 def counts(base: Choices, other: Choices) -> AnswerCounts:
-    """Count the questions on which both, one or none of two models is right."""
+    """Count the questions that both models, one model or no model answers right."""
     kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
     return AnswerCounts(*(int(kind.sum()) for kind in kinds))
 
@@ -101,16 +100,16 @@ def margin_shift(base: Choices, other: Choices) -> Array:
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Return the numbers of questions that flip (LOST, GAINED or EITHER), the largest shift first."""
+    """Return the indices of questions that flip (LOST, GAINED or EITHER) by falling change of margin."""
     is_flipped = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(is_flipped)
     return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """Return the log-likelihoods of every option of question `number` under every model, by ACC or ACC_NORM.
+    """Return a table of the options of question `number` with one column of log-likelihoods per model.
 
-    One row an option: its letter, whether it is right, and a column a model, all asked the same.
+    `rule` is ACC or ACC_NORM. Rows also have the letter of the option and whether it is right.
     """
     reference = next(iter(answers.values()))
     start, count = int(_starts(reference)[number]), int(reference.counts[number])
@@ -127,16 +126,16 @@ def letter(index: int) -> str:
 
 
 def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
-    """Return how the answers of model `name` differ from those of model `base`, in one sentence."""
+    """Describe how the answers of model `name` differ from those of model `base`, in one sentence."""
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
     lost_text, gained_text = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
-    verdict = "more than chance" if counts.chance < CALLED else "which chance alone can do"
+    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which chance alone can do"
     return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.chance)}"
 
 
 def probability(value: float) -> str:
-    """Format a probability as it follows a p."""
+    """Format a p-value: "< 0.001" or "= 0.012"."""
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 

@@ -1,4 +1,4 @@
-"""The candidates for a repair, or for masks and repair, as a table and as marks."""
+"""Candidates for a repair, or for masks and repair, as a table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,36 +11,36 @@ from gprune.records import Choice
 from gprune.study.methods import METHODS, of_masks
 
 NUMBER, _FOR = "number ↓", "chosen for"
-"""the columns of what was chosen by, and of the method that it was chosen for"""
+"""columns of the selection criterion and of the method"""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """One candidate."""
+class Candidate:
+    """One candidate of a selection."""
 
     method: str
-    """the method that it was tried for"""
+    """method for which it is a candidate"""
     masks: str
-    """the method whose masks it has"""
+    """method of its masks"""
     repair: str
-    """its repair in words"""
+    """label of its repair"""
     number: float
-    """what was chosen by, or NaN if it could not be made"""
+    """selection criterion, or NaN if the candidate failed"""
     figures: dict[str, float]
-    """perplexities and divergence, by what is measured"""
+    """perplexities and divergence by label"""
     result: str
     """chosen, reference, both, failed, or empty"""
 
     @property
     def chosen(self) -> bool:
-        """Return True if it was chosen."""
+        """Return True if it was selected."""
         return self.result.startswith("chosen")
 
 
-def tried_candidates(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Tried]:
-    """Return every candidate of some choices, by method, the best of each first; `describe` words a repair."""
+def candidates_of(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Candidate]:
+    """Return the candidates of all selections, the best of each method first; `describe` returns a repair's label."""
     return [
-        Tried(
+        Candidate(
             method=method,
             masks=of_masks(choice.masks[index]).name,
             repair=describe(choice.repairs[index]),
@@ -57,7 +57,7 @@ def tried_candidates(choices: Mapping[str, Choice], describe: Callable[[str], st
 
 
 def measure_label(name: str) -> str:
-    """Return a measure of a choice in words, as a column has it."""
+    """Return the column label of a measure."""
     return "KL to dense ↓" if name == DIVERGENCE else f"PPL, held-out {name} ↓"
 
 
@@ -67,7 +67,7 @@ def _result(choice: Choice, index: int) -> str:
 
 
 def weighting(choice: Choice) -> str:
-    """Return the parts of a choice's number, in a sentence without its end."""
+    """Describe the selection criterion and its weights, as a phrase."""
     labels = {name: f"perplexity on held-out {name}" for name in choice.measures} | {
         DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
     }
@@ -77,8 +77,8 @@ def weighting(choice: Choice) -> str:
     return f"the weighted geometric mean of ratios to the reference ({'; '.join(weighted)})"
 
 
-def candidate_table(candidates: list[Tried]) -> pd.DataFrame:
-    """Return one row a candidate, with its method if that differs."""
+def candidate_table(candidates: list[Candidate]) -> pd.DataFrame:
+    """Return a table with one row per candidate, with a column of methods if there are several."""
     table = pd.DataFrame(
         [
             {

@@ -1,7 +1,7 @@
-"""The claims of the paper, and a test of each on measured losses.
+"""Test the claims of the paper on measured losses.
 
-A claim compares two methods on the same windows, case by case: a model, a retention and a text. Published
-figures never enter here, and no claim is judged by the model that its settings were searched on.
+A claim compares two methods on the same windows in every case, where a case is a model, a retention and a text.
+Published numbers and models on which settings were selected are not used.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_seeds_and_windows
 from gprune.records import REPAIRS, Array, Repair
 from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS
@@ -20,33 +20,33 @@ from gprune.study.methods import RECOMMENDED as RECIPE
 VERDICTS = "Which claims hold here"
 """heading of the claims in a document"""
 RECOMMENDED = "gprune recommended"
-"""GPrune under the recommended profile, where that differs from the paper's"""
+"""id of GPrune with the recommended profile"""
 HOME: Literal["home"] = "home"
 UNSEEN: Literal["unseen"] = "unseen"
 HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
 MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
-"""baselines that score from both texts"""
+"""baselines that use the scores of both texts"""
 BASELINES = tuple(
     name
     for name, method in ((name, METHODS[name]) for name in BUILT_IN)
     if not (method.control or method.learns or method.decision in ("none", "chosen")) and name != "wanda_sp_dense"
 )
-"""what people would otherwise use"""
+"""competing published methods"""
 
 
 def repaired_id(repair: Repair) -> str:
-    """Return the id of GPrune with a repair that a study switches on, as `gprune compensated`."""
+    """Return the id of GPrune with a study's repair, for example `gprune compensated`."""
     return f"gprune {repair.attribute}"
 
 
 def equal(method: str) -> str:
-    """Return the id of a method with as many units in every layer, as `flap equal widths`."""
+    """Return the id of a method with equal widths, for example `flap equal widths`."""
     return f"{method} equal widths"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """Every method on one text, for one model at one retention."""
+    """Losses of all methods on one text, for one model and one retention."""
 
     model: str
     retention: float
@@ -54,41 +54,41 @@ class Case:
     unseen: bool
     """whether no method was calibrated on the text's corpus"""
     losses: Mapping[str, Mapping[int, Array]]
-    """of each method and seed (windows,) mean losses, nats per token"""
+    """(windows,) mean losses in nats per token by method and seed"""
     missing: frozenset[str] = frozenset()
-    """methods of which a seed is not run yet: nothing is claimed of them"""
+    """methods with missing seeds, which are not compared"""
 
     def loss(self, method: str) -> float:
-        """Return the mean loss over seeds, nats per token, or NaN if it was not measured."""
+        """Return the mean loss over seeds in nats per token, or NaN if not measured."""
         runs = self.losses.get(method, {}).values()
         return float(np.mean([losses.mean() for losses in runs])) if runs else math.nan
 
     def best(self, methods: Sequence[str]) -> str:
-        """Return the method of the lowest mean loss; empty if none was measured."""
+        """Return the method with the lowest mean loss; empty if none is measured."""
         return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
-        """Return the loss of the first over the second on the seeds that both have; None without any."""
+        """Return the loss of the first method minus that of the second on common seeds; None if there are none."""
         if self.missing & {first, second}:
             return None
         runs, other_runs = self.losses.get(first, {}), self.losses.get(second, {})
         differences = [runs[seed] - other_runs[seed] for seed in runs if seed in other_runs]
-        return over_both(np.stack(differences)) if differences else None
+        return over_seeds_and_windows(np.stack(differences)) if differences else None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that the paper says, or that must hold if what it says is to mean something."""
+    """A claim of the paper, or an additional check."""
 
     words: str
     source: str
-    """where the paper says it; empty for an additional check"""
+    """place in the paper; empty for an additional check"""
     first: str
-    """the method that should be better"""
-    others: tuple[str, ...]
-    """what it should beat: the best of these in each case"""
+    """method that should be better"""
+    rivals: tuple[str, ...]
+    """methods to compare with; the best of them in each case is used"""
     where: Literal["", "home", "unseen"] = ""
-    """whether it is about texts of the corpora of A and B, or about those that no method was calibrated on"""
+    """restricts the claim to texts from the corpora of A and B (home) or from other corpora (unseen)"""
 
 
 _MAIN = "main table"
@@ -140,10 +140,10 @@ class ClaimVerdict:
 
     claim: Claim
     cases: tuple[tuple[Case, str, Difference], ...]
-    """where it could be judged: the case, what it was compared with, and the difference"""
+    """case, compared method and difference of each testable case"""
 
     def count(self, verdict: str) -> int:
-        """Return the number of cases in which the first was BETTER, WORSE, or NOISE."""
+        """Return the number of cases in which the first method was BETTER, WORSE or NOISE."""
         return sum(difference.verdict == verdict for _, _, difference in self.cases)
 
     @property
@@ -164,7 +164,7 @@ class ClaimVerdict:
 
     @property
     def counts(self) -> str:
-        """Return the counts as `7 better, 2 within noise, 3 worse`."""
+        """Return the counts in the form `7 better, 2 within noise, 3 worse`."""
         return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in (BETTER, NOISE, WORSE))
 
 
@@ -174,9 +174,9 @@ def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):
             continue
-        if case.missing & {claim.first, *claim.others}:
+        if case.missing & {claim.first, *claim.rivals}:
             return ClaimVerdict(claim, ())
-        best_other = case.best(claim.others)
+        best_other = case.best(claim.rivals)
         difference = case.difference(claim.first, best_other) if best_other else None
         if difference is not None and math.isfinite(difference.nats):
             judged.append((case, best_other, difference))

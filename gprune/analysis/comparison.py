@@ -1,7 +1,7 @@
-"""The perplexity of every method on every text, and the difference of two of them.
+"""Tables of the perplexity of every method on every text, and differences between methods.
 
-Section 4: perplexity of every method on every text, beside the dense model and the retention really met.
-All methods read the same windows, so a difference is judged by the windows' differences (paired).
+Section 4: perplexity of every method on every text, next to the dense model and the actual retention. All methods are
+evaluated on the same windows, so differences are tested in pairs.
 """
 
 import math
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Run and method."""
+        """Return run and method."""
         return self.run, self.method
 
 
@@ -41,18 +41,18 @@ class Line:
     """One line of the table: a method of a run, or of several runs that differ in their seed."""
 
     rows: tuple[Row, ...]
-    """one a seed, at least one"""
+    """one row per seed, at least one"""
     seeds: tuple[int, ...]
-    """their seeds"""
+    """seeds of the rows"""
 
     @property
     def name(self) -> tuple[str, str]:
-        """Run and method of the first row."""
+        """Return run and method of the first row."""
         return self.rows[0].name
 
     @property
     def method(self) -> str:
-        """Name of the method."""
+        """Return the name of the method."""
         return self.rows[0].method
 
     @property
@@ -66,12 +66,12 @@ class Line:
         return float(np.mean([row.retention for row in self.rows]))
 
     def by_seed(self, text: str) -> dict[int, Measurement]:
-        """Return the perplexities on a text, by seed."""
+        """Return the perplexities on a text by seed."""
         pairs = zip(self.seeds, self.rows, strict=True)
         return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
 
     def cell(self, text: str) -> Measurement:
-        """Return the perplexity on a text of the first seed that has one."""
+        """Return the perplexity on a text for the first measured seed."""
         return next(iter(self.by_seed(text).values()))
 
     def loss(self, text: str) -> float:
@@ -79,7 +79,7 @@ class Line:
         return float(np.mean([np.log(cell.perplexity) for cell in self.by_seed(text).values()]))
 
     def stamps(self, text: str) -> list[Stamp | None]:
-        """Return the protocols by which its perplexities on a text were measured."""
+        """Return the protocols of its perplexities on a text."""
         return [cell.stamp for cell in self.by_seed(text).values()]
 
     def mean(self, text: str) -> float:
@@ -94,7 +94,7 @@ class Line:
             return float(np.std(perplexities, ddof=1)) if len(perplexities) > 1 else float("nan")
 
     def margin(self, text: str) -> float:
-        """Return half the interval of the mean over seeds, or over one run's windows."""
+        """Return half the interval of the mean over seeds, or of one run over its windows."""
         cells = list(self.by_seed(text).values())
         if len(cells) > 1:
             return half_interval(self.spread(text) / math.sqrt(len(cells)), len(cells) - 1)
@@ -102,10 +102,9 @@ class Line:
 
 
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
-    """Return the lines of a table: one a row, or one for the rows of runs that differ only in their seed.
+    """Return the lines of a table: one per row, or with `groups` one for the runs that differ only in their seed.
 
-    `groups` says by run what it shares with those that differ in their seed only, and its seed; of equal
-    seeds of a group the first counts.
+    `groups` has a group key and the seed of each run; the first of several runs with the same seed is used.
     """
     grouped: dict[tuple[str, str], dict[int, Row]] = {}
     for row in table:
@@ -117,8 +116,7 @@ def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None)
 def rows(measurements: list[Measurement]) -> list[Row]:
     """Group measurements by run and method, dense rows first.
 
-    The dense model of several runs stands there once, as long as they read the same windows of a text; a run
-    that read others keeps its own reference.
+    Runs of one dense model that use the same windows share a dense row; a run with other windows has its own.
     """
     homes = _dense_homes([item for item in measurements if item.method == DENSE])
     grouped: dict[tuple[str, str], list[Measurement]] = {}
@@ -131,12 +129,12 @@ def rows(measurements: list[Measurement]) -> list[Row]:
         for item in items:
             cells.setdefault(item.text, item)
         table.append(Row(run, method, items[0].retention, items[0].parameters, cells))
-    # sorting is stable: within dense and pruned the order of the runs and methods stays
+    # the sort is stable, so that the order of runs and methods is preserved
     return sorted(table, key=lambda row: row.method != DENSE)
 
 
 def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
-    """Return for each run the run whose dense row holds its dense measurements."""
+    """Return for each run the run whose dense row has its dense measurements."""
     windows_by_run: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
         windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.windows_read
@@ -157,28 +155,28 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
-    """Return rows for the methods that a run left out, each with its reason."""
+    """Return rows for the skipped methods of a run with their reasons."""
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
 def texts(table: Iterable[Row]) -> list[str]:
-    """Return every measured text, in order of first appearance."""
+    """Return all measured texts in order of first appearance."""
     return list(dict.fromkeys(text for row in table for text in row.cells))
 
 
 def marks(table: Iterable[Row]) -> Marks:
-    """Return the marks of perplexities that follow another protocol than usual for their text."""
+    """Return the marks of perplexities with another protocol than most of their text."""
     rows_ = list(table)
     return Marks({text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)})
 
 
 def change(line: Line, pinned: Line, text: str) -> Difference | str:
-    """Return the loss of a line over the pinned one on a text, or the reason for none."""
+    """Return the loss of a line minus that of the pinned line on a text, or the reason why they are not comparable."""
     return difference_over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
-    """Return the methods without a meaningful difference to the pinned line, by text and reason."""
+    """Return the methods that are not comparable with the pinned line, by text and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for text in texts(row for line in table for row in line.rows):
         for line in table:
@@ -189,7 +187,7 @@ def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], lis
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
-    """Return every measurement as one line, with its change against the pinned row.
+    """Return a table with one row per measurement and its change relative to the row `baseline`.
 
     `labels` are the display names of the methods.
     """

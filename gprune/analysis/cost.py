@@ -1,7 +1,4 @@
-"""The perplexity that each method costs on one text, with its interval.
-
-Every method reads the windows that the dense model reads, so the interval is that of their differences.
-"""
+"""Perplexity of each method on one text relative to the dense model, with intervals from paired windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,19 +17,19 @@ class Cost:
     method: str
     perplexity: float
     ratio: float
-    """perplexity over that of the dense model; infinite where it overflows"""
+    """perplexity divided by that of the dense model; infinite on overflow"""
     low: float
     """lower end of the 95% interval, on the scale of the mean loss"""
     high: float
     """upper end of the 95% interval"""
     paired: bool
-    """whether both have read the same windows"""
+    """whether both use the same windows"""
     error: float = 0.0
-    """standard error of the mean loss, nats per token; 0 if it is not known"""
+    """standard error of the mean loss, nats per token; 0 if unknown"""
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:
-    """Return the cost of each pruned model on one text, the cheapest first; empty without the dense one."""
+    """Return the cost of each pruned model on one text by rising perplexity; empty without the dense model."""
     dense = next((cell for cell in cells if cell.method == DENSE), None)
     if dense is None:
         return []
@@ -43,7 +40,7 @@ def _cost(cell: Measurement, dense: Measurement) -> Cost:
     if not np.isfinite(cell.perplexity):
         return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
     gap = difference(cell, dense)
-    # one window has no spread, so there is no interval
+    # there is no interval for one window
     half = gap.nats_margin if np.isfinite(gap.nats_margin) else 0.0
     error = gap.nats_error if np.isfinite(gap.nats_error) else 0.0
     ratio, low, high = (float(np.exp(gap.nats + offset)) for offset in (0.0, -half, half))
@@ -51,7 +48,7 @@ def _cost(cell: Measurement, dense: Measurement) -> Cost:
 
 
 def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
-    """Return the costs as a table, methods by their display names."""
+    """Return the costs as a table with the display names of the methods."""
     return pd.DataFrame(
         {
             "method": [labels.get(cost.method, cost.method) for cost in table],

@@ -1,8 +1,8 @@
-"""The Pareto-optimal pruned models: perplexity against cost.
+"""Pareto-optimal pruned models by perplexity and cost.
 
-A model is on the Pareto front where it is better, beyond noise, than each cheaper one there (see `verdict`).
-What it loses is its perplexity over the dense model's on the same windows; what it costs is its parameters, or
-the time that a token takes.
+A model is on the Pareto front if it is significantly better than each cheaper model on the front (see `verdict`). The
+loss is the perplexity relative to the dense model on the same windows. The cost is the number of parameters or the time
+per token, relative to the dense model.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,32 +18,32 @@ from gprune.analysis.verdict import COST_DIGITS, compare_lines, pareto_front
 
 PARAMETERS, TIME = "parameters", "time"
 COSTS = {PARAMETERS: "parameters", TIME: "time per token"}
-"""what a model can cost, in words"""
+"""labels of the kinds of cost"""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pruned model that can be taken."""
+    """A pruned model with its loss and cost."""
 
     line: Line
     loss: Difference
-    """to the dense model; the mean over the texts"""
+    """mean difference to the dense model over the texts"""
     cost: float
-    """over the dense model's, above 0"""
+    """cost relative to the dense model, above 0"""
     front: bool
     """whether it is on the Pareto front"""
 
     @property
     def ratio(self) -> float:
-        """Return its perplexity over the dense model's."""
+        """Return its perplexity divided by that of the dense model."""
         return 1 + self.loss.change
 
 
 def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
-    """Return the pruned lines with a known cost that were measured on all texts, as was their dense model.
+    """Return the pruned models with a known cost that were, like their dense model, measured on all texts.
 
-    `costs` are over the dense model's, by the line's name. The cheapest comes first, of equals the better.
-    What several runs have measured alike to the last bit is one model, of the first of them.
+    `costs` are relative to the dense model, by the line's name. The result is sorted by cost, then by loss. Bitwise
+    equal results of several runs count as one model of the first run.
     """
     lines = list(lines)
     dense = [line for line in lines if line.method == DENSE]
@@ -64,7 +64,7 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
 
 
 def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
-    """Return a line's loss over its dense model's on the same windows, the mean over texts, or None if one lacks it."""
+    """Return the mean over texts of a line's loss minus that of its dense model; None if a text is not comparable."""
     differences = []
     for text in texts:
         references = (dense_line for dense_line in dense if _models(dense_line, text) == _models(line, text))
@@ -85,7 +85,7 @@ def _price(option: Option) -> tuple[float, float]:
 
 
 def cheapest(table: Iterable[Option], limit: float) -> Option | None:
-    """Return the cheapest model whose perplexity ratio to the dense one is at most a limit, or None."""
+    """Return the cheapest model with a perplexity ratio to the dense model of at most `limit`, or None."""
     return min((option for option in table if option.ratio <= limit), key=_price, default=None)
 
 
@@ -95,7 +95,7 @@ def option_table(
     cost: str,
     about: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """Return one row a model, the cheapest first; `cost` is one of COSTS, `about` has further columns by line."""
+    """Return a table with one row per model; `cost` is one of COSTS, `about` has further columns by line."""
     return pd.DataFrame(
         [
             {

@@ -1,7 +1,7 @@
-"""The budget of two methods over modules from stable to unstable, and the neurons that both keep.
+"""Retention of two methods by the rank drift of modules, and the overlap of the kept neurons.
 
-Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
-retention and Jaccard of the kept units are pooled over the neurons of a bin.
+Fig. 3: modules are sorted by the mean rank drift (Eq. 1) of their neurons and divided into bins of equal module count;
+retention and Jaccard index are pooled over the neurons of a bin.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from gprune.pruning.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
 BUDGET_TOLERANCE = 0.005
-"""Methods whose retentions differ by more are not compared as equals."""
+"""largest difference of retentions for which methods are compared"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Fig. 3 for one pair of methods."""
+    """Data of Fig. 3 for one pair of methods."""
 
     names: list[str]
     """percentile range of each bin"""
@@ -26,10 +26,10 @@ class Bins:
     """(bins,) mean drift of the bin's modules"""
     neurons: Array
     """(bins,) neurons in the bin"""
-    ours: Array
+    gprune: Array
     """(bins,) retention of the bin's neurons under GPrune"""
     base: Array
-    """(bins,) the same under the baseline"""
+    """(bins,) retention of the bin's neurons under the baseline"""
     jaccard: Array
     """(bins,) neurons kept by both over neurons kept by either, or NaN if neither keeps any"""
     chance: Array
@@ -41,8 +41,8 @@ class Bins:
 def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
     """Return (modules,) int64 drift bin of every module, 0 = most stable.
 
-    `drift` is (layers, neurons) of Eq. 1. Bins hold equally many modules, give or take one, and at most one
-    bin stands for each module.
+    `drift` is (layers, neurons), Eq. 1. The numbers of modules per bin differ by at most one. There are at most as many
+    bins as modules.
     """
     labels = partition.global_labels.ravel()
     means = module_means(drift.ravel(), labels, partition.modules)
@@ -54,9 +54,9 @@ def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
 
 
 def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base: PruningMasks, bins: int) -> Bins:
-    """Bin the decisions of two methods by module drift: retention, Jaccard index and its chance level.
+    """Compute retention, Jaccard index and its chance level of two methods in bins of module drift.
 
-    `drift` is (layers, neurons) of Eq. 1; bins are lowered to the number of modules.
+    `drift` is (layers, neurons), Eq. 1; `bins` is reduced to the number of modules.
     """
     bin_of_module = module_bins(drift, partition, bins)
     number = int(bin_of_module.max()) + 1
@@ -69,7 +69,7 @@ def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base
         names=bin_names(number),
         drift=module_means(drift.ravel(), bin_of_neuron, number),
         neurons=np.bincount(bin_of_neuron, minlength=number),
-        ours=retained,
+        gprune=retained,
         base=base_kept,
         jaccard=_ratio(shared, either),
         chance=chance_jaccard(retained, base_kept),
@@ -88,19 +88,19 @@ def _ratio(above: Array, below: Array) -> Array:
 
 
 def bin_names(number: int) -> list[str]:
-    """Return the percentile ranges of equal bins, as `0-20%`."""
+    """Return the percentile ranges of equal bins, for example `0–20%`."""
     edges = np.linspace(0, 100, number + 1).round().astype(int)
     return [f"{low}–{high}%" for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
-    """Return Fig. 3 as a table, one row a bin."""
+    """Return Fig. 3 as a table with one row per bin."""
     return pd.DataFrame(
         {
             "drift bin": result.names,
             "mean drift": result.drift,
             "neurons": result.neurons,
-            "retained, GPrune": result.ours,
+            "retained, GPrune": result.gprune,
             f"retained, {base_name}": result.base,
             "Jaccard": result.jaccard,
             "Jaccard by chance": result.chance,
@@ -118,7 +118,7 @@ def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
 
 
 def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
-    """Return the retained fractions of every layer under every method."""
+    """Return a table of the retained fractions of every layer for every method."""
     columns: dict[str, Array] = {}
     for name, mask in masks.items():
         columns[f"neurons, {name}"], columns[f"key/value groups, {name}"] = layer_retention(mask)
@@ -127,11 +127,11 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
 
 def pooled_retention(result: Bins) -> tuple[float, float]:
     """Return the retained fraction of all FFN neurons under GPrune and under the baseline."""
-    gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.ours, result.base))
+    gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.gprune, result.base))
     return gprune, base
 
 
 def bin_changes(result: Bins) -> tuple[float, float]:
-    """Change of the most unstable bin and of the others pooled, GPrune less the baseline."""
-    change = result.ours - result.base
+    """Return the retention of GPrune minus that of the baseline in the most unstable bin and pooled in the others."""
+    change = result.gprune - result.base
     return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))

@@ -1,7 +1,7 @@
-"""Summarize the rank drift of neurons between calibration texts, with its resampling floor.
+"""Summarize the rank drift of neurons between calibration texts, with its resampling control.
 
-Fig. 1a and Eq. 1 (section 3.1): rank drift of every neuron, as shares of neurons in bins, so that a chart
-of 352,256 neurons needs a hundred numbers.
+Fig. 1a and Eq. 1 (section 3.1): distributions of the rank drift as shares of neurons in bins, so that a chart of
+352,256 neurons needs a hundred numbers.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Distribution:
     """One curve of the drift histogram."""
 
     name: str
-    """what was compared with what"""
+    """compared scores"""
     shares: Array
     """(bins,) percent of all neurons in each bin"""
     median: float
@@ -28,7 +28,7 @@ class Distribution:
 
 
 CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
-"""Names of the four curves, in the order of `distributions`."""
+"""names of the four curves, in the order of `distributions`"""
 
 
 def shares(values: Array, bins: int) -> Array:
@@ -38,9 +38,9 @@ def shares(values: Array, bins: int) -> Array:
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
-    """Return four curves: the drift between texts, that between halves, and two resampling controls.
+    """Return the distributions of the drift between texts, between halves, and of two resampling controls.
 
-    Of one layer, or of all together.
+    `layer` is None for all layers together.
     """
     sources = (
         (CROSS, drift.magnitude, drift.correlation),
@@ -56,7 +56,7 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
 
 
 def beyond(curve: Distribution) -> Array:
-    """Return (bins + 1,) percent of the neurons whose drift is at least each bin's edge."""
+    """Return the (bins + 1,) percent of neurons with a drift of at least each edge of the bins."""
     remaining: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
     return np.maximum(remaining, 0.0)
 
@@ -68,7 +68,7 @@ def middle(values: Array) -> float:
 
 
 def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
-    """Return the drift histogram as a table: one row a bin, one column a curve."""
+    """Return the drift histogram as a table with one row per bin and one column per curve."""
     bins = len(curves[0].shares)
     edges = np.linspace(0.0, 1.0, bins + 1)
     columns: dict[str, Array] = {"drift from": edges[:-1], "drift to": edges[1:]}
@@ -101,7 +101,7 @@ def scaled_ranks(scores: Array) -> Array:
 
 
 def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
-    """Return (bins, bins) counts of a layer's neurons by rank on A (column) and on B (row), least first.
+    """Return (bins, bins) counts of a layer's neurons by rank on A (column) and on B (row), in ascending order.
 
     Scores are (neurons,).
     """
@@ -110,10 +110,7 @@ def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
 
 
 def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
-    """Return at most `count` neurons of all layers with the largest drift, the largest first.
-
-    Ties are in order of layer and neuron.
-    """
+    """Return a table of at most `count` neurons of all layers by falling drift; ties by layer and neuron."""
     layers, neurons = drift.magnitude.shape
     flat = drift.magnitude.ravel()
     order = _largest(flat, min(count, flat.size))
@@ -136,7 +133,7 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
 
 
 def _largest(values: Array, count: int) -> Array:
-    """Return the indices of the largest values, in falling order; ties by rising index."""
+    """Return the indices of the `count` largest values in falling order; ties by rising index."""
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]
     return ordered[:count]
@@ -148,7 +145,7 @@ class Movers:
 
     layer: int
     neurons: Array
-    """(count,) int64, the largest move first; equal ones in order"""
+    """(count,) int64 indices by falling drift; ties by index"""
     first: Array
     """(count,) rank on A, from 0 (least important of the layer) to 1 (most)"""
     second: Array
@@ -156,10 +153,10 @@ class Movers:
     median: float
     """median drift of all neurons of the layer"""
     width: int
-    """neurons of the layer"""
+    """number of neurons of the layer"""
 
     def table(self) -> pd.DataFrame:
-        """Return one row a neuron."""
+        """Return a table with one row per neuron."""
         return pd.DataFrame(
             {
                 "layer": self.layer,
@@ -172,7 +169,7 @@ class Movers:
 
 
 def unstable_layer(drift: RankDrift) -> int:
-    """Return the layer with the largest median drift; the first of equal ones."""
+    """Return the layer with the largest median drift; the first one at a tie."""
     return int(np.median(drift.magnitude, axis=1).argmax())
 
 
@@ -184,10 +181,7 @@ def movers(
     count: int = 20,
     among: int | None = None,
 ) -> Movers:
-    """Return at most `count` neurons of a layer whose rank shifts most.
-
-    The neuron `among` takes the last position if it is not one of them.
-    """
+    """Return at most `count` neurons of a layer by falling drift; neuron `among` replaces the last if not included."""
     magnitude = drift.magnitude[layer]
     order = np.argsort(-magnitude, kind="stable")[:count]
     if among is not None and among not in order:

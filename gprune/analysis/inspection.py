@@ -1,6 +1,7 @@
-"""One neuron, module or layer on each text, from slices of the records.
+"""Details of one neuron, module or layer on each text.
 
-Ranks run from 0 (least important of the layer) to 1 (most important); equal scores share their rank.
+Ranks are scaled to the range from 0 (least important of the layer) to 1 (most important); equal scores share their
+rank.
 """
 
 import re
@@ -22,29 +23,29 @@ _SHORT = re.compile(r"(?:[lmn]\s*[0-9]+[\s/,:.·]*)+")
 _LETTER = re.compile(r"([lmn])\s*([0-9]+)")
 _LETTERS = {"l": "layer", "m": "module", "n": "neuron"}
 _PAIR = re.compile(r"([0-9]+)\s*[/,:.\s]\s*([0-9]+)")
-Parts = Callable[[Sequence[int]], Array]
-"""(neurons,) scores of a layer from the shards of given indices"""
+ShardScores = Callable[[Sequence[int]], Array]
+"""indices of shards -> (neurons,) scores of a layer"""
 EXAMPLES = "layer 5 neuron 688, L5N688, 5/688, or module 3 of layer 2"
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRanks:
-    """The ranks of the neurons of one layer on one text, and on halves of it."""
+    """Ranks of the neurons of a layer on one text and on halves of it."""
 
     score: Array
     """(neurons,) importance scores"""
     rank: Array
     """(neurons,) from 0 to 1"""
     low: Array
-    """(neurons,) lowest rank on a half of the text; the rank itself where parts cannot be scored"""
+    """(neurons,) lowest rank on a half of the text; `rank` if halves cannot be scored"""
     high: Array
-    """(neurons,) highest rank on a half"""
+    """(neurons,) highest rank on a half of the text"""
 
 
 def parse_unit(text: str) -> dict[str, int]:
-    """Parse the layer, module and neuron that a search text names, as far as named.
+    """Parse a search text and return the numbers of layer, module and neuron that it contains.
 
-    Raises SettingsError if it names no layer, or something twice.
+    Raises SettingsError if there is no layer or a number is repeated.
     """
     line = " ".join(text.lower().split())
     named_numbers = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
@@ -58,11 +59,10 @@ def parse_unit(text: str) -> dict[str, int]:
     return numbers
 
 
-def rank_layer(score: Array, score_shards: Parts | None, shards: int) -> LayerRanks:
+def rank_layer(score: Array, score_shards: ShardScores | None, shards: int) -> LayerRanks:
     """Return the ranks of a layer's (neurons,) scores and their range over halves of the text.
 
-    A half is half of the shards, neighbours in a ring; every starting point is taken. `score_shards` scores chosen
-    shards of the text, or None if they cannot be scored.
+    The halves are all sets of cyclically consecutive shards. `score_shards` is None if shards cannot be scored.
     """
     rank = scaled_ranks(score)
     if score_shards is None:
@@ -74,11 +74,11 @@ def rank_layer(score: Array, score_shards: Parts | None, shards: int) -> LayerRa
 
 
 def percentile(value: float, among: Array) -> float:
-    """Return the share of the other values that are below `value`, ties by half; 0 without others."""
-    others = len(among) - 1
-    if others < 1:
+    """Return the share of the other values in `among` below `value`, with ties counted half; 0 if there are none."""
+    count = len(among) - 1
+    if count < 1:
         return 0.0
-    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / others)
+    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / count)
 
 
 def module_table(
@@ -88,9 +88,9 @@ def module_table(
     adapted: AdaptedScores | None,
     masks: Mapping[str, Array],
 ) -> pd.DataFrame:
-    """Return one row a module of a layer: its statistics, RASA's decision, and the neurons methods keep.
+    """Return a table with one row per module of a layer: statistics, RASA's decision, and retention by method.
 
-    `masks` is (neurons,) bool of the layer, by what to call the method.
+    `masks` has (neurons,) bool masks of the layer by method label.
     """
     labels, count = np.asarray(partition.labels[layer]), int(partition.counts[layer])
     rows = slice(int(partition.offsets[layer]), int(partition.offsets[layer]) + count)
@@ -111,24 +111,24 @@ def module_table(
 
 
 def decision(adapted: AdaptedScores, module: int) -> str:
-    """Return RASA's decision on a module, numbered over all layers, in words."""
+    """Return the label of RASA's decision on a module, numbered over all layers."""
     return OUTCOMES[thresholds.groups(adapted)[module]]
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One of a neuron's strongest positions."""
+    """One of a neuron's strongest activations with its context."""
 
     sequence: int
-    """of the calibration set, from 0"""
+    """index of the sequence in the calibration set"""
     position: int
-    """of the token in it, from 0"""
+    """index of the token in the sequence"""
     value: float
-    """activation with its sign"""
+    """signed activation"""
     ids: tuple[int, ...]
-    """token ids around it"""
+    """token ids of the context"""
     at: int
-    """its index among `ids`"""
+    """index of the token in `ids`"""
 
 
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:

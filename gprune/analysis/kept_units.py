@@ -1,7 +1,7 @@
 """Compare the units that two masks keep: shared, changed, and the overlap expected of independent choices.
 
-Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
-independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
+Units are FFN neurons and key/value groups, counted by layer. The chance level of a Jaccard index is that of independent
+masks with the same counts in every layer.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ NEURONS, GROUPS = "neurons", "groups"
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The units of one kind that two masks keep."""
+    """Counts of the units of one kind that two masks keep."""
 
     units: int
-    """units of each layer"""
+    """number of units of each layer"""
     first: Array
     """(layers,) units that only the first keeps"""
     both: Array
@@ -64,7 +64,7 @@ def overlaps(first: PruningMasks, second: PruningMasks) -> dict[str, Overlap]:
 
 
 def flips_title(units: dict[str, Overlap]) -> str:
-    """Return one sentence on the units that change sides, from the `overlaps` of masks before and after."""
+    """Describe the units that change between kept and removed, from the `overlaps` of masks before and after."""
     neurons, groups = units[NEURONS], units[GROUPS]
     if not (neurons.changed or groups.changed):
         return "No neuron and no key/value group changes sides"
@@ -77,7 +77,7 @@ def flips_title(units: dict[str, Overlap]) -> str:
 
 
 def flip_table(units: dict[str, Overlap]) -> pd.DataFrame:
-    """Return the units that change sides, one row a layer."""
+    """Return a table of the units that change between kept and removed, with one row per layer."""
     columns = {"layer": np.arange(len(units[NEURONS].both))}
     for kind, name in ((NEURONS, "neurons"), (GROUPS, "key/value groups")):
         columns[f"{name}, kept → removed"] = units[kind].first

@@ -1,8 +1,8 @@
-"""Two decisions compared module by module.
+"""Compare two masks of one model within every module.
 
-Two masks of one model are compared within every module: two methods at one budget, or one method scored from
-two texts. Within a module the one may keep as many neurons as the other and yet others, so that the change
-of retention is shown with the share of neurons that the two decide differently.
+The masks are of two methods at one budget, or of one method with the scores of two texts. Two masks may keep the same
+number of neurons of a module but different ones, so both the change of retention and the share of neurons with
+different decisions are reported.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gprune.records import Array, Partition, PruningMasks, UnitScores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atlas:
-    """Two masks of one model, module by module in the order of layer and number."""
+    """Comparison of two masks of one model by module, in the order of layer and label."""
 
     layer: Array
     """(modules,) int64"""
@@ -25,15 +25,15 @@ class Atlas:
     size: Array
     """(modules,) neurons"""
     first: Array
-    """(modules,) share of the neurons that the first keeps"""
+    """(modules,) share of neurons that the first mask keeps"""
     second: Array
-    """(modules,) share that the second keeps"""
+    """(modules,) share of neurons that the second mask keeps"""
     differs: Array
-    """(modules,) share that one of them keeps and the other does not"""
+    """(modules,) share of neurons with different decisions"""
     neurons: float
-    """share of all FFN neurons that the two decide differently"""
+    """share of all FFN neurons with different decisions"""
     groups: float
-    """share of all key/value groups that they decide differently"""
+    """share of all key/value groups with different decisions"""
 
     @property
     def change(self) -> Array:
@@ -42,7 +42,7 @@ class Atlas:
 
     @property
     def largest(self) -> int:
-        """Return the module with the largest change; the first of equal ones."""
+        """Return the module with the largest change; the first one at a tie."""
         return int(np.abs(self.change).argmax())
 
 
@@ -84,7 +84,7 @@ def arrange_grid(atlas: Atlas, values: Array, column: Array) -> Array:
 
 
 def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
-    """Return one row a module; `first` and `second` name the masks, `drift` is the mean rank drift."""
+    """Return a table with one row per module; `first` and `second` are labels, `drift` is the mean rank drift."""
     rows: dict[str, Array] = {
         "layer": atlas.layer,
         "module": atlas.module,
@@ -98,7 +98,7 @@ def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = Non
 
 
 def group_table(masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores) -> pd.DataFrame:
-    """Return one row a key/value group: its scores and standard scores on both texts, and who keeps it."""
+    """Return a table with one row per key/value group: scores and standard scores on both texts, and the masks."""
     layer, group = (part.ravel() for part in np.indices(primary.heads.shape))
     columns: dict[str, Array] = {"layer": layer, "group": group}
     for letter, scores in (("A", primary), ("B", auxiliary)):

@@ -1,6 +1,6 @@
-"""Tests whether one perplexity is better than another, beyond the noise of its windows.
+"""Test differences of perplexity, paired by window.
 
-All methods read the same windows, so a difference is judged by the windows' differences (paired).
+All methods are evaluated on the same windows, so the standard error is that of the windows' differences.
 """
 
 import math
@@ -15,72 +15,71 @@ from gprune.evaluation.protocol import Stamp
 from gprune.records import Array
 
 LEVEL = 0.95
-"""how much every interval that is shown holds; a difference whose interval holds 0 is too close to call"""
+"""confidence level of all intervals; a difference is not significant if its interval contains 0"""
 INTERVAL = f"{percent(LEVEL)} interval"
-"""what an interval is called wherever one is shown"""
+"""label of an interval"""
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 _EVEN = 0.1
-"""half an interval in nats up to which its ends are about as far from the change, to a tenth"""
+"""largest half interval in nats for which the interval of the ratio is nearly symmetric (within a tenth)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One perplexity of one method of one run."""
+    """Perplexity of one method of a run on one text."""
 
     run: str
-    """the run it belongs to"""
     method: str
     """name of the method, one of gprune.study.methods.METHODS"""
     text: str
     """evaluation text"""
     perplexity: float
-    """lower is better; infinite where it overflows"""
+    """lower is better; infinite on overflow"""
     standard_error: float
-    """over windows, carried to perplexity"""
+    """standard error of the perplexity over windows"""
     windows: int
-    """windows measured"""
+    """number of windows"""
     length: int
-    """tokens of one window"""
+    """tokens per window"""
     retention: float
-    """kept fraction of the decoder's weights; 1 for the dense model, NaN if it is not known"""
+    """kept fraction of the decoder's weights; 1 for the dense model, NaN if unknown"""
     parameters: int
-    """parameters of the model; 0 if not known"""
+    """parameters of the model; 0 if unknown"""
     model: str
-    """fingerprint of the dense model behind it"""
+    """fingerprint of the dense model"""
     content: str = ""
-    """fingerprint of tokenizer and evaluation text; empty if not known"""
+    """fingerprint of tokenizer and evaluation text; empty if unknown"""
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
-    """(windows,) mean negative log-likelihood of each window, nats per token; empty if not known"""
+    """(windows,) mean negative log-likelihood of each window, nats per token; empty if unknown"""
     stamp: Stamp | None = None
-    """by what protocol it was measured, or None if not known"""
+    """evaluation protocol, or None if unknown"""
 
     @property
     def margin(self) -> float:
-        """Return half the interval of the perplexity over its windows, or NaN if not known."""
+        """Return half the interval of the perplexity over its windows, or NaN if unknown."""
         return half_interval(self.standard_error, self.windows - 1)
 
     @property
     def windows_read(self) -> str:
-        """Return the windows in words; equal for two comparable perplexities."""
+        """Return a description of the windows, which is equal for comparable perplexities."""
         return f"{self.windows} windows of {self.length} tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One perplexity against another, on the scale of the mean loss."""
+    """Difference of two mean losses with its standard error."""
 
     nats: float
-    """difference of the mean losses, nats per token; positive where the first is worse"""
+    """first mean loss minus the second, nats per token; positive if the first is worse"""
     nats_error: float
-    """its standard error; infinite where it is not known"""
+    """standard error of `nats`; infinite if unknown"""
     paired: bool
-    """whether both were measured on the same windows; the error is then that of the windows' differences"""
+    """whether both use the same windows, so that the error is that of the windows' differences"""
     freedom: float = math.inf
-    """degrees of freedom of the error: of a mean over n windows n - 1"""
+    """degrees of freedom of the error: n - 1 for a mean over n windows"""
 
     @property
     def change(self) -> float:
-        """Return the relative change of perplexity: its ratio less 1."""
+        """Return the relative change of perplexity, exp(nats) - 1."""
         with np.errstate(over="ignore"):
             return float(np.expm1(self.nats))
 
@@ -91,44 +90,43 @@ class Difference:
 
     @property
     def nats_margin(self) -> float:
-        """Return half the interval of the difference in nats per token, or NaN if its error is not known."""
+        """Return half the interval of the difference in nats per token, or NaN if the error is unknown."""
         return half_interval(self.nats_error, self.freedom)
 
     @property
     def margin(self) -> float:
-        """Return half the interval of the change (delta method), or NaN if not known."""
+        """Return half the interval of the change (delta method), or NaN if unknown."""
         return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the change's interval; it contains 0 if the difference's does; NaN if not known."""
+        """Return the ends of the interval of the change, transformed from the interval of `nats`; NaN if unknown."""
         with np.errstate(over="ignore"):
             low, high = np.expm1([self.nats - self.nats_margin, self.nats + self.nats_margin])
         return float(low), float(high)
 
     @property
     def close(self) -> bool:
-        """Return True if the interval of the difference contains 0 or is not known."""
+        """Return True if the interval of the difference contains 0 or is unknown."""
         return not abs(self.nats) > self.nats_margin
 
     @property
     def verdict(self) -> str:
-        """Return BETTER or WORSE (a lower perplexity is better), or NOISE if the two are too close."""
+        """Return BETTER or WORSE (a lower perplexity is better), or NOISE if the difference is not significant."""
         return NOISE if self.close else BETTER if self.nats < 0 else WORSE
 
 
 def half_interval(error: float, freedom: float) -> float:
-    """Return half the interval around a mean: the t quantile times its standard error.
+    """Return half the interval of a mean: the t quantile times its standard error.
 
-    NaN if the error is not finite or there are no degrees of freedom, as of a single window: then there
-    is no interval to show.
+    NaN if the error is not finite or there are no degrees of freedom, for example with one window.
     """
     return error * _quantile(freedom) if math.isfinite(error) and freedom > 0 else float("nan")
 
 
 @lru_cache(maxsize=1024)
 def _quantile(freedom: float) -> float:
-    # scipy.special is imported, because scipy.stats is slow to import
+    # scipy.special is faster to import than scipy.stats
     from scipy.special import ndtri, stdtrit
 
     upper = (1.0 + LEVEL) / 2
@@ -136,7 +134,7 @@ def _quantile(freedom: float) -> float:
 
 
 def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
-    """Return the degrees of freedom of errors in quadrature, by Welch and Satterthwaite."""
+    """Return the degrees of freedom of independent errors added in quadrature (Welch-Satterthwaite)."""
     variances = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
     if not variances or not all(math.isfinite(variance) and freedom > 0 for variance, freedom in variances):
         return max(freedoms)
@@ -146,7 +144,7 @@ def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
-    """Return True if two perplexities were measured on the same windows, with the loss of each window known."""
+    """Return True if two perplexities use the same windows and the loss of each window is known."""
     if (first.text, first.windows_read) != (second.text, second.windows_read):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
@@ -156,10 +154,10 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
 
 
 def difference(first: Measurement, second: Measurement) -> Difference:
-    """Return the loss of the first over the second: paired if the windows are the same.
+    """Return the mean loss of the first minus that of the second, with its standard error.
 
-    The difference of the mean losses and its standard error: that of the mean of the windows' differences, or
-    both standard errors in quadrature where the windows differ.
+    The error is that of the mean of the windows' differences if the windows are the same, else both standard errors are
+    added in quadrature.
     """
     if same_windows(first, second):
         return over_windows(first.losses, second.losses)
@@ -174,16 +172,13 @@ def difference(first: Measurement, second: Measurement) -> Difference:
 
 
 def over_windows(first: Array, second: Array) -> Difference:
-    """Return the loss of the first over the second, from the (windows,) losses of both in nats per token.
-
-    The mean of the windows' differences and its standard error, infinite with a single window.
-    """
+    """Return the mean difference of (windows,) losses in nats per token; the error is infinite for one window."""
     differences = first - second
     return Difference(float(differences.mean()), _error(differences), True, len(differences) - 1)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
-    """Return why the difference of two perplexities means nothing; empty if both read the same windows."""
+    """Return the reason why two perplexities cannot be paired; empty if they can."""
     if same_windows(first, second):
         return ""
     if first.windows_read != second.windows_read:
@@ -194,10 +189,10 @@ def why_unpaired(first: Measurement, second: Measurement) -> str:
 
 
 def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
-    """Return the loss of the first over the second on the windows that both read, averaged over seeds.
+    """Return the mean loss of the first minus that of the second over seeds, or the reason why there is none.
 
-    Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
-    The difference with its standard error (see `over_both`), or why there is none.
+    Runs with the same seed are paired; if one side has one run, it is paired with all runs of the other. For the
+    standard error see `over_seeds_and_windows`.
     """
     if len(first) == 1 or len(second) == 1:
         pairs = [(cell, other_cell) for cell in first.values() for other_cell in second.values()]
@@ -210,14 +205,14 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
     if reason:
         return reason
     with np.errstate(invalid="ignore"):
-        return over_both(np.stack([cell.losses - other_cell.losses for cell, other_cell in pairs]))
+        return over_seeds_and_windows(np.stack([cell.losses - other_cell.losses for cell, other_cell in pairs]))
 
 
-def over_both(differences: Array) -> Difference:
+def over_seeds_and_windows(differences: Array) -> Difference:
     """Return the mean of (seeds, windows) loss differences on windows that all seeds share.
 
-    Its standard error is that over windows (of the seeds' mean) and that over seeds in quadrature, the former
-    alone for one seed.
+    The standard errors over windows (of the seeds' mean) and over seeds are added in quadrature; for one seed only the
+    former is used.
     """
     errors = _error(differences.mean(axis=0)), _error(differences.mean(axis=1)) if len(differences) > 1 else 0.0
     freedom = joint_freedom(errors, (differences.shape[1] - 1, len(differences) - 1))
@@ -225,7 +220,7 @@ def over_both(differences: Array) -> Difference:
 
 
 def in_percent(difference: Difference) -> str:
-    """Format a difference as a change of perplexity with its interval: `−3.1 ± 0.4%`, or with both ends."""
+    """Format a difference as the change of perplexity with its interval: `−3.1 ± 0.4%`, or with both ends."""
     interval = interval_in_percent(difference, 1)
     if not interval.startswith("±"):
         return f"{format_signed(difference.change, '.1%')} {interval}".strip()
@@ -233,10 +228,9 @@ def in_percent(difference: Difference) -> str:
 
 
 def interval_in_percent(difference: Difference, digits: int) -> str:
-    """Format the interval of a change of perplexity: `± 0.4%`; empty if not known.
+    """Format the interval of a change of perplexity: `± 0.4%`, or `(+5.8 to +532.2%)` if it is asymmetric.
 
-    From end to end, `(+5.8 to +532.2%)`, where it is far from even around the change: there ± could hold 0
-    although the interval does not.
+    For an asymmetric interval, ± could include 0 although the interval does not. Empty if unknown.
     """
     if not np.isfinite(difference.margin):
         return ""
@@ -247,9 +241,9 @@ def interval_in_percent(difference: Difference, digits: int) -> str:
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:
-    """Return the mean of differences over texts of equal weight.
+    """Return the mean of differences over texts with equal weights.
 
-    Its error is the mean of theirs: what a seed does to one text it may do to all.
+    Its error is the mean of their errors, because the effect of a seed may be the same on all texts.
     """
     nats = float(np.mean([item.nats for item in differences]))
     error = float(np.mean([item.nats_error for item in differences]))

@@ -1,6 +1,6 @@
-"""The paper's numbers, shown next to a run; never compared with a run of another setting.
+"""Published numbers of the paper to display next to a run with the same setting.
 
-Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.data.published`.
+Every claim has the model, texts and metric of its setting; its numbers are from `gprune.data.published`.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ STABLE, UNSTABLE, FIRST_FOUR = "0-20%", "80-100%", "0-80%"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One published number or pair."""
+    """A published result."""
 
     claim: str
-    """what was found, with its numbers"""
+    """result with its numbers"""
     setting: str
-    """model, texts, metric and retention behind it"""
+    """model, texts, metric and retention"""
     model: str
     """model name as it appears in folders and hub names, lower case"""
     metric: str
@@ -72,7 +72,7 @@ JACCARD = _jaccard()
 
 
 def substitution() -> pd.DataFrame:
-    """Return the module agreement if a text is replaced (appendix): mean and deviation over 32 layers."""
+    """Return the published module agreement after a text is replaced (appendix): mean and deviation over 32 layers."""
     rows = [
         {
             "comparison": row.variant.replace("-", "–").replace(" vs ", " against "),
@@ -87,12 +87,12 @@ def substitution() -> pd.DataFrame:
 
 
 def main_frame(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
-    """Return the published main table of one of `gprune.data.published.MODELS` as `analysis.tables` reads it."""
+    """Return the published main table of one of `gprune.data.published.MODELS` as a frame for `analysis.tables`."""
     return published.frame(published.table("main", model, rule))
 
 
 def same_setting(claim: Published, study: Study) -> bool:
-    """Return True if a run has the model, texts and metric that a published number belongs to."""
+    """Return True if a study has the model, texts and metric of a published result."""
     model = study.model.lower().replace("llama2", "llama-2").replace("_", "-")
     texts = {study.primary.lower().split(":")[0], study.auxiliary.lower().split(":")[0]}
     is_same_model = claim.model in model and not is_random(study.model)

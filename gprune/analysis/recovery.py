@@ -1,7 +1,7 @@
-"""The gain of further training of a pruned model, by the same steps on the same texts for each method.
+"""Gain by recovery (further training) of pruned models, with the same steps and texts for each method.
 
-What is measured after recovery is compared with the same method before it, and with other methods after
-theirs; never with a method whose weights no gradient has changed.
+A recovered model is compared with the same method before recovery and with other recovered models, but not with other
+methods without recovery.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from gprune.analysis.paired_test import Difference, Measurement, difference
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A method on one text, before and after its recovery."""
+    """Perplexity of a method on one text before and after recovery."""
 
     before: Measurement
     after: Measurement
 
     @property
     def method(self) -> str:
-        """Name of the method."""
+        """Return the name of the method."""
         return self.after.method
 
     @property
@@ -36,12 +36,12 @@ class Recovered:
 
 
 def recoveries_on(recoveries: list[Recovered], text: str) -> list[Recovered]:
-    """Return the methods that were measured on a text, the best one after recovery first."""
+    """Return the methods on a text by rising perplexity after recovery."""
     return sorted((item for item in recoveries if item.text == text), key=lambda item: item.after.perplexity)
 
 
 def recovery_table(recoveries: list[Recovered], label: Callable[[str], str]) -> pd.DataFrame:
-    """Return one row a method and text; `label` gives a method's name."""
+    """Return a table with one row per text and method; `label` returns a method's label."""
     return pd.DataFrame(
         [
             {

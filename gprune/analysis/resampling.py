@@ -1,9 +1,9 @@
-"""The effect of sampling alone on ranks and decisions, by the number of sequences.
+"""Measure the effect of sampling on ranks and decisions, by the number of sequences.
 
-Two samples of one text that share no sequence are compared, at growing sizes, from parts of statistics that
-one forward pass has kept. A score is a true one and a sampling error whose variance falls as 1 / n: the drift
-between two samples of n sequences then follows d(n)^2 = a / (n + b), the law of Spearman and Brown in terms
-of drift. It goes through what was measured and on to larger samples.
+Two disjoint samples of one text are compared at growing sizes, using the shards of stored statistics. If a score is the
+sum of a true score and a sampling error with a variance proportional to 1 / n, the drift between two samples of n
+sequences follows d(n)^2 = a / (n + b), the Spearman-Brown law in terms of drift. The fitted law extrapolates to larger
+samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,44 +15,44 @@ from gprune.pruning.ranking import ranks
 from gprune.records import Array
 
 _FALLS = 1e-3
-"""what falls by less than this part over all sizes does not fall"""
+"""minimum relative decrease over all sizes for a fit"""
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
 
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """Two samples of one text against each other, by the sequences in each."""
+    """Differences between two samples of one text by the number of sequences in each."""
 
     sequences: Array
     """(sizes,) mean number of sequences in a sample"""
     drift: Array
     """(sizes, draws) median rank drift of all neurons"""
     changed: Array
-    """(sizes, draws) share of the neurons that are decided differently"""
+    """(sizes, draws) share of neurons with different decisions"""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The fall of an effect of sampling with the number of sequences: sqrt(a / (n + b))."""
+    """Fitted effect of sampling by the number of sequences n: sqrt(a / (n + b))."""
 
     scale: float
-    """a, or NaN if nothing could be fitted"""
+    """a, or NaN if the fit failed"""
     shift: float
     """b, at least 0"""
 
     @property
-    def known(self) -> bool:
-        """Return True if a law was fitted: the measured effect falls as samples grow, or is 0."""
+    def fitted(self) -> bool:
+        """Return True if the fit succeeded: the effect decreases with the sample size, or is 0."""
         return self.scale >= 0
 
     def at(self, sequences: float) -> float:
-        """Return the difference between two samples of so many sequences; NaN without a law."""
-        return float(np.sqrt(self.scale / (sequences + self.shift))) if self.known else float("nan")
+        """Return the expected difference between two samples of `sequences` sequences; NaN without a fit."""
+        return float(np.sqrt(self.scale / (sequences + self.shift))) if self.fitted else float("nan")
 
     def reaches(self, level: float) -> float:
-        """Return the sequences at which the effect falls to a level; infinity if never, NaN without a law."""
-        if not self.known:
+        """Return the number of sequences at which the effect equals `level`; infinity if never, NaN without a fit."""
+        if not self.fitted:
             return float("nan")
         if not level > 0:
             return float("inf") if self.scale else 0.0
@@ -60,10 +60,10 @@ class Law:
 
 
 def resampling_drift(score: Score, sizes: Array, counts: Array) -> Resampled:
-    """Compare two samples of a text at every size that its shards, with (shards,) sequences each, allow.
+    """Compare two disjoint samples of a text at every size from one shard to half of the shards.
 
-    A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
-    points are drawn. `counts` (layers,) neurons of the highest ranks is what a decision keeps.
+    The samples are two adjacent sets of n cyclically consecutive shards, for all start positions. `sizes` (shards,) are
+    sequences, and `counts` (layers,) are the numbers of neurons that a decision keeps by rank.
     """
     shards = len(sizes)
     rows = []
@@ -128,9 +128,9 @@ def fit_drift_law(sequences: Array, values: Array) -> Law:
 
 
 def drift_beyond_sampling(drift: float, *noises: float) -> float:
-    """Return the part of a drift between two texts that sampling does not explain; 0 if it explains all.
+    """Return the part of a drift between two texts that sampling does not explain, at least 0.
 
-    `noises` are what two samples of one of the texts differ by, at that size, for each text. Squares add up,
-    and each text brings one of its two samples.
+    `noises` are the drifts between two samples of each text at that size. Squares add up, and each text contributes
+    half of its squared drift.
     """
     return float(np.sqrt(max(drift**2 - sum(noise**2 for noise in noises) / 2, 0.0)))

@@ -1,4 +1,4 @@
-"""Learned scales as small tables: how far each layer's kept units are scaled."""
+"""Histograms of the learned scales of each layer's kept units."""
 
 import numpy as np
 

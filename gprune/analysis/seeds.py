@@ -1,4 +1,4 @@
-"""The spread of the results of one study over its seeds."""
+"""Summarize the results of one study over several seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,26 +7,25 @@ from typing import Any
 import numpy as np
 
 MEASURED = ("retention", "perplexity", "accuracy")
-"""what of a run's result is compared over seeds"""
+"""parts of a run's result that are summarized"""
 _NO_MEASURE = ("samples", "chance", "version")
-"""what an accuracy says of its task, and what is no result"""
+"""properties of the task in an accuracy, which are not summarized"""
 
 
 def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return mean and deviation over seeds of every final result of runs of one study.
+    """Return mean and standard deviation over seeds of the results of runs that differ only in their seed.
 
-    Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of seeds,
-    as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite counts as
-    measured, and makes mean and deviation so.
+    The return value is nested like a result. Each number is replaced by `mean`, `deviation` (divisor n, as in the
+    paper's table of seeds) and the number of `seeds`. If a value is not finite, mean and deviation are not finite.
     """
-    measures = {name: _gathered([result[name] for result in results if name in result]) for name in MEASURED}
+    measures = {name: _summarize_values([result[name] for result in results if name in result]) for name in MEASURED}
     return {name: value for name, value in measures.items() if value}
 
 
-def _gathered(values: Sequence[Any]) -> dict[str, Any]:
+def _summarize_values(values: Sequence[Any]) -> dict[str, Any]:
     if all(isinstance(value, Mapping) for value in values):
         names = dict.fromkeys(name for value in values for name in value if name not in _NO_MEASURE)
-        inner = {name: _gathered([value[name] for value in values if name in value]) for name in names}
+        inner = {name: _summarize_values([value[name] for value in values if name in value]) for name in names}
         return {name: value for name, value in inner.items() if value}
     numbers = [float(value) for value in values if value is not None]
     if not numbers:

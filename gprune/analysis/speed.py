@@ -1,7 +1,7 @@
 """Compare the speed of each model with the dense one, and compute the cost of padding.
 
-Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and what is
-left of the saving once every layer is padded to the widest, as ordinary model folders need it.
+Tables of the measured inference speed (appendix, practical inference speedup), and the saved parameters that remain
+after every layer is padded to the widest, as required by standard model folders.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ PHASES = {
     "whole": "whole (prompt and new tokens, the paper's measure)",
 }
 _WITHOUT_BIASES = ("mistral", "qwen2")
-"""families with no place for the biases of repairs, which llama's form can hold for them"""
+"""families without biases, whose models with repair biases are saved as llama"""
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A pruned model with every layer padded to the widest."""
+    """Sizes of a pruned model with every layer padded to the widest."""
 
     neurons: int
     """FFN width of every layer"""
@@ -38,20 +38,20 @@ class Padding:
     pruned: int
     """parameters of the pruned model"""
     padded: int
-    """parameters of the ordinary model"""
+    """parameters of the padded model"""
 
     @property
     def kept_saving(self) -> float:
-        """Return the share of the saved parameters that padding leaves saved, in [0, 1]."""
+        """Return the share of the saved parameters that remains after padding, in [0, 1]."""
         removed = self.dense - self.pruned
         return max(self.dense - self.padded, 0) / removed if removed > 0 else 0.0
 
 
 def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
-    """Return tokens a second of one phase (prefill, decode or whole), in the order of measurement.
+    """Return a table of tokens per second of one phase (prefill, decode or whole) in the order of measurement.
 
-    `rows` are those of a ``Throughput``. Has model, mode, parameters, tokens/s, low and high (quartiles over
-    the repetitions), ratio to the dense model, its interquartile range, memory in MiB and how that was found.
+    `rows` are those of a ``Throughput``. The columns are model, mode, parameters, tokens/s, low and high (quartiles
+    over the repetitions), ratio to the dense model, its interquartile range, memory in MiB, and the kind of memory.
     """
     lines = []
     for row in rows:
@@ -77,22 +77,19 @@ def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
 
 
 def within_noise(ratio: float, spread: float) -> bool:
-    """Return True if a ratio of speeds, with its interquartile range, is not apart from 1."""
+    """Return True if a speed ratio differs from 1 by at most its interquartile range."""
     return abs(ratio - 1) <= spread
 
 
 def ratio_words(ratio: float, spread: float) -> str:
-    """Format a ratio with its interquartile range (IQR), and say if it is within noise.
-
-    Elsewhere ± is half a 95% interval, so that this range is not written as one.
-    """
+    """Format a ratio with its interquartile range (IQR), and mark it if it is within noise."""
     # the reference model has a ratio of exactly 1
     noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
     return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the quartiles of a row's tokens a second; from the IQR alone without repetitions."""
+    """Return the quartiles of a row's tokens per second, from the IQR if the repetitions are not stored."""
     middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)
     if not seconds.size or not (seconds > 0).all():
         return middle - float(row["spread"]) / 2, middle + float(row["spread"]) / 2
@@ -101,7 +98,7 @@ def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def published_speed() -> pd.DataFrame:
-    """Return the published throughput of LLaMA2-7B at 50% retention, its size and ratio to dense."""
+    """Return a table of the published throughput of LLaMA2-7B at 50% retention, with size and ratio to dense."""
     figures = published.table("speed")
     dense = next(figure.values["tokens_per_second"] for figure in figures if figure.method == DENSE)
     lines = [
@@ -117,10 +114,10 @@ def published_speed() -> pd.DataFrame:
 
 
 def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | str:
-    """Return the sizes of the ordinary model of the padded export; no model is loaded for it.
+    """Return the sizes of the padded export without loading a model, or the reason why they are not available.
 
-    `size` is the dense model's, `family` its model type, as llama. Where none is made, or what it holds is
-    not known before, the end of a sentence on the ordinary model that says why.
+    `size` is the dense model's, `family` its model type such as llama. The reason is the predicate of a sentence about
+    the padded model.
     """
     layout, llama_like = FAMILIES.get(dense_type(family)), family in ("llama", *_WITHOUT_BIASES)
     if layout is None or layout.text:
@@ -146,14 +143,14 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
 
 
 def _padded_groups(shape: ModelShape, minimum: int, family: str) -> int:
-    """Return the most groups of a layer; for llama the next number that divides the hidden size."""
+    """Return `minimum`, or for llama the next number of groups whose query heads divide the hidden size."""
     possible = range(max(minimum, 1), shape.kv_heads)
     fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)
     return next(fits, shape.kv_heads) if family == "llama" else minimum
 
 
 def ratio_of(rows: Sequence[Mapping[str, Any]], method: str, phase: str = "decode") -> tuple[float, float]:
-    """Return the speed of a method relative to the first model, with its spread; NaN if absent."""
+    """Return the speed ratio of a method to the first model and its spread; NaN if not measured."""
     for row in rows:
         if row["model"] == method and row["phase"] == phase:
             return float(row["ratio"]), float(row["ratio_spread"])

@@ -1,7 +1,7 @@
-"""The rows of a study over their seeds: ranks, changes, and whether budgets are equal.
+"""Rows of a table of studies: means over seeds, ranks, changes and checks of equal budgets.
 
-Section 4, ablations, and the appendix: rows that differ in one choice, each with the numbers of its runs.
-Published rows never enter here.
+Section 4 (ablations) and the appendix: rows differ in one setting and have the numbers of their runs. Published rows
+are not included.
 """
 
 import math
@@ -19,58 +19,58 @@ from gprune.analysis.verdict import budget_gap, judge, stars
 
 SEED, YES = "seed", "yes"
 NOT_RUN = "not run yet"
-"""reason of a row that is still to come: until it is there, nothing is claimed of its block"""
+"""reason of a pending row; its block has no winner"""
 BLOCKS = ("retention", "component", "design dimension")
-"""labels within which rows compete with each other"""
+"""labels that define blocks of comparable rows"""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
-    """One row of a study: one setting under one seed."""
+    """One row of a table: one setting with one seed."""
 
     labels: dict[str, str]
-    """what names the row, by column"""
+    """labels of the row by column"""
     method: str
     """id: dense, flap, gprune:flap"""
     retention: float
     """target retention, 1 for the dense model"""
     seed: int
     run: str = ""
-    """run it comes from; empty if there is none"""
+    """run of the numbers; empty if there is none"""
     values: dict[str, float] = field(default_factory=dict)
-    """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or what a figure measures"""
+    """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or the measures of a figure"""
     errors: dict[str, float] = field(default_factory=dict)
-    """standard errors, or deviations over layers in figures, where they are known"""
+    """standard errors, or deviations over layers in figures, if known"""
     kept: float = float("nan")
-    """retention that was really met, or NaN if not known"""
+    """actual retention, or NaN if unknown"""
     reason: str = ""
-    """why there are no numbers; empty if there are"""
+    """reason for missing numbers; empty if there are numbers"""
     control: bool = False
-    """whether the row is a control that the paper does not have"""
+    """True for a control that is not in the paper"""
     marks: dict[str, str] = field(default_factory=dict)
-    """what marks a number that was measured by another protocol than the others of its column"""
+    """marks of numbers with another protocol than the others of their column"""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a study over its seeds."""
+    """One setting of a table with its rows for all seeds."""
 
     labels: dict[str, str]
-    """without the seed"""
+    """labels without the seed"""
     method: str
     retention: float
     rows: tuple[StudyRow, ...]
-    """one a seed, those without numbers too"""
+    """one row per seed, including rows without numbers"""
 
     @property
     def name(self) -> str:
-        """Return its labels in one line; a label that only says yes is replaced by its column's name."""
-        shown_labels = (name if value == YES else value for name, value in self.labels.items())
-        return " · ".join(label for label in shown_labels if label) or self.method
+        """Return its labels in one line; the label "yes" is replaced by the name of its column."""
+        labels = (name if value == YES else value for name, value in self.labels.items())
+        return " · ".join(label for label in labels if label) or self.method
 
     @property
     def block(self) -> str:
-        """Return the key of the block in which it is ranked."""
+        """Return the key of its block."""
         return " · ".join(self.labels.get(name, "") for name in BLOCKS)
 
     @property
@@ -80,18 +80,18 @@ class Setting:
 
     @property
     def kept(self) -> float:
-        """Return the mean retention over seeds, or NaN if not known."""
+        """Return the mean actual retention over seeds, or NaN if unknown."""
         retentions = [row.kept for row in self.filled if np.isfinite(row.kept)]
         return float(np.mean(retentions)) if retentions else float("nan")
 
     @property
     def ranked(self) -> bool:
-        """Return True if it is ranked: pruned and with numbers; controls are ranked too."""
+        """Return True if it is a pruned model, or a control, with numbers."""
         return self.method != "dense" and bool(self.filled)
 
     @property
     def control(self) -> bool:
-        """Return True if it is a control that the paper does not have."""
+        """Return True for a control that is not in the paper."""
         return self.rows[0].control
 
     @property
@@ -103,11 +103,11 @@ class Setting:
         return "; ".join(f"seed {row.seed}: {row.reason}" for row in rows_without_numbers)
 
     def values(self, column: str) -> list[float]:
-        """Return the numbers of a column, one a seed."""
+        """Return the numbers of a column, one per seed."""
         return [row.values[column] for row in self.filled if column in row.values]
 
     def mark(self, column: str) -> str:
-        """Return the mark of the numbers of a column that were measured by another protocol; empty for the usual."""
+        """Return the marks of numbers in a column with another protocol; empty if there are none."""
         return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
@@ -116,9 +116,9 @@ class Setting:
         return float(np.mean(values)) if values else float("nan")
 
     def spread(self, column: str) -> float:
-        """Return the deviation over seeds (ddof 0); for one seed half the row's own interval.
+        """Return the standard deviation over seeds (ddof 0); for one seed half the interval of the row.
 
-        Figures have their deviation over layers instead, which is not an error.
+        Measures of figures have the deviation over layers instead.
         """
         values = self.values(column)
         if len(values) == 1:
@@ -130,7 +130,7 @@ class Setting:
 
 
 def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]:
-    """Group rows that differ in the seed alone, in order of first appearance; not if `each_seed`."""
+    """Group rows that differ only in the seed, in order of first appearance; `each_seed` keeps them separate."""
     grouped: dict[tuple[tuple[tuple[str, str], ...], str, float], list[StudyRow]] = {}
     for row in rows:
         labels = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
@@ -141,7 +141,7 @@ def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]
 
 
 def keys(table: Iterable[Setting]) -> list[str]:
-    """Return the ids of a table's settings in addresses: method and retention, those that share them numbered."""
+    """Return the ids of a table's settings for addresses: method and retention, with a number if repeated."""
     ids = list[str]()
     for setting in table:
         name = f"{setting.method}@{setting.retention:g}"
@@ -151,22 +151,22 @@ def keys(table: Iterable[Setting]) -> list[str]:
 
 
 def columns(table: Iterable[Setting]) -> list[str]:
-    """Return every measured column, in order of first appearance."""
+    """Return all measured columns in order of first appearance."""
     return list(dict.fromkeys(name for setting in table for row in setting.rows for name in row.values))
 
 
 def is_perplexity(column: str) -> bool:
-    """Return True if lower is better and ratios count."""
+    """Return True for a column of perplexities: lower is better, and changes are ratios."""
     return column.startswith(PERPLEXITY)
 
 
 def is_ranked(column: str) -> bool:
-    """Return True if a column has a better and a worse; measures of figures have neither."""
+    """Return True for perplexities and accuracies; measures of figures are not ranked."""
     return is_perplexity(column) or column.split(":")[0] == ACCURACY
 
 
 def unfair_blocks(table: list[Setting]) -> dict[str, str]:
-    """Return the blocks without a winner, each with its reason: a row is missing or budgets differ."""
+    """Return the blocks without a winner and the reasons: pending rows or different budgets."""
     reasons = {}
     for block in dict.fromkeys(setting.block for setting in table):
         settings = [setting for setting in table if setting.block == block]
@@ -181,7 +181,7 @@ def unfair_blocks(table: list[Setting]) -> dict[str, str]:
 
 
 def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
-    """Rank the settings of every fair block on a column, by position in the table, the dense model left out."""
+    """Rank the pruned settings of every fair block on a column; return ranks by index in the table."""
     unfair, sign = unfair_blocks(table), 1.0 if is_perplexity(column) else -1.0
     blocks: dict[str, dict[int, float]] = {}
     for index, setting in enumerate(table):
@@ -191,9 +191,9 @@ def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
 
 
 def _difference(first: Setting, second: Setting, column: str) -> Difference:
-    """Return the loss of the first over the second: paired over common seeds, of a single one as if independent.
+    """Return the loss of the first minus that of the second, paired over common seeds.
 
-    Rows lack the losses of their windows, which would pair two methods of one seed. Errors of perplexities are shares.
+    With one common seed, errors are added as if independent, because rows have no losses of windows.
     """
     sides = [{row.seed: row for row in setting.filled if column in row.values} for setting in (first, second)]
     shared = [seed for seed in sides[0] if seed in sides[1]]
@@ -207,12 +207,12 @@ def _difference(first: Setting, second: Setting, column: str) -> Difference:
 
 
 def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
-    """Return the stars of the best and second-best settings of every block, by position in the table."""
+    """Return the stars of the best and second-best settings of every block by index in the table."""
     return {index: sign for ranks in rankings(table, column) for index, sign in stars(ranks).items()}
 
 
-def ahead(table: list[Setting]) -> dict[str, list[str]]:
-    """Return the controls that do as well as GPrune's best row of their block: measures by control."""
+def good_controls(table: list[Setting]) -> dict[str, list[str]]:
+    """Return the measures on which a control is not worse than GPrune's best row of its block, by control."""
     controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
         for ranks in rankings(table, column):
@@ -224,7 +224,7 @@ def ahead(table: list[Setting]) -> dict[str, list[str]]:
 
 
 def relative_change(setting: Setting, baseline: Setting, column: str) -> float:
-    """Return the change against the pinned setting: ratio less 1 of perplexities, else the difference."""
+    """Return the change relative to the pinned setting: ratio minus 1 of perplexities, else the difference."""
     value, reference = setting.mean(column), baseline.mean(column)
     return value / reference - 1.0 if is_perplexity(column) else value - reference
 
@@ -240,7 +240,7 @@ def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
 
 
 def settings_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
-    """Return every number of a study as one line, with its change against the pinned setting."""
+    """Return a table with one row per number, with its change relative to the pinned setting."""
     lines = []
     for setting in table:
         start: dict[str, object] = {**setting.labels, "method id": setting.method}

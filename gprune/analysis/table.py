@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# pandas escapes cells only, and leaves characters that the usual encodings print wrong
+# pandas escapes only cells, and does not replace characters that common encodings lack
 _TEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -50,24 +50,24 @@ _NUMBER = re.compile(r"[-+−~≈]?\d")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of cells, text or numbers, under columns that have a name each."""
+    """A table of text and numbers with named columns."""
 
     frame: pd.DataFrame
-    """as the numbers are; whoever writes it sees to how they read"""
+    """unformatted values"""
 
     @classmethod
     def of(cls, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-        """Return a table of rows that are as long as its heads."""
+        """Build a table from column names and rows of the same length."""
         return cls(pd.DataFrame([list(row) for row in rows], columns=list(heads), dtype=object))
 
     @property
     def heads(self) -> list[str]:
-        """Return the names of the columns; a name of several levels is joined."""
+        """Return the names of the columns; names with several levels are joined."""
         names = self.frame.columns
         return [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
 
     def cells(self, digits: int = 4) -> list[list[str]]:
-        """Return every row as text; a number that is not whole has `digits` significant digits."""
+        """Return all rows as text; non-integers have `digits` significant digits."""
         rows = self.frame.astype(object).itertuples(index=False, name=None)
         return [[format_cell(value, digits) for value in row] for row in rows]
 
@@ -96,7 +96,7 @@ class Table:
         )
 
     def csv(self) -> str:
-        """Return the table as CSV without row names: all digits of numbers, text guarded against formulas."""
+        """Return the table as CSV without row names, with all digits of numbers and with formulas in text escaped."""
         return guard(self.frame).to_csv(index=False, lineterminator="\n")
 
     def html(self) -> str:
@@ -120,9 +120,9 @@ class Table:
 
 
 def format_cell(value: Any, digits: int = 4) -> str:
-    """Format a cell: a dash if it is missing, `digits` significant digits if it is a number that is not whole.
+    """Format a cell: a dash for a missing value, `digits` significant digits for a float.
 
-    More than four digits have no exponent below 1e15.
+    With more than four digits, numbers below 1e15 have no exponent.
     """
     if not isinstance(value, str) and (value is None or pd.isna(value)):
         return NONE
@@ -142,18 +142,18 @@ def _is_numbers(column: pd.Series) -> bool:
 
 # spreadsheets in Japanese or Chinese also accept the full-width forms
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-_PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
+_INVISIBLE = "\ufeff\u200b\u200e\u200f\0"
 
 
 def escape_formula(value: object, display: bool = False) -> object:
-    """Return a cell that is safe in a spreadsheet: an apostrophe precedes what would run as a formula.
+    """Escape text that a spreadsheet would run as a formula with a leading apostrophe; return other cells unchanged.
 
-    What is passed over before the sign counts as well: blanks, line breaks, marks without width. What is no
-    text comes back as it is; `display` to people, too, a text that is a number has no apostrophe.
+    White space and invisible characters before the formula are skipped. With `display`, text that is a number is not
+    escaped.
     """
     if not isinstance(value, str) or not value:
         return value
-    start = value.lstrip().lstrip(_PASSED_OVER).lstrip()
+    start = value.lstrip().lstrip(_INVISIBLE).lstrip()
     starts = value[0] in "\t\r" or start.startswith(_FORMULA)
     # punctuation alone, as in a list of tokens, is not a formula
     calls = any(letter.isalnum() for letter in start)
@@ -161,7 +161,7 @@ def escape_formula(value: object, display: bool = False) -> object:
 
 
 def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
-    """Return a copy of a table with every cell, heading and row name guarded against formulas."""
+    """Return a copy of a table with formulas escaped in all cells, column names and row names."""
     safe = frame.copy()
     for position in range(len(safe.columns)):
         column = safe.iloc[:, position]

@@ -1,8 +1,8 @@
-"""The gain of GPrune over each base metric, the gap between base metrics, and the spread over seeds.
+"""Tables of the gain of GPrune over each base metric, the gap between base metrics, and the spread over seeds.
 
-Section 4, main results and appendix, seed repeatability. Every function reads rows, measured or published
-alike, but never both in one call: a frame with the columns `method` (id), `retention` (target), optionally
-`seed`, and metrics, which are `ppl:<text>`, `accuracy` and `accuracy:<task>`. Accuracies are in points.
+Section 4 (main results) and appendix (seed repeatability). The input is a frame of measured or of published rows, not
+both, with the columns `method` (id), `retention` (target), optionally `seed`, and the metrics `ppl:<text>`, `accuracy`
+and `accuracy:<task>`. Accuracies are in points.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ PERPLEXITY = "ppl:"
 ACCURACY = "accuracy"
 GPRUNE = "gprune:"
 BASES = {"twflap": ("fang", "twflap")}
-"""metric of GPrune: the baselines it is held against, the first that was run (the paper takes FANG)"""
+"""baselines of a metric in order of preference, if not the method of the same name (the paper uses FANG)"""
 
 
 def metrics(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that hold a perplexity or an accuracy, in the frame's order."""
+    """Return the columns with perplexities or accuracies in the frame's order."""
     starts = (PERPLEXITY, f"{ACCURACY}:")
     return [name for name in map(str, rows.columns) if name == ACCURACY or name.startswith(starts)]
 
@@ -24,11 +24,11 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 def metric_gap(
     rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
 ) -> pd.DataFrame:
-    """Return the distance of two base metrics in a column, before and after GPrune is applied to both.
+    """Return the absolute difference of two base metrics in a column, before and after GPrune is applied to both.
 
-    `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
-    after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN if
-    there was none), highest retention first; only where all four results are there.
+    `rows` has one row per method, retention and seed. The columns are retention, seed if present, before, after, and
+    reduction (1 - after / before; negative if the gap grows, NaN if there was none). Rows are sorted by falling
+    retention and need all four results.
     """
     keys = _keys(rows)
     columns = [*keys, "before", "after", "reduction"]
@@ -45,12 +45,11 @@ def metric_gap(
 
 
 def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the change by GPrune against the base metric it is applied to, at every retention.
+    """Return the change by GPrune relative to its base metric at every retention.
 
-    `rows` has one line a method, retention and seed. Gives base, method, retention, seed where rows have it,
-    metric, before, after, gain, unit and better. A gain is the ratio after / before of a perplexity (below 1
-    is better) and the difference after - before of an accuracy, in points (above 0 is better); highest
-    retention first. Only results that both methods have.
+    `rows` has one row per method, retention and seed. The columns are base, method, retention, seed if present, metric,
+    before, after, gain, unit and better. A gain is the ratio after / before of perplexities (below 1 is better) or the
+    difference after - before of accuracies in points (above 0 is better). Rows are sorted by falling retention.
     """
     keys = _keys(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
@@ -66,10 +65,10 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean and spread over seeds of every metric, method and retention.
+    """Return mean and standard deviation over seeds of every metric, method and retention.
 
-    `rows` has one line a method, retention and seed. Gives method, retention, metric, mean, std (divided by
-    the number of seeds, as in the paper's table) and the number of seeds.
+    `rows` has one row per method, retention and seed. The columns are method, retention, metric, mean, std (divisor n,
+    as in the paper's table) and the number of seeds.
     """
     long = rows.melt(["method", "retention", "seed"], metrics(rows), "metric", "value").dropna(subset="value")
     long["value"] = long["value"].astype(float)

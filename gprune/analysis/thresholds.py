@@ -1,7 +1,7 @@
-"""The modules that are sensitive and weakly supported, and the effect of other thresholds.
+"""Count the modules and neurons that RASA adapts under other thresholds (section 3.2).
 
-Section 3.2 (RASA). The decision itself is `gprune.pruning.rasa.adapt`; this counts what it decided. While a
-line moves the browser counts by itself (`counting.js` of the page), and is tested against this.
+The decision itself is `gprune.pruning.rasa.adapt`. While a user drags a threshold line, the browser counts with the
+same rules (`counting.js` of the page).
 """
 
 from collections.abc import Callable
@@ -18,52 +18,52 @@ from gprune.records import AdaptedScores, Array, ModuleStatistics
 from gprune.study import ReliabilitySettings
 
 KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
-"""Groups of `groups`: not adapted, adapted and scored from A, adapted and scored from B."""
+"""values of `groups`: not adapted, adapted and scored from A, adapted and scored from B"""
 OUTCOMES = ("unchanged", "adapted, stays on A", "re-scored from B")
-"""what each group is called"""
+"""label of each group"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The effect of a pair of thresholds."""
+    """Numbers of modules and neurons that a pair of thresholds affects."""
 
     modules: int
-    """modules in all"""
+    """all modules"""
     adapted: int
-    """modules adapted"""
+    """adapted modules"""
     neurons: int
     """neurons in adapted modules"""
     all_neurons: int
-    """neurons in all"""
+    """all neurons"""
     from_primary: int
-    """adapted modules that stay with A"""
+    """adapted modules scored from A"""
     from_auxiliary: int
     """adapted modules scored from B"""
     rescored: int
-    """neurons whose score comes from B"""
+    """neurons with a score from B"""
 
 
 class Decision(NamedTuple):
-    """The decision of a rule on the modules of a run; every number of the lab comes from one of these."""
+    """Decision of RASA under some settings."""
 
     statistics: ModuleStatistics
-    """drift, score, size and repeatability of each module, as the rule reads them"""
+    """drift, score, size and repeatability of each module under these settings"""
     adapted: AdaptedScores
-    """what becomes of them, and both thresholds"""
+    """adapted scores and both thresholds"""
 
     @property
     def counts(self) -> Counts:
-        """Modules and neurons that it touches."""
+        """Return the numbers of affected modules and neurons."""
         return count(self.statistics, self.adapted)
 
 
 def reliability_decision(
     run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
 ) -> Decision:
-    """Return the statistics that RASA reads under other settings, and its decision.
+    """Return RASA's decision under other settings.
 
-    `mean` is the (modules,) mean primary scores under a scale that is not the run's own; formed here where
-    left out. Raises StoreError if the run has not come that far, or a result is damaged.
+    `mean` returns the (modules,) mean primary scores for a scale other than the run's; by default they are computed
+    here. Raises StoreError if a result is missing or damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, statistics = run.load(stages.partition), run.load(stages.modules)
@@ -80,7 +80,7 @@ def groups(adapted: AdaptedScores) -> Array:
 
 
 def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
-    """Count modules and neurons that a pair of thresholds touches."""
+    """Count the modules and neurons of each group."""
     group, size = groups(adapted), statistics.size
     return Counts(
         modules=len(size),
@@ -94,7 +94,7 @@ def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
 
 
 def describe_rule(settings: ReliabilitySettings) -> str:
-    """Describe the rule in short, as `γ_drift 0.90, γ_score 0.85`, then settings that differ from the paper."""
+    """Describe the settings in short: `γ_drift 0.90, γ_score 0.85`, then settings that differ from the paper's."""
     if settings.selection == "none":
         return "no adaptation"
     drift, score = _level(settings.drift_quantile), _level(settings.score_quantile)
@@ -109,7 +109,7 @@ def describe_rule(settings: ReliabilitySettings) -> str:
 
 
 def _level(quantile: float) -> str:
-    """Format a number with two decimals, or a third if it has one."""
+    """Format a number with two decimals, or with three if the third is not 0."""
     three = f"{quantile:.3f}"
     return three.removesuffix("0")
 
@@ -121,13 +121,13 @@ def overlap(first: Array, second: Array) -> float:
 
 
 def labels_within_layer(layer: Array) -> Array:
-    """Return (modules,) numbers of each module within its layer, from ascending layers."""
+    """Return the (modules,) label of each module within its layer; `layer` is (modules,), ascending."""
     starts = np.searchsorted(layer, layer, side="left")
     return np.arange(len(layer)) - starts
 
 
 def decision_table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
-    """Return every module with its statistics and RASA's decision, adapted ones first."""
+    """Return a table of all modules with statistics and RASA's decision, adapted modules first."""
     group = groups(adapted)
     frame = pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""The tokens on which a pruned model does worse than the dense one."""
+"""Losses of pruned models per token, compared with the dense model."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from gprune.analysis.formatting import format_signed
 from gprune.records import Array
 
 LISTED = 12
-"""tokens of a method in the list of the largest losses"""
+"""maximum number of listed tokens per method"""
 BEFORE, AFTER = 12, 5
-"""tokens of context in that list"""
+"""tokens of context before and after a listed token"""
 _STRONGEST = 0.98
-"""share of the tokens whose differences the colours tell apart"""
+"""quantile of the differences at the end of the colour scale"""
 _LEAST_SCALE = 0.1
 _JOINERS = "\u200c\u200d"
 
@@ -25,34 +25,34 @@ class Token:
     """A token as displayed."""
 
     text: str
-    """what it adds to the text; empty if an earlier token of the same character has it"""
-    place: int = 1
-    """which of the tokens of one character it is, from 1"""
-    of: int = 1
-    """how many they are"""
+    """text of the token; empty if an earlier token of the same character has it"""
+    part: int = 1
+    """number of the token among those of one character, from 1"""
+    parts: int = 1
+    """number of tokens of the character"""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The losses of a pruned model on a passage next to those of the dense one."""
+    """Loss of a pruned model on a passage compared with the dense model."""
 
     nats: float
-    """mean loss difference of a token; positive where the pruned model is worse"""
+    """mean loss difference per token; positive if the pruned model is worse"""
     perplexity: float
-    """of the pruned model over the passage"""
+    """perplexity of the pruned model on the passage"""
     dense: float
-    """of the dense model"""
+    """perplexity of the dense model on the passage"""
 
 
 def loss_change(dense: Array, pruned: Array) -> Change:
-    """Return the difference over a passage from (tokens,) losses in nats; the first token has NaN."""
+    """Return the change on a passage from (tokens,) losses in nats, NaN for the first token."""
     with np.errstate(over="ignore"):
         values = [float(np.exp(np.nanmean(losses))) for losses in (pruned, dense)]
     return Change(float(np.nanmean(pruned - dense)), *values)
 
 
 def loss_title(changes: Mapping[str, Change]) -> str:
-    """Return the finding in a sentence, by the labels of the methods."""
+    """Describe the changes of the methods, by label, in one sentence."""
     clauses = [
         f"{name} {format_signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
         for name, change in changes.items()
@@ -64,7 +64,7 @@ def loss_title(changes: Mapping[str, Change]) -> str:
 def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
     """Return the window with the largest loss increase of a pruned model, and that increase in nats/token.
 
-    `dense` and `pruned` are (windows,) losses of the same windows; of equal differences the first.
+    `dense` and `pruned` are (windows,) losses of the same windows; at a tie the first window is returned.
     """
     change = pruned - dense
     window = int(np.argmax(change))
@@ -72,7 +72,7 @@ def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
 
 
 def scale(differences: Iterable[Array]) -> float:
-    """Return the end of the colour scale in nats; nearly all tokens of the passage differ by less."""
+    """Return the end of the colour scale in nats: the 98% quantile of the absolute differences, at least 0.1."""
     values = np.abs(np.concatenate(list(differences)))
     values = values[np.isfinite(values)]
     return max(float(np.quantile(values, _STRONGEST)), _LEAST_SCALE) if values.size else _LEAST_SCALE
@@ -89,19 +89,19 @@ def readable(text: str) -> str:
 
 
 def mark_spaces(token: Token) -> str:
-    """Return a token with visible spaces; a character's later tokens show only their number."""
-    return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
+    """Return a token with visible spaces; further tokens of a split character are shown as their number."""
+    return visible(token.text) if token.part == 1 else f"‹{token.part}/{token.parts}›"
 
 
-def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], count: int = LISTED) -> pd.DataFrame:
-    """Return at most `count` tokens for each pruned model with the largest loss increase, worst first.
+def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Array], top: int = LISTED) -> pd.DataFrame:
+    """Return a table of at most `top` tokens per pruned model by falling loss increase.
 
-    Losses are (tokens,), NaN for the first, of pruned models by label.
+    Losses are (tokens,), NaN for the first token; `pruned` has those of pruned models by label.
     """
     rows = [
         (name, index, dense[index], losses[index])
-        for name, losses in methods.items()
-        for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:count]
+        for name, losses in pruned.items()
+        for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:top]
         if losses[index] > dense[index]
     ]
     rows.sort(key=lambda row: row[2] - row[3])
@@ -110,7 +110,7 @@ def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], c
             "method": [name for name, *_ in rows],
             "worse by (nats)": [pruned_loss - dense_loss for *_, dense_loss, pruned_loss in rows],
             "before": [_context(tokens[max(0, index - BEFORE) : index]) for _, index, *_ in rows],
-            "token": [_named(tokens, index) for _, index, *_ in rows],
+            "token": [_token_label(tokens, index) for _, index, *_ in rows],
             "after": [_context(tokens[index + 1 : index + 1 + AFTER]) for _, index, *_ in rows],
             "p dense": np.exp([-dense_loss for *_, dense_loss, _ in rows]),
             "p pruned": np.exp([-pruned_loss for *_, pruned_loss in rows]),
@@ -123,11 +123,11 @@ def _context(tokens: Sequence[Token]) -> str:
     return readable("".join(token.text for token in tokens)).replace("\n", "↵")
 
 
-def _named(tokens: Sequence[Token], index: int) -> str:
-    """Return the label of a token in a table; a token of a split character shows the character and its part."""
+def _token_label(tokens: Sequence[Token], index: int) -> str:
+    """Return the label of a token in a table; for a split character, the character and the number of the token."""
     token = tokens[index]
-    text = visible(tokens[index - token.place + 1].text).rstrip("\n")
-    return text if token.of == 1 else f"{text} {token.place}/{token.of}"
+    text = visible(tokens[index - token.part + 1].text).rstrip("\n")
+    return text if token.parts == 1 else f"{text} {token.part}/{token.parts}"
 
 
 def _sign(character: str) -> str:

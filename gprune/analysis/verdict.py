@@ -1,10 +1,11 @@
-"""Ranks of methods, ties within noise, and the sentences that claim them.
+"""Rank methods, handle ties within noise, and build the sentences about results.
 
-Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` take every claim about methods from
-here. Differences are paired over windows, and over seeds where there are several. Methods within noise share a rank.
-Nothing is claimed while a method or a text of the comparison is missing, or where the comparison is not fair.
+Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` use these functions for all
+statements about methods. Differences are paired over windows, and over seeds if there are several. Methods within noise
+share a rank. There is no winner while a method or a text of the comparison is missing, or if the comparison is not
+fair.
 
-A sentence has the finding first, then its numbers; it has at most three branches.
+A sentence starts with the finding, followed by its numbers; it has at most three branches.
 """
 
 import math
@@ -47,33 +48,33 @@ from gprune.system.units import join_words
 OURS, FLAP, FLAP_WITHOUT_BIAS = "gprune", "flap", "flap_no_bias"
 BEST, SECOND = "★", "☆"
 OPEN = "open"
-"""the verdict where nothing may be claimed"""
+"""verdict if there is no winner"""
 FAR = 0.1
-"""FLAP is far behind itself without its bias where its perplexity is higher by more than this share"""
+"""relative increase of perplexity by FLAP's bias from which FLAP without bias is reported too"""
 _BIAS = " FLAP's bias is the mean activation on its calibration text. It hurts on texts with other means."
 MANY = 10.0
-"""a perplexity that rises by more than this is written as a multiple"""
+"""relative increase of perplexity from which it is written as a multiple"""
 COST_DIGITS = 3
-"""decimals of a cost over the dense model's, wherever one is printed or compared"""
+"""decimals of a relative cost for display and comparison"""
 ALIKE = 0.02
-"""ARIs that differ by less are called alike"""
+"""smallest difference of ARIs that is reported"""
 HARDLY = 1.5
-"""a text shifts ranks hardly more than resampling where it shifts them less than so many times as far"""
+"""ratio of rank drift to resampling drift below which a text shifts ranks "hardly more\""""
 PAPER_SAMPLES = 2048
 """sequences of each calibration text in section 4"""
 _PAPER_CLAIMS = tuple(claim.words for claim in CLAIMS if claim.source in ("main table", "ablation") and not claim.where)
 Name = TypeVar("Name")
 Compare = Callable[[Name, Name], Difference]
-"""returns how much worse its first name is than its second"""
+"""(first, second) -> loss of the first minus that of the second"""
 Expected = Mapping[str, Collection[tuple[str, str]]]
-"""by text the runs and methods that a comparison must have"""
+"""required (run, method) pairs of a comparison by text"""
 _ANY: Expected = MappingProxyType({})
 
 
 def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, int]:
-    """Rank names by their loss, from 1 for the lowest; those within noise of the first of a rank share it.
+    """Rank names by loss, from 1 for the lowest; names within noise of the first name of a rank share it.
 
-    A name without a finite loss has no rank.
+    Names without a finite loss have no rank.
     """
     ranks = dict[Name, int]()
     unranked = sorted((name for name in losses if math.isfinite(losses[name])), key=losses.__getitem__)
@@ -85,20 +86,20 @@ def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, in
 
 
 def winners(ranks: Mapping[Name, int]) -> list[Name]:
-    """Return the names of rank 1, the lowest loss first; none without a competitor."""
+    """Return the names of rank 1 by rising loss; none if there is only one name."""
     return [name for name, rank in ranks.items() if rank == 1] if len(ranks) > 1 else []
 
 
 def stars(ranks: Mapping[Name, int]) -> dict[Name, str]:
-    """Return the signs of the first two ranks; a name without a competitor has none."""
+    """Return the star symbols of ranks 1 and 2; none if there is only one name."""
     symbols = {1: BEST, 2: SECOND}
     return {name: symbols[rank] for name, rank in ranks.items() if rank in symbols} if len(ranks) > 1 else {}
 
 
 def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], compare: Compare[Name]) -> set[Name]:
-    """Return the names that are better, beyond noise, than each cheaper one of the front.
+    """Return the names that are significantly better than each cheaper name on the front.
 
-    Costs that agree to the printed digit are equal: of these the best counts, and what is within noise of it.
+    Costs that are equal after rounding to COST_DIGITS count as equal; of these only rank 1 can be on the front.
     """
     printed, front = {name: round(cost, COST_DIGITS) for name, cost in costs.items()}, list[Name]()
     for cost in sorted(set(printed.values())):
@@ -110,7 +111,7 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
 
 
 def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected = _ANY) -> dict[tuple[str, str], int]:
-    """Rank the pruned models on the mean over the texts `names`; empty if nothing may be claimed."""
+    """Rank the pruned models by the mean loss over the texts `names`; empty if the comparison is not fair."""
     if obstacles([row for line in lines for row in line.rows]):
         return {}
     if any(missing_methods(lines, text, expected) for text in names):
@@ -121,27 +122,27 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
 
 
 def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
-    """Return how much worse the first line is on the mean over some texts; unpaired ones as independent."""
+    """Return the loss of the first line minus that of the second, mean over texts; unpaired texts as independent."""
     changes = {text: change(first, second, text) for text in names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
     return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
 
 
 def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> list[str]:
-    """Return the methods of `expected` that have neither a perplexity on a text nor a reason for none."""
+    """Return the methods of `expected` with neither a perplexity on a text nor a reason for its absence."""
     available = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
     return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in available))
 
 
 def budget_gap(retentions: Iterable[float]) -> float:
-    """Return the largest difference of some retentions if it is too large to compare them, else 0."""
+    """Return the largest difference of retentions if it exceeds the tolerance, else 0."""
     finite = [retention for retention in retentions if math.isfinite(retention)]
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
 
 def obstacles(table: list[Row]) -> list[str]:
-    """Return why no winner can be called, a sentence for each reason; none if the comparison is fair."""
+    """Return the reasons why a comparison is not fair, one sentence each."""
     reasons = []
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
@@ -159,12 +160,12 @@ def obstacles(table: list[Row]) -> list[str]:
 
 
 def is_same_budget(first: Line, second: Line) -> bool:
-    """Return True if two lines may be called better or worse; the dense model is a reference to all."""
+    """Return True if the retentions of two lines are comparable or one of them is the dense model."""
     return DENSE in (first.method, second.method) or not budget_gap((first.retention, second.retention))
 
 
 def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
-    """Return True if two lines exist, are finite on a text, were measured alike and have one budget."""
+    """Return True if two lines exist, are finite on a text, and have the same windows and budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
     same_windows = first.cell(text).windows_read == second.cell(text).windows_read
@@ -173,47 +174,47 @@ def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Opponents:
-    """GPrune on one text and what it is compared with; all but `dense` and `base` measured alike and of its budget."""
+    """GPrune and the methods to compare with on one text; all except `dense` and `base` are comparable with it."""
 
     text: str
     missing: list[str]
-    """methods of the comparison that are not measured: until they are, nothing is claimed"""
+    """methods of the comparison that are not measured yet; with any of them there is no winner"""
     dense: Line | None
-    ours: Line | None
+    gprune: Line | None
     base: Line | None
-    """the metric's own method, or the best of the other baselines if that one is not part of the comparison"""
+    """the method of the metric, or the best baseline if that method is not part of the comparison"""
     best: Line | None
     """the best other method that is not a control"""
     control: Line | None
     """the best control"""
     flap: Line | None
     without_bias: Line | None
-    """FLAP without its bias compensation, where FLAP is far behind it"""
+    """FLAP without bias compensation, if it is much better than FLAP"""
 
     @property
-    def named(self) -> list[Line]:
+    def rivals(self) -> list[Line]:
         """Return the lines that sentences compare GPrune with, without duplicates."""
         lines = self.base, self.best, self.flap, self.without_bias
         return list({line.method: line for line in lines if line is not None}.values())
 
     @property
     def fair(self) -> bool:
-        """Return True if the base may be compared with GPrune and everything is measured."""
-        return bool(not self.missing and self.ours and self.base) and is_comparable(self.ours, self.base, self.text)
+        """Return True if `base` is comparable with GPrune and no method is missing."""
+        return bool(not self.missing and self.gprune and self.base) and is_comparable(self.gprune, self.base, self.text)
 
     @property
     def verdict(self) -> str:
-        """Return GPrune's result against the best other method: BETTER, WORSE, NOISE or OPEN."""
+        """Return the result of GPrune relative to the best other method: BETTER, WORSE, NOISE or OPEN."""
         return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
     def difference(self, other: Line) -> Difference:
-        """Return how much worse GPrune is than another line."""
-        assert self.ours is not None
-        return compare_lines(self.ours, other, [self.text])
+        """Return the loss of GPrune minus that of another line."""
+        assert self.gprune is not None
+        return compare_lines(self.gprune, other, [self.text])
 
 
 def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metric_method: str = FLAP) -> Opponents:
-    """Return the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
+    """Select the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
     rivals.sort(key=lambda line: line.loss(text))
@@ -221,8 +222,8 @@ def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metri
     # another method must not replace the expected one while its result is missing
     if base is None and metric_method not in (method for _, method in expected.get(text, ())):
         base = next((line for line in rivals if METHODS[line.method].baseline), None)
-    ours = lines_by_method.get(OURS)
-    fair = {line.method: line for line in rivals if is_comparable(ours, line, text)}
+    gprune = lines_by_method.get(OURS)
+    fair = {line.method: line for line in rivals if is_comparable(gprune, line, text)}
     best, control = (
         next((line for name, line in fair.items() if METHODS[name].control == kind), None) for kind in (False, True)
     )
@@ -231,7 +232,7 @@ def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metri
     if behind is None or behind.verdict != WORSE or behind.change <= FAR:
         without_bias = None
     missing = missing_methods(lines, text, expected)
-    return Opponents(text, missing, lines_by_method.get(DENSE), ours, base, best, control, flap, without_bias)
+    return Opponents(text, missing, lines_by_method.get(DENSE), gprune, base, best, control, flap, without_bias)
 
 
 def method_label(method: str) -> str:
@@ -240,29 +241,29 @@ def method_label(method: str) -> str:
 
 
 def own_method(metric: str) -> str:
-    """Return the method that a metric comes from, which prunes by it alone."""
+    """Return the baseline method of a metric."""
     return BASES.get(metric, (metric,))[0]
 
 
-# what pruning costs
+# the cost of pruning
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One sentence, and the numbers behind it."""
+    """A sentence and its numbers."""
 
     sentence: str
     detail: str = ""
     """the perplexities and their error"""
     verdict: str = OPEN
-    """GPrune against the best other method; open where nothing can be said"""
+    """result of GPrune relative to the best other method, or OPEN"""
 
 
 def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
-    """Return the lines to compare GPrune with on the first unseen text, or else on the nearest to one.
+    """Select the lines to compare GPrune with on the first unseen text, or else the least related one.
 
-    `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
-    calibration texts. None if the study measures no perplexity.
+    `lines` are all methods of the run, including those of other seeds; `statuses` relate its evaluation texts to its
+    calibration texts. Returns None if the study measures no perplexity.
     """
     text = holdout.first(statuses, study)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
@@ -270,13 +271,13 @@ def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutS
 
 
 def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int = 1) -> Headline:
-    """Return the result of a run in one sentence.
+    """Describe the result of a run in one sentence.
 
-    `status` relates the text to the calibration texts. `seeds` counts the runs of the cache that differ from
-    this one in their seed, itself among them.
+    `status` relates the text to the calibration texts. `seeds` is the number of runs in the cache that differ only in
+    their seed, including this one.
     """
     without_bias = result.without_bias if result.base is result.flap else None
-    cells = [line.cell(result.text) for line in (result.ours, result.base, without_bias) if line is not None]
+    cells = [line.cell(result.text) for line in (result.gprune, result.base, without_bias) if line is not None]
     if not cells:
         return Headline(f"No pruned model is measured on {result.text}")
     dense = result.dense.cell(result.text) if result.dense else None
@@ -293,7 +294,7 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
 
 
 def _movement(cell: Measurement, dense: Measurement | None) -> str:
-    """Return how a perplexity differs from the dense model's: `rises 41%`; the perplexity itself without one."""
+    """Describe the change from the dense model: `rises 41%`; without a dense model, the perplexity itself."""
     change = difference(cell, dense).change if dense else math.nan
     if not math.isfinite(change):
         return f"is {cell.perplexity:,.1f}" if math.isfinite(cell.perplexity) else "is not finite"
@@ -303,18 +304,18 @@ def _movement(cell: Measurement, dense: Measurement | None) -> str:
 
 
 def missing_opponent(result: Opponents) -> str:
-    """Return why no winner may be called on a text; empty if one may."""
+    """Return the reason why there is no winner on a text; empty if the comparison is fair."""
     if result.missing:
         return f"not measured: {join_words(list(map(method_label, result.missing)))}"
-    if not (result.ours and result.base):
-        return f"{'a baseline' if result.ours else 'GPrune'} is not part of this run"
-    if gap := budget_gap((result.ours.retention, result.base.retention)):
+    if not (result.gprune and result.base):
+        return f"{'a baseline' if result.gprune else 'GPrune'} is not part of this run"
+    if gap := budget_gap((result.gprune.retention, result.base.retention)):
         return f"the retentions of GPrune and {method_label(result.base.method)} differ by {percent(gap, 1)}"
     return "" if result.fair and result.best else "the methods were measured in different ways"
 
 
 def against_best(result: Opponents) -> str:
-    """Return GPrune against the best other method on one text, in a sentence without its end."""
+    """Compare GPrune with the best other method on one text, in a sentence without a full stop."""
     if reason := missing_opponent(result):
         return f"No winner: {reason}"
     assert result.best is not None
@@ -325,7 +326,7 @@ def against_best(result: Opponents) -> str:
 
 
 def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], text_name: str) -> str:
-    """Return how the models of two runs differ on a text, in a sentence; `names` are their labels."""
+    """Compare the models of two runs on a text, in one sentence; `names` are their labels."""
     values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
     if not is_comparable(first, second, text):
         return f"No winner between {join_words(names)}: their retentions or windows differ (perplexity {values})."
@@ -338,7 +339,7 @@ def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], tex
 
 
 def against_control(result: Opponents) -> str:
-    """Return that the best control does as well as GPrune or better, in a sentence without its end; else empty."""
+    """Report, without a full stop, that the best control is as good as GPrune or better; else an empty string."""
     if result.control is None or result.missing:
         return ""
     gap = result.difference(result.control)
@@ -350,19 +351,19 @@ def against_control(result: Opponents) -> str:
 
 
 def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
-    lines = [line for line in (result.dense, *result.named, result.ours) if line is not None]
+    lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     cells = [line.cell(result.text) for line in lines]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
     detail = f"{status.sentence}. Perplexity over {cells[0].windows_read}: {values}."
-    if not result.fair or result.ours is None:
+    if not result.fair or result.gprune is None:
         return detail
-    changes = {method_label(line.method): result.difference(line) for line in result.named}
+    changes = {method_label(line.method): result.difference(line) for line in result.rivals}
     intervals = [
         f"{name} {format_signed(change.change, '.1%')} {interval_in_percent(change, 1)}"
         for name, change in changes.items()
         if math.isfinite(change.margin)
     ]
-    count = len(result.ours.seeds)
+    count = len(result.gprune.seeds)
     over = f"{count} seeds" if count > 1 else f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
     paired = "paired" if next(iter(changes.values())).paired else "windows differ"
     caption = f"{INTERVAL}, {paired}; {over}"
@@ -370,7 +371,7 @@ def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
 
 
 def _repair(study: Study) -> str:
-    """Return the repair that a study gives every method alike; empty if it gives none."""
+    """Return a sentence on the repair that a study applies to every method; empty if there is none."""
     label = repair_label(study)
     if not label:
         return ""
@@ -382,12 +383,12 @@ def _repair(study: Study) -> str:
 def comparison_finding(
     lines: Sequence[Line], names: Iterable[str], statuses: Mapping[str, HoldoutStatus], expected: Expected = _ANY
 ) -> str:
-    """Return GPrune against the best other method on each of some texts, and the controls that do as well.
+    """Compare GPrune with the best other method on each of some texts, and report controls that are as good.
 
     `lines` are all methods of a run; `statuses` relate its evaluation texts to its calibration texts;
     `expected` as in `missing_methods`.
     """
-    results = [result for text in names if (result := opponents(lines, text, expected)).ours is not None]
+    results = [result for text in names if (result := opponents(lines, text, expected)).gprune is not None]
     sentences = [
         f"On {result.text} ({statuses[result.text].brief}): {sentence}."
         for result in results
@@ -398,18 +399,18 @@ def comparison_finding(
 
 
 def retention_finding(pruned: Measurement, dense: Measurement) -> str:
-    """Return the cost of a method at its retention, against the dense model on the same text."""
+    """Describe the change of perplexity from the dense model by a method, on one text."""
     return (
         f"At {percent(pruned.retention)} retention, perplexity on {pruned.text} changes from {dense.perplexity:.1f} to "
         f"{pruned.perplexity:.1f} with {METHODS[pruned.method].label}."
     )
 
 
-# what the steps of a run find
+# results of the steps of a run
 
 
 def drift_title(curves: Sequence[Distribution]) -> str:
-    """Return how far another text shifts ranks, against resampling; `curves` as `drift.distributions` returns them."""
+    """Compare the rank shift by another text with that by resampling; `curves` is from `drift.distributions`."""
     cross, floor = curves[0], max(curves[2].median, curves[3].median)
     if floor <= 0:
         return f"Changing the calibration text shifts ranks by {percent(cross.median, 1)} of the ranking (median)"
@@ -419,7 +420,7 @@ def drift_title(curves: Sequence[Distribution]) -> str:
 
 
 def drift_finding(curves: Sequence[Distribution]) -> str:
-    """Return the title of the rank drift and the numbers behind it."""
+    """Return the title of the rank drift and its numbers."""
     cross, floor = curves[0], max(curves[2:4], key=lambda curve: curve.median)
     return (
         f"{drift_title(curves)}. The median shift is {percent(cross.median, 1)} of the ranking between the texts "
@@ -429,7 +430,7 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
 
 
 def agreement_title(record: Agreement) -> str:
-    """Return how far modules agree when a text is replaced, next to the seed alone and FANG's groups."""
+    """Report the module agreement after a text is replaced, after a change of seed, and for FANG's groups."""
     text_ari, (seed_ari, _) = modules.mean_substitution(record), modules.controls(record)
     # the chart's value for A and B, not the mean over every pair of texts
     means = dict(zip(record.comparisons, record.ari.mean(axis=1), strict=True))
@@ -443,7 +444,7 @@ def agreement_title(record: Agreement) -> str:
 
 
 def agreement_finding(record: Agreement) -> str:
-    """Return whether the text or the seed changes the modules more, and the agreements behind it."""
+    """Compare the effects of text and seed on the modules, with the agreements."""
     text_ari, (seed_ari, _) = modules.mean_substitution(record), modules.controls(record)
     if text_ari is None or seed_ari is None:
         return f"{agreement_title(record)}."
@@ -453,7 +454,7 @@ def agreement_finding(record: Agreement) -> str:
 
 
 def adaptation_finding(counts: Counts) -> str:
-    """Return how many modules RASA adapts, and from which text it scores them."""
+    """Report the number of modules that RASA adapts, and the texts of their scores."""
     if not counts.adapted:
         return f"RASA adapts none of the {counts.modules:,} modules: every neuron keeps its score from A."
     share = percent(counts.neurons / counts.all_neurons, 1)
@@ -464,8 +465,8 @@ def adaptation_finding(counts: Counts) -> str:
 
 
 def budget_title(bins: Bins, base: str) -> str:
-    """Return where GPrune keeps more and where fewer neurons than another method."""
-    changes = bins.ours - bins.base
+    """Compare the retention of GPrune and another method in unstable and stable modules."""
+    changes = bins.gprune - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
     unstable, stable = (format_signed(value, ".3f") for value in bin_changes(bins))
@@ -473,22 +474,22 @@ def budget_title(bins: Bins, base: str) -> str:
 
 
 def budget_finding(bins: Bins, base: str) -> str:
-    """Return the title of the budget and the shares that both methods keep."""
+    """Return the title of the budget and the retentions of both methods."""
     return f"{budget_title(bins, base)}. {budget_shares(bins, base)}"
 
 
 def budget_shares(bins: Bins, base: str) -> str:
-    """Return the shares of the most unstable modules and of all neurons that both methods keep."""
+    """Report the retentions of both methods in the most unstable modules and over all neurons."""
     retained, base_kept = pooled_retention(bins)
     shared = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
-        f"GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and {base} "
+        f"GPrune keeps {percent(bins.gprune[-1], 1)} of the most unstable modules and {base} "
         f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(retained, 1)} and {percent(base_kept, 1)}; "
         f"both keep {percent(shared, 1)}."
     )
 
 
-# whether a run can be trusted
+# trust checks of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,11 +511,11 @@ def checks(
     recorded: Mapping[str, str] = MappingProxyType({}),
     seeds: Sequence[int] = (),
 ) -> list[Check]:
-    """Return every trust check of a run.
+    """Return all trust checks of a run.
 
-    `masks` are by display name, `statuses` of its evaluation texts; `effect` is that of the parts of GPrune,
-    None if the run has not come that far. `recorded` are claims that were judged on other models, with
-    their outcome; `seeds` are those over which methods are compared.
+    `masks` are keyed by display name and `statuses` by evaluation text. `effect` is None if the run has no result for
+    it yet. `recorded` are the outcomes of claims on other models; `seeds` are the seeds over which methods are
+    compared.
     """
     limit, samples = study.evaluation.windows, study.calibration.samples
     return [
@@ -557,7 +558,7 @@ def _effect_checks(effect: AblationEffect) -> list[Check]:
 
 
 def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
-    """Return the claims on GPrune, its modules and RASA that were judged on other models."""
+    """Return the check of the paper's claims on other models."""
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
     value = "; ".join(f"{claim}: {result}" for claim, result in outcomes.items())
     # the first word of an outcome says whether the claim holds

@@ -1,10 +1,9 @@
-"""Masks under other thresholds, at another retention, from another text's scores.
+"""Compute masks for other RASA thresholds, retentions and texts from the stored results of a run.
 
-Nothing is learned here and no model is run: the thresholds that a run has learned are shifted together until
-they meet the target again, as at the end of the learning itself, and the baselines decide anew from scores
-that are there. A module is scored wholly from A or wholly from B, so its ranks are one of two that are known
-beforehand: under any RASA setting only the shift has to be solved. At the run's own setting and retention
-the run's own masks come out.
+Nothing is trained and no model is run. The learned thresholds of GPrune are shifted together until the masks meet the
+target, as at the end of training; baselines decide from stored scores. A module is scored from A or from B, so its
+ranks under both texts are computed once, and each setting only needs the shift. With the settings and the retention of
+the run, the result is the masks of the run.
 """
 
 from collections.abc import Mapping
@@ -30,12 +29,12 @@ R = TypeVar("R")
 
 PRIMARY, AUXILIARY, ADAPTED = "primary", "auxiliary", "adapted"
 TEXTS = {PRIMARY: "A", AUXILIARY: "B", ADAPTED: "A and B, adapted"}
-"""whose scores decide: the primary text's, the auxiliary one's, or RASA's choice for each module"""
+"""text of the scores: primary, auxiliary, or RASA's choice for each module"""
 
 
 @dataclass(frozen=True, slots=True)
 class LabChoice:
-    """One setting of the lab."""
+    """Settings of a what-if computation."""
 
     method: str
     """name in METHODS"""
@@ -44,23 +43,23 @@ class LabChoice:
     scoring: str
     """one of TEXTS"""
     settings: ReliabilitySettings
-    """which modules are adapted; without effect unless `scoring` is adapted"""
+    """settings of RASA; used only if `scoring` is adapted"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """The units of a run under either text, ranked once: the start of every setting of RASA."""
+    """Ranked units of a run on both texts, from which the masks of every RASA setting are computed."""
 
     units: RankedUnits
-    """all units under A"""
+    """all units, ranked on A"""
     auxiliary: Array
-    """(layers * neurons,) float32 rank quantile of the neurons under B"""
+    """(layers * neurons,) float32 rank quantiles of the neurons on B"""
     thresholds: Array
-    """(thresholds,) float64 as the run has learned them"""
+    """(thresholds,) float64 learned thresholds of the run"""
     alignment: int
-    """neurons of a block, as in the run"""
+    """`sparsity.alignment` of the run"""
     equal: bool
-    """whether all layers keep as many units, as in the run"""
+    """whether all layers of the run keep the same number of units"""
 
 
 def prepare(
@@ -72,7 +71,7 @@ def prepare(
     alignment: int = 1,
     equal: bool = False,
 ) -> Prepared:
-    """Rank the units of a run under both texts."""
+    """Rank the units of a run on both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     auxiliary_quantiles = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
@@ -80,11 +79,11 @@ def prepare(
 
 
 class Loads(Protocol):
-    """A run whose results are loaded by their declarations."""
+    """A run whose results can be loaded by their declarations."""
 
     @property
     def study(self) -> Study:
-        """Return its settings."""
+        """Return the settings of the run."""
         ...
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -93,10 +92,7 @@ class Loads(Protocol):
 
 
 def prepare_run(run: Loads) -> Prepared:
-    """Rank the units of a run under both texts; see `prepare`.
-
-    Raises StoreError if the run has not come that far, or a result is damaged.
-    """
+    """Rank the units of a run on both texts; see `prepare`. Raises StoreError if a result is missing or damaged."""
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, learning = run.load(stages.partition), run.load(stages.learning)
     widths = run.study.sparsity.alignment, run.study.sparsity.equal
@@ -104,22 +100,22 @@ def prepare_run(run: Loads) -> Prepared:
 
 
 def uniform_source(base: Prepared, scoring: str) -> Array:
-    """Return (modules,) int8 sources if all modules are scored from one text."""
+    """Return the (modules,) int8 sources for scoring all modules from one text."""
     return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
 def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
-    """Return GPrune's masks if some modules are scored from B; thresholds are shifted, not learned.
+    """Return GPrune's masks with some modules scored from B, by shifting the learned thresholds.
 
-    `source` (modules,) is `AdaptedScores.source`, `target` the fraction of the decoder's linear weights to
-    keep, met within one neuron (one block). Raises SettingsError if the floors of the layers exceed it.
+    `source` (modules,) is `AdaptedScores.source`. `target` is the fraction of the decoder's linear weights to keep,
+    which is met to within one neuron (one block). Raises SettingsError if the minimum widths exceed it.
     """
     require_reachable(base.units.shape, target, base.alignment)
     return exact_masks(rank_units(base, source), base.thresholds, target, base.alignment, base.equal).masks
 
 
 def rank_units(base: Prepared, source: Array) -> RankedUnits:
-    """Return the units of a run if some modules, (modules,) `source`, are scored from B."""
+    """Return the ranked units with some modules scored from B; `source` is (modules,), 1 for B."""
     count = len(base.auxiliary)
     from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
     mixed = base.units.quantiles.copy()
@@ -128,9 +124,9 @@ def rank_units(base: Prepared, source: Array) -> RankedUnits:
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:
-    """Return why the masks of a baseline cannot be decided here, as a sentence; empty if they can.
+    """Return the reason why the masks of a baseline cannot be computed from stored results; empty if they can.
 
-    `method` prunes and learns no masks; `scoring` is one of TEXTS.
+    `scoring` is one of TEXTS.
     """
     entry, study = METHODS[method], results.graph.study
     if entry.decision == "learned":
@@ -150,63 +146,62 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     if scoring == ADAPTED and (entry.decision not in ("flap", "uniform") or entry.metric != study.metric):
         return f"adapted scores are there by {study.metric} only, which {entry.label} does not decide by"
     stage = stages.masks(_variant(results.graph, study.retention, scoring), entry.masks)
-    missing = _missing(results, stage)
+    missing = _first_missing(results, stage)
     return f"{entry.label} needs “{missing}”, which is not there" if missing else ""
 
 
 def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
-    """Return the masks of a baseline at any retention, from stored results.
+    """Return the masks of a baseline at any retention from stored results.
 
-    `method` prunes and learns no masks; `retention` is the fraction of the decoder's linear weights to keep,
-    in (0, 1); `scoring` is one of TEXTS, and `adapted` the (layers, neurons) scores where that is adapted.
-    Raises MethodError if something is missing (see `obstacle`) or the method cannot reach the retention,
-    StoreError if a record is damaged.
+    `retention` is the fraction of the decoder's linear weights to keep, in (0, 1). `scoring` is one of TEXTS; for
+    ADAPTED, `adapted` has the (layers, neurons) scores. Raises MethodError if the masks cannot be computed (see
+    `obstacle`) or the method cannot reach the retention, StoreError if a record is damaged.
     """
     reason = obstacle(results, method, scoring)
     if reason:
         raise MethodError(reason)
     graph = _variant(results.graph, retention, scoring)
     stage = stages.masks(graph, METHODS[method].masks)
-    # a decision uses only the study of its context, so no text is read
+    # a decision uses only the study of the run context, so no text is read
     work = stages.RunContext(graph.study, graph.inputs, Path())
-    needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
+    needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _load_or_compute(results, work, need))
     if scoring == ADAPTED and adapted is not None:
         needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
     return stage.make(work, **needs)
 
 
 def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
-    """Return the graph of the same study at another retention, with A and B exchanged to score on B."""
+    """Return the graph of the same study at another retention, with A and B exchanged for scores on B."""
     study, inputs, letters = replace(graph.study, retention=retention), graph.inputs, graph.letters
     if scoring == AUXILIARY:
         study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
-        inputs = replace(inputs, calibration=_exchanged(inputs.calibration))
-        letters = _exchanged(letters)
+        inputs = replace(inputs, calibration=_exchange_texts(inputs.calibration))
+        letters = _exchange_texts(letters)
     return Graph(study, inputs if graph.known else None, letters, graph.failures)
 
 
-def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
+def _exchange_texts(texts: Mapping[str, str]) -> dict[str, str]:
     return {**texts, PRIMARY: texts[AUXILIARY], AUXILIARY: texts[PRIMARY]}
 
 
-def _missing(results: Results, stage: Stage[Any]) -> str:
-    """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
+def _first_missing(results: Results, stage: Stage[Any]) -> str:
+    """Return the title of a required result that can be neither loaded nor computed here; empty if there is none."""
     for need in stages.required_stages(stage):
         if not results.holds(need):
-            title = _missing(results, need) if _is_made_here(results.graph, need) else need.title
+            title = _first_missing(results, need) if _is_computable(results.graph, need) else need.title
             if title:
                 return title
     return ""
 
 
-def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
-    """Return a record as stored, or compute it here from stored ones."""
-    if results.holds(need) or not _is_made_here(results.graph, need):
+def _load_or_compute(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
+    """Load a stored record, or compute it from stored records."""
+    if results.holds(need) or not _is_computable(results.graph, need):
         return results.record(need)
-    return need.make(work, **stages.resolve(need.needs, lambda inner: _had(results, work, inner)))
+    return need.make(work, **stages.resolve(need.needs, lambda inner: _load_or_compute(results, work, inner)))
 
 
-def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
-    """Return True if a result follows from statistics alone: scores that need no pass over tokens."""
-    # plug-in scores need the plug-in's code, which the app's process does not import
+def _is_computable(graph: Graph, stage: Stage[Any]) -> bool:
+    """Return True for scores that are computed from statistics alone."""
+    # scores of plug-ins need the plug-in's code, which the app does not import
     return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.is_plugin_score(graph, stage)

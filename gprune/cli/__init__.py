@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gprune.pipeline.stages import Results
 
 EXIT_UNFILLED = 3
-"""exit code where a part of the request could not be measured"""
+"""exit code if a part of the request could not be measured"""
 
 
 class Command(NamedTuple):

@@ -1,4 +1,4 @@
-"""`app`: serve the pages; only a browser with the token reaches them."""
+"""`app`: serve the pages to browsers with the token."""
 
 import argparse
 import contextlib

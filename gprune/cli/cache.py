@@ -16,7 +16,7 @@ EXIT_DAMAGED = 1
 
 
 def add(commands: Any) -> None:
-    """Register the command with its three."""
+    """Register the command and its subcommands."""
     parser = commands.add_parser("cache", help=COMMANDS["cache"].about)
     inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     overview = inner.add_parser("list", help="disk use by kind of result and by run")

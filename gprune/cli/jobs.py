@@ -23,9 +23,9 @@ from gprune.system.errors import JobError
 from gprune.system.units import duration
 
 FOLLOW_SECONDS = 0.5
-"""Seconds between two looks at a log that is followed."""
+"""polling interval of `jobs logs --follow`, in seconds"""
 NO_STUDY = ("no model", "no text", "no text either")
-"""Model and texts of the study of a job that runs another command than `run`."""
+"""placeholders for model and texts of a job that does not run a study"""
 _JOB = "id of a job, or as much of its beginning or end as no other job has; `last` for the newest"
 
 
@@ -83,7 +83,7 @@ def submit_command(options: argparse.Namespace) -> int:
 
 
 def job_reporter(job: Path | None) -> Any:
-    """Return the reporter of the job that a command is, as a context manager; it gives None for no job."""
+    """Return a context manager with the reporter of a job folder, or with None if the command is not a job."""
     if job is None:
         return contextlib.nullcontext()
     return JobReporter(job)
@@ -114,7 +114,7 @@ def _logs(options: argparse.Namespace) -> int:
     cache = _cache(options)
     job = _find_job(cache, options.job_id)
     log = job.folder / jobs.LOG
-    # what is printed from here on is printed once: by the follower
+    # lines that the job adds from here on are printed only by `_follow`
     start = log.stat().st_size if log.exists() else 0
     for line in jobs.log_tail(cache, job.id, options.lines):
         say(line)
@@ -128,7 +128,7 @@ def _logs(options: argparse.Namespace) -> int:
 
 
 def _is_active(cache: Path, job_id: str) -> bool:
-    # also ends a job whose process is gone
+    # marks jobs without a process as ended
     jobs.reconcile(cache)
     return jobs.get(cache, job_id).active
 
@@ -163,7 +163,7 @@ def _find_job(cache: Path, name: str) -> Job:
 
 
 def format_job(job: Job) -> str:
-    """Return one job as one line."""
+    """Return a job as one line of text."""
     words = [f"{job.id}  {job.state:<11}"]
     if job.position is not None:
         words.append(f"place {job.position}")
@@ -184,18 +184,18 @@ def _to_json(job: Job) -> dict[str, Any]:
 
 
 def _follow(log: Path, position: int, is_active: Callable[[], bool]) -> None:
-    """Print what is added to a log, until the job has ended and everything was read."""
-    rest, goes_on = "", True
-    while goes_on:
-        # asked before reading: what a job writes before it ends is read afterwards
-        goes_on = is_active()
-        # a job that waits has no log yet
+    """Print the lines that are added to a log after `position` until the job has ended."""
+    rest, active = "", True
+    while active:
+        # checked before reading, so that everything the job writes before its end is read
+        active = is_active()
+        # a queued job has no log yet
         if log.exists():
             with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
                 file.seek(position)
                 rest += file.read()
                 position = file.tell()
         *lines, rest = rest.split("\n")
-        for line in lines if goes_on or not rest else [*lines, rest]:
+        for line in lines if active or not rest else [*lines, rest]:
             say(printable(line.rpartition("\r")[2]), flush=True)
-        time.sleep(FOLLOW_SECONDS if goes_on else 0)
+        time.sleep(FOLLOW_SECONDS if active else 0)

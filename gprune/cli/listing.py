@@ -72,7 +72,7 @@ def _texts(_: argparse.Namespace) -> int:
 
 
 def _tasks(options: argparse.Namespace) -> int:
-    """Print where the data of tasks is and how much there is; 3 where some cannot be had."""
+    """Print the source and size of each task's data; return 3 if some data is not available."""
     from gprune.evaluation import tasks
     from gprune.study import EvaluationSettings
 
@@ -93,7 +93,7 @@ def _tasks(options: argparse.Namespace) -> int:
 
 
 def _plugins(options: argparse.Namespace) -> int:
-    """Print the plug-ins; return 3 where one cannot be used."""
+    """Print the plug-ins; return 3 if one cannot be used."""
     from gprune.study.methods import installed_plugins
 
     plugins, faults = installed_plugins().plugins, installed_plugins().faults

@@ -1,4 +1,4 @@
-"""`map`: the neurons of one layer of a run, laid out in a plane by UMAP."""
+"""`map`: lay out the neurons of one layer of a run in a plane by UMAP."""
 
 import argparse
 from typing import Any

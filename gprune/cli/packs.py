@@ -1,4 +1,4 @@
-"""`pack`, `unpack`, `arrays`: a run as one file, and the arrays of a study as one file."""
+"""`pack`, `unpack` and `arrays`: write and read a run as one file, and write the arrays of a study."""
 
 from __future__ import annotations
 

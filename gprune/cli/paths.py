@@ -1,4 +1,4 @@
-"""Make the paths of a command line absolute, because jobs run in folders of their own."""
+"""Make the paths of a command line absolute, because jobs run in another working directory."""
 
 from operator import attrgetter
 from typing import Any
@@ -22,13 +22,13 @@ def model(name: str) -> str:
 
 
 def absolute_path(name: str) -> str:
-    """Return a name, or the absolute path where it is that of a file or folder."""
+    """Return the absolute path of an existing file or folder, or the name unchanged."""
     path = safe_parsing.path(name, "the name of a model, a text or a task")
     return str(path.resolve()) if path.exists() else name
 
 
 def text(value: Any) -> Any:
-    """Return the name of a text, or the absolute path of its file with its options; of a list each; else the value."""
+    """Return a text's name with the path of its file made absolute; for a list, each entry; else the value."""
     if isinstance(value, list | tuple):
         return tuple(map(text, value))
     if not isinstance(value, str):
@@ -37,23 +37,23 @@ def text(value: Any) -> Any:
     if name:
         return f"{name}={text(value)}"
     location, sign, options = value.partition("#")
-    # a folder that happens to be called like a known text is not meant
+    # a folder with the name of a known text is ignored
     return absolute_path(location) + sign + options if set(location) & set("/.~") else value
 
 
 def parse_setting(word: str) -> tuple[str, Any]:
-    """Parse FIELD=VALUE; the path of a text becomes absolute. For errors see `assignment`."""
+    """Parse FIELD=VALUE and make the path of a text absolute; for errors see `assignment`."""
     field, value = assignment(word)
     return field, text(value) if field.endswith("_text") else value
 
 
 def task_folder(name: str) -> str:
-    """Return the absolute path of a folder of tasks; empty if the name is."""
+    """Return the absolute path of a folder of tasks; empty for an empty name."""
     return str(safe_parsing.path(name, "the folder of tasks").resolve()) if name else ""
 
 
 _TEXTS = ("primary", "auxiliary", "substitute", "baselines.taylor_text", "choice.check_text")
-"""fields of a study that name texts; those of its evaluation are lists, and so are the tasks"""
+"""fields of a study with the name of one text"""
 
 
 def study(original: Study) -> Study:

@@ -1,4 +1,4 @@
-"""Progress on stderr while a command works, and the tables that a run prints at its end on stdout."""
+"""Show progress on stderr while a command runs, and print the tables of a finished run on stdout."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _FOLDERS = {
 
 
 class _Bars:
-    """Context manager around work whose bars are drawn only on a terminal."""
+    """Context manager with progress bars that are displayed only on a terminal."""
 
     def __init__(self, before: str, width: int, after: str) -> None:
-        # paths and messages may hold brackets, which are no markup
+        # brackets in paths and messages are not markup
         self.console = Console(stderr=True, markup=False)
         columns = TextColumn(before, markup=False), BarColumn(width), TextColumn(after, markup=False)
         times = TimeElapsedColumn(), TimeRemainingColumn()
@@ -56,17 +56,17 @@ class _Bars:
 
 
 class Reporter(_Bars):
-    """Draw one bar per stage on a terminal; elsewhere print one line per stage."""
+    """Display one bar per stage on a terminal; otherwise print one line per stage."""
 
     def __init__(self) -> None:
-        """Prepare the console; nothing is drawn before the first event."""
+        """Prepare the console; nothing is displayed before the first event."""
         super().__init__("{task.description:<28}", 30, "{task.fields[message]}")
         self.tasks: dict[str, TaskID] = {}
         self.reused: dict[str, None] = {}
         self.printed: dict[str, float] = {}
 
     def __exit__(self, *_: object) -> None:
-        """Stop drawing and list the stages that were reused."""
+        """Stop the bars and list the reused stages."""
         super().__exit__()
         if self.reused:
             self.print_line(f"reused {len(self.reused)} stages: {', '.join(self.reused)}")
@@ -76,7 +76,7 @@ class Reporter(_Bars):
         if isinstance(message, Reused):
             self.reused[stage] = None
         elif isinstance(message, Notice):
-            # stays readable when the bars have gone on
+            # printed above the bars, so that it is not overwritten
             self.print_line(f"{stage}: {message}")
         elif self.console.is_terminal:
             if stage not in self.tasks:
@@ -88,29 +88,29 @@ class Reporter(_Bars):
 
 
 class StudiesProgress(_Bars):
-    """One line of progress over many studies on a terminal; elsewhere one line per study."""
+    """Display one line of progress for many studies on a terminal; otherwise print one line per study."""
 
     def __init__(self, job: JobReporter | None = None, stage: str = "") -> None:
-        """Prepare the line; a job that the command is gets each status as progress of a stage."""
+        """Prepare the line; with `job`, each status is also reported as the progress of `stage`."""
         self.job, self.stage = job, stage
         super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
         self.line = self.bars.add_task("", total=None)
 
     def update(self, status: Status) -> None:
-        """Show how many studies are done, and what is at work."""
+        """Show the number of finished studies and the running stage."""
         words = f"{status.label}: {status.stage}" if status.stage else ""
         self.bars.update(self.line, completed=status.done, total=status.total, description=words)
         if self.job is not None:
             self.job(self.stage, status.done, status.total, words)
 
     def print_end(self, entry: ScheduledStudy, reason: str) -> None:
-        """Print that a study has ended, and why it failed if it did."""
+        """Print that a study has ended, with the reason if it failed."""
         self.print_line(f"{entry.study.name}: {f'failed: {sentence(reason)}' if reason else 'done'}")
 
 
 @contextlib.contextmanager
 def show_stages(job: JobReporter | None = None) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show progress of stages on stderr and in a job; what libraries print goes to stderr too."""
+    """Show progress of stages on stderr and in a job, and redirect the stdout of libraries to stderr."""
     with Reporter() as display, contextlib.redirect_stdout(sys.stderr):
 
         def show(stage: str, done: int, total: int, message: str) -> None:
@@ -129,7 +129,7 @@ def show_progress(stage: str, job: Path | None = None) -> Iterator[events.Progre
 
 
 def print_summary(result: dict[str, Any]) -> None:
-    """Print the tables and lines that a run ends with."""
+    """Print the tables and lines of a finished run."""
     for line in (*itertools.chain(*_tables(result)), *_lines(result)):
         say(line)
     seconds = sum(duration for stage, duration in result["seconds"].items() if stage not in result["reused"])
@@ -164,7 +164,7 @@ def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def speed_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return measured speeds, as rows of a ``Throughput``, as lines of aligned text."""
+    """Return the rows of a ``Throughput`` as lines of aligned text."""
     from gprune.analysis.table import Table
 
     columns = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
@@ -181,7 +181,7 @@ def speed_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
-    """Yield what a run ends with besides its tables, a line each."""
+    """Yield the lines of a finished run after its tables."""
     if "recovery" in result:
         yield f"recovered by {result['recovery']['trained']}"
         yield from (f"{name} not recovered: {reason}" for name, reason in result["recovery"]["unavailable"].items())
@@ -206,7 +206,7 @@ def _repairs(result: dict[str, Any]) -> Iterator[str]:
 
 
 def print_spread(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """Print mean and standard deviation over seeds of every method, as `summarize_seeds` gives them."""
+    """Print mean and standard deviation over seeds of every method; `spread` is from `summarize_seeds`."""
     seeds = " ".join(str(result["settings"]["seed"]) for result in results)
     titles = {
         "perplexity": (_perplexity_title(results[0]), 1.0),
@@ -247,7 +247,7 @@ def _counted_stages(result: dict[str, Any]) -> str:
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return a table with a line a method as lines, and an empty line."""
+    """Return the lines of a table with one row per method, followed by an empty line."""
     from gprune.analysis.table import Table
 
     return [title, *Table.of(("method", *columns), rows).text(), ""]

@@ -1,4 +1,4 @@
-"""`reproduce`: tables and figures of the paper, whole, for one model."""
+"""`reproduce`: run the studies of tables and figures of the paper, and write the tables."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         "--tasks",
         nargs="+",
         metavar="TASK",
-        help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
+        help="zero-shot tasks of all_series study: names, paper (the seven), demo (the bundled ones), or none",
     )
     scale.add_argument(
         "--without-controls",
@@ -86,7 +86,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
-    add_settings(scale, "any other field of every study, as calibration.batch=8 (repeatable)")
+    add_settings(scale, "any other field of all_series study, as calibration.batch=8 (repeatable)")
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -98,28 +98,31 @@ def _reproduce(options: argparse.Namespace) -> int:
         raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
     chosen = tables.choose_tables(options.tables)
     build_report = _report_builder(options, chosen)
-    # jobs run in a folder of their own, so paths are made whole here
+    # jobs run in another working directory, so paths are made absolute here
     models = [paths.model(model) for model in options.model]
-    every = [Series(model, _scale(options, model, chosen)) for model in models]
+    all_series = [Series(model, _scale(options, model, chosen)) for model in models]
     if options.dry_run:
-        return max([_dry_run(options, chosen, series) for series in every])
+        return max([_dry_run(options, chosen, series) for series in all_series])
     with job_reporter(options.job) as reporter:
-        code = max([_run(options, chosen, series, reporter) for series in every])
+        code = max([_run(options, chosen, series, reporter) for series in all_series])
     if build_report is not None:
-        _write_report(options, build_report, every)
+        _write_report(options, build_report, all_series)
     return code
 
 
 def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> Any:
-    """Return the function that builds the report, None if none is asked for; for a report of no table SettingsError."""
+    """Return the function that builds the report, or None without --report.
+
+    Raises SettingsError if the tables do not include exactly one with a report.
+    """
     if not options.report:
         return None
     require_place(options.report)
     builders = {FAIR: documents.study_document, REPAIR: documents.repair_document}
-    named = [builders[table.name] for table in chosen if table.name in builders]
-    if len(named) != 1:
+    selected = [builders[table.name] for table in chosen if table.name in builders]
+    if len(selected) != 1:
         raise SettingsError(f"--report is made of one table: name one of {', '.join(builders)}")
-    return named[0]
+    return selected[0]
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
@@ -133,7 +136,7 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
 
 
 def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
-    """Return the work for some tables, written below a folder of the cache."""
+    """Return the work for some tables, whose output folder is in the cache."""
     store = Store(options.cache)
     folder = store.root / "reproductions" / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
@@ -156,7 +159,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, 
     work.check_inputs(series)
     table_work = work_of(options, chosen, series)
     missing = len(table_work.missing())
-    left = f"{missing} studies to run" if missing else "every study is there"
+    left = f"{missing} studies to run" if missing else "all_series study is there"
     say(f"{short(series.model)}: {left}", file=sys.stderr)
     with StudiesProgress(reporter, "reproduce") as display:
         assembled = table_work.run(display.update, display.print_end)
@@ -166,13 +169,13 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, 
     return 0 if all(table.filled == len(table.answers) for table in assembled) else EXIT_UNFILLED
 
 
-def _write_report(options: argparse.Namespace, build: Any, every: list[Series]) -> None:
-    write_text(options.report, build(Store(options.cache), every, command_line()))
+def _write_report(options: argparse.Namespace, build: Any, all_series: list[Series]) -> None:
+    write_text(options.report, build(Store(options.cache), all_series, command_line()))
     say(f"report: {options.report}", file=sys.stderr)
 
 
 def _print(table: Assembled) -> None:
-    """Print a table, and once each why rows have no numbers."""
+    """Print a table, then the reasons for missing numbers, each once with its number of rows."""
     frame = table.display.drop(columns=REASON, errors="ignore").astype(str)
     say(f"{table.table.name}: {table.table.title}")
     for line in Table(frame).text():

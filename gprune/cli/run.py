@@ -1,4 +1,4 @@
-"""`run`: every stage of a study, reusing what is there."""
+"""`run`: run the stages of a study and reuse existing results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gprune.study.demo import bundled_study
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
-_MOST_NAMED = 120
+_LISTED_CHARACTERS = 120
 
 
 def add(commands: Any) -> None:
@@ -80,8 +80,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.slurm:
             return submit_to_slurm(options, list(map(paths.study, studies)), options.until)
         if options.dry_run:
-            return _show_course(options, studies)
-        results = [_result(study, options, reporter) for study in studies]
+            return _print_plan(options, studies)
+        results = [_run_study(study, options, reporter) for study in studies]
         spread = summarize_seeds(results) if options.seeds else {}
         if options.json:
             value = {"seeds": options.seeds, "spread": spread, "runs": results} if options.seeds else results[0]
@@ -94,8 +94,8 @@ def _run(options: argparse.Namespace) -> int:
         return _exit_code(results)
 
 
-def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
-    """Print the stages of the run of each study in order: name, key, there or missing."""
+def _print_plan(options: argparse.Namespace, studies: list[Study]) -> int:
+    """Print name, key and state of every stage of each study in order, and the forecast."""
     from gprune import pipeline
     from gprune.cli.study import print_forecast, require_readable
     from gprune.pipeline.estimate import estimate_missing
@@ -119,19 +119,19 @@ def _show_course(options: argparse.Namespace, studies: list[Study]) -> int:
 
 
 def _exit_code(results: list[dict[str, Any]]) -> int:
-    """Return the exit code of finished runs; where a task was not measured, the last line says which and why."""
+    """Return the exit code of finished runs; if tasks were not measured, print them and the first reason."""
     missing = {task: reason for result in results for task, reason in result.get("unavailable_tasks", {}).items()}
     if not missing:
         return 0
-    listing = safe_parsing.sentence(", ".join(map(short, missing)), _MOST_NAMED)
+    listing = safe_parsing.sentence(", ".join(map(short, missing)), _LISTED_CHARACTERS)
     reason = safe_parsing.sentence(next(iter(missing.values())))
     sys.stdout.flush()
     say(f"not measured: {listing}: {reason}; everything else is kept", file=sys.stderr)
     return EXIT_UNFILLED
 
 
-def _result(study: Study, options: argparse.Namespace, reporter: Any) -> dict[str, Any]:
-    """Run one study with its progress shown."""
+def _run_study(study: Study, options: argparse.Namespace, reporter: Any) -> dict[str, Any]:
+    """Run one study, show its progress, and return the result as JSON values."""
     from gprune import pipeline
     from gprune.cli.progress import show_stages
 

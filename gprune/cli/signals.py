@@ -15,10 +15,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 def listen(job: Path | None) -> None:
-    """Stop this process at the first signal after its state is saved; `job` is its folder if it is a job."""
+    """Install the signal handlers; `job` is the folder of the job that this process runs, if any."""
 
     def stop(number: int, _: object) -> None:
-        # not before: a command that is no job loads nothing of them
+        # imported late, because most commands do not need it
         from gprune.jobs.reporting import is_cancelled
 
         cancelled = job is not None and is_cancelled(job)

@@ -1,10 +1,8 @@
-"""`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
+"""`speed`: measure the speed of dense and pruned models (appendix, practical inference speedup).
 
-With `--detach` a job measures it, alone on its device.
-
-The first model stays in memory; the others are loaded one at a time. Besides model folders, the command measures real
-shapes with random weights, `random:llama2-7b`, also cut to a narrower width in every layer, `random:llama2-7b@0.5`:
-speed depends on the shapes, not on the weights.
+With `--detach` a job runs the measurement alone on its device. The first model stays in memory; the others are loaded
+one at a time. Models are folders, or shapes with random weights such as `random:llama2-7b`, also with a narrower width
+in every layer (`random:llama2-7b@0.5`), because speed does not depend on the weights.
 """
 
 import argparse

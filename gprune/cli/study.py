@@ -1,4 +1,4 @@
-"""`study`: write a study as JSON, from options that are the study's own fields."""
+"""`study`: write a study as JSON; the options are the fields of a study."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def add(commands: Any) -> None:
 
 
 def add_fields(parser: Any, required: Collection[str] = ()) -> None:
-    """Add an option for each field that has one, and the one for every other field."""
+    """Add an option for each field in OPTIONS, and `--set` for the other fields."""
     for option, field in OPTIONS.items():
         add_field(parser, option, field, _MORE.get(option, ""), required=option in required)
     add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
 
 
 def changes(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields that were given by the options of `add_fields`, by dotted name; `--set` comes last.
+    """Return the values of the options of `add_fields` by dotted field; `--set` takes precedence.
 
-    Raises SettingsError if `--set` was given no FIELD=VALUE.
+    Raises SettingsError if a value of `--set` is not FIELD=VALUE.
     """
     by_option = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
-    given = {field: value for field, value in by_option.items() if value is not None}
-    return given | dict(assignment(word) for word in options.set)
+    values = {field: value for field, value in by_option.items() if value is not None}
+    return values | dict(assignment(word) for word in options.set)
 
 
 def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
-    """Add an option that has the type and the documentation of a field of the study.
+    """Add an option with the type and the documentation of a field of the study.
 
-    `field` is dotted; `more` follows the documentation in the help; `how` goes to ``add_argument``.
+    `field` is a dotted name; `more` is appended to the help; `how` is passed to ``add_argument``.
     """
     kind = hint(field)
     inner = (get_args(kind) or (kind,))[0]
@@ -73,7 +73,7 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
 
 
 def add_profile(parser: Any) -> None:
-    """Add the option that names a profile."""
+    """Add the option `--profile`."""
     parser.add_argument(
         "--profile",
         choices=profiles.NAMES,
@@ -97,9 +97,9 @@ def _study(options: argparse.Namespace) -> int:
 
 
 def require_readable(study: Study) -> None:
-    """Check model, texts and plug-ins as `require_usable`, and the tokenizer of a model on this machine.
+    """Check model, texts and plug-ins like `require_usable`, and the tokenizer of a local model.
 
-    Prints how many of its tokens have no embedding. Raises ModelError if the tokenizer cannot be read.
+    Prints the number of tokens without an embedding. Raises ModelError if the tokenizer cannot be read.
     """
     from gprune.models.loading import load_tokenizer
     from gprune.models.vocabulary import embedding_notice
@@ -113,7 +113,7 @@ def require_readable(study: Study) -> None:
 
 
 def print_forecast(forecast: Forecast | None) -> None:
-    """Print memory and time of stages, and whether they fit, on stderr; None if they are not known."""
+    """Print memory and time of stages on stderr, and whether they fit; `forecast` is None if unknown."""
     if forecast is None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return

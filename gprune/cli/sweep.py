@@ -42,9 +42,9 @@ def add(commands: Any) -> None:
 
 def _sweep(options: argparse.Namespace) -> int:
     sweep, store = sweeps.from_file(options.sweep), Store(options.cache)
-    # jobs run in a folder of their own, so paths are made whole here
+    # jobs run in another working directory, so paths are made absolute here
     variations = [replace(variation, study=paths.study(variation.study)) for variation in sweep.variations()]
-    # one file by two names is one text
+    # two names of one file are equal after this
     sweeps.require_distinct(variations)
     if options.slurm:
         return _submit(options, sweep, variations, store)
@@ -55,7 +55,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
-    # ends jobs whose process is gone, as the app does
+    # marks jobs without a process as ended
     jobs.reconcile(store.root)
     _print_states(options, sweep, sweeps.study_statuses(variations, store, sweep.until))
     results = [opened(variation.study, store) for variation in variations]
@@ -100,7 +100,7 @@ def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[
     counts = Counter(status.state for status in statuses)
     state_counts = {state: counts[state] for state in sweeps.STATES if counts[state]}
     if options.json:
-        values = {"title": sweep.title, "counts": state_counts, "studies": [_plain(status) for status in statuses]}
+        values = {"title": sweep.title, "counts": state_counts, "studies": [_to_dict(status) for status in statuses]}
         say(json.dumps(values, indent=2, ensure_ascii=False, default=str))
         return
     widest = max(len(status.variation.words) for status in statuses)
@@ -110,7 +110,7 @@ def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[
     say(f"{_studies(len(statuses))}: {', '.join(f'{n} {state}' for state, n in state_counts.items())}", file=sys.stderr)
 
 
-def _plain(status: StudyStatus) -> dict[str, Any]:
-    """A study for programs."""
+def _to_dict(status: StudyStatus) -> dict[str, Any]:
+    """Return the status of a study as plain JSON values."""
     about = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
     return about | {"run": status.run, "state": status.state, "words": status.words, "job": status.job}

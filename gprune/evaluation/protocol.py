@@ -90,7 +90,7 @@ def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "",
 def _stream(text: str) -> str:
     """Return the order of the documents of a text in words."""
     name = naming.parse(text)
-    listed = catalogue.HUB_TEXTS.get(name.place)
+    listed = catalogue.HUB_TEXTS.get(name.base)
     is_joined = listed.joined if listed is not None else name.joined
     joined_text = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
     return joined_text if is_joined else "one stream, a BOS, if any, at the start of each document only"

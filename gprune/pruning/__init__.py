@@ -1,7 +1,7 @@
 """The paper: statistics of a text, scores, rank drift, modules, score adaptation, learned sparsity.
 
-``calibration`` collects statistics, ``scoring`` makes importance scores of them, ``drift`` compares two
-texts, ``modules`` partitions neurons (BCM), ``rasa`` adapts scores, ``sparsity`` learns retention (MSL),
-``allocation`` holds the baselines' own decisions, ``repair`` changes the weights that stay, ``surgery``
-makes the model physically smaller, and ``recovery`` trains that one on, in the steps of ``sparsity``.
+``calibration`` collects activation statistics, ``scoring`` computes importance scores from them, ``drift``
+compares the ranks on two texts, ``modules`` partitions neurons (BCM), ``rasa`` adapts scores, ``sparsity`` learns
+retention (MSL), ``allocation`` has the baselines' rules for masks, ``repair`` changes the kept weights, ``surgery``
+builds the smaller model, and ``recovery`` trains that model with the training loop of ``sparsity``.
 """

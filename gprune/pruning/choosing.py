@@ -1,10 +1,10 @@
-"""Choose one mask method and one repair among several, by one number that was fixed before any test.
+"""Choose a combination of masks and repair by one number that is computed on held-out text.
 
-Each candidate has figures on text that took part in nothing: perplexity on held-out sequences of A and of B,
-and its mean divergence KL(dense | pruned) on fresh text that the dense model writes. The number is the
-weighted geometric mean of their ratios to those of one reference: the same masks not repaired, or for the
-recommended recipe the first method's masks not repaired. Which reference it is moves no candidate past
-another. A check text that a user names takes the place of all three.
+Each candidate is measured on text that was not used for pruning: perplexity on held-out sequences of A and B, and
+the mean divergence KL(dense | pruned) on text sampled from the dense model. The number is the weighted geometric
+mean of the ratios of these measures to those of a reference candidate. The reference is the unrepaired model, for
+the recommended recipe that of the first method; it does not affect the order of the candidates. A check text that
+the user names replaces all three measures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ from gprune.records import Array, CandidateFigures, Choice
 from gprune.system.errors import MethodError
 
 DIVERGENCE = "divergence"
-"""the measure that is not a perplexity"""
+"""name of the measure that is not a perplexity"""
 WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
-"""weight of each measure, scaled to a sum of 1; they won on the development models (docs/method.md):
-with more on divergence a choice is drawn to what is fitted to the model's own text"""
+"""weight of each measure, scaled to a sum of 1, as selected on the development models (docs/method.md): a larger weight
+of the divergence favours repairs that are fitted to the model's own text"""
 _LEAST = 1e-9
-"""nats per token under which divergences are one: a model from which nothing is removed has none"""
+"""smallest divergence in nats per token, because a model without removed units has a divergence of 0"""
 
 
 def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
-    """Choose the candidate with the lowest number; the first of equal ones.
+    """Choose the candidate with the lowest number; the first one at a tie.
 
-    `pairs` are masks and repair of every candidate by name, `results` the figures of those that could be made
-    by index. `reference` is the index of the candidate whose number is 1; if it could not be made, the first that could
-    takes its place. Raises MethodError if none could be made.
+    `pairs` are the names of the masks and the repair of every candidate, `results` the measures of the successful
+    candidates by index. `reference` is the index of the candidate whose number is 1; if it failed, the first
+    successful candidate replaces it. Raises MethodError if all candidates failed.
     """
     if not results:
         raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
@@ -58,7 +58,7 @@ def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigu
 
 
 def _logarithms(means: Array, measures: Sequence[str]) -> Array:
-    """Return mean losses (log perplexities) as they are, and logarithms of divergences."""
+    """Return (candidates, measures) logarithms of perplexities and divergences, from mean losses and divergences."""
     columns = [
         np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
         for name, row in zip(measures, means.T, strict=True)

@@ -1,8 +1,7 @@
 """Rank drift (Eq. 1, section 3.1): the shift of ranks between two calibration texts.
 
-The control of the drift between two texts is the drift between token-disjoint halves of one text,
-which is what sampling alone does to the ranks. Since halves are noisier than whole sets, the two texts are
-compared on halves as well.
+The control is the drift between token-disjoint halves of one text, which measures the effect of sampling alone.
+Halves are noisier than whole sets, so the two texts are also compared on halves.
 """
 
 import numpy as np
@@ -17,10 +16,10 @@ def rank_drift(
     halves_primary: tuple[UnitScores, UnitScores],
     halves_auxiliary: tuple[UnitScores, UnitScores],
 ) -> RankDrift:
-    """Rank drift of every FFN neuron between two texts, in [0, 1] within its layer, with its control.
+    """Return the rank drift of every FFN neuron between two texts, in [0, 1] within its layer, with its control.
 
-    The halves are scores on two token-disjoint halves of a text. A layer of one neuron has no drift, and a
-    correlation is NaN if all scores of a layer are equal on one side.
+    The halves are scores on two token-disjoint halves of a text. The drift is 0 in a layer of one neuron. A
+    correlation is NaN if one of its texts gives all neurons of a layer the same score.
     """
     signed = signed_drift(primary.ffn, auxiliary.ffn)
     magnitude = np.abs(signed)
@@ -40,9 +39,9 @@ def rank_drift(
 
 
 def signed_drift(first: Array, second: Array) -> Array:
-    """Return (layers, neurons) signed drift (r_A - r_B) / (N - 1) of scores of that shape, in [-1, 1].
+    """Return (layers, neurons) signed drift (r_A - r_B) / (N - 1), in [-1, 1], from scores of that shape.
 
-    Positive where A, the first, ranks the neuron higher (appendix, direction-aware refinement).
+    It is positive if A, the first text, ranks the neuron higher (appendix, direction-aware refinement).
     """
     return (ranks(first) - ranks(second)) / max(np.shape(first)[-1] - 1, 1)
 

@@ -1,9 +1,9 @@
-"""Embed the neurons of a layer by their parameters or by their behaviour on the texts.
+"""Embed the neurons of a layer in a plane, by their parameters or by their behaviour on the texts.
 
-Neurons become points: by behaviour, from the mean and the spread of each shard of each text, every column
-standardised over the layer; by parameters, from the directions of their weights, which take the model.
-Principal components show the points as they are, in two of many directions; UMAP (McInnes, Healy and Melville
-2018) places neighbours close together; its axes and large distances have no meaning.
+The behaviour of a neuron is the mean and the standard deviation of its activation in each shard of each text, with
+every column standardized over the layer. Its parameters are the directions of its weights, which need the model.
+Principal components are a linear projection. UMAP (McInnes, Healy and Melville 2018) preserves neighbourhoods; its
+axes and large distances have no meaning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,30 +19,30 @@ from gprune.system.errors import NumericsError, SettingsError
 
 BEHAVIOUR, PARAMETERS = "behaviour", "parameters"
 MOST_COMPONENTS = 50
-"""principal components that UMAP is given at most"""
+"""maximum number of principal components that are passed to UMAP"""
 NEIGHBOURS, APART = 15, 0.1
-"""what UMAP takes for near: its `n_neighbors`, and `min_dist` in the plane"""
+"""UMAP's `n_neighbors` and `min_dist`"""
 SETTINGS: dict[str, Any] = {"components": MOST_COMPONENTS, "neighbours": NEIGHBOURS, "apart": APART}
-"""all that decides a layout besides the points and the seed"""
+"""parameters of a layout besides the points and the seed"""
 FEWEST = NEIGHBOURS + 1
-"""neurons below which there are not as many neighbours"""
+"""minimum number of neurons for UMAP"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduced:
-    """Neurons in principal components."""
+class PrincipalCoordinates:
+    """Coordinates of neurons in principal components."""
 
     places: Array
-    """(neurons, components) float32, the component of largest variance first"""
+    """(neurons, components) float32, in order of falling variance"""
     shares: Array
-    """(components,) share of the whole variance"""
+    """(components,) share of the total variance"""
 
 
 def behaviour_rows(text_statistics: Sequence[ActivationStatistics], layer: int) -> Array:
     """Return (neurons, columns) float64 activation statistics of a layer, each column standardized.
 
-    For every text its shards' means, then their standard deviations over tokens; a column in which all
-    neurons are equal is 0.
+    The columns are, for every text, the means of its shards and then the standard deviations over tokens. A column in
+    which all neurons are equal is 0.
     """
     columns = []
     for statistics in text_statistics:
@@ -55,20 +55,20 @@ def behaviour_rows(text_statistics: Sequence[ActivationStatistics], layer: int) 
     return np.where(varies, (rows - rows.mean(axis=0)) / np.where(varies, deviation, 1.0), 0.0)
 
 
-def behaviour(text_statistics: Sequence[ActivationStatistics], layer: int) -> Reduced:
-    """Return the neurons of a layer in the principal components of `behaviour_rows`.
+def behaviour(text_statistics: Sequence[ActivationStatistics], layer: int) -> PrincipalCoordinates:
+    """Return the coordinates of a layer's neurons in the principal components of `behaviour_rows`.
 
-    Raises NumericsError if they all do the same.
+    Raises NumericsError if all neurons have the same behaviour.
     """
     rows = behaviour_rows(text_statistics, layer)
-    require_different(rows, f"the behaviour of layer {layer}")
+    require_distinct(rows, f"the behaviour of layer {layer}")
     return exact_components(rows, MOST_COMPONENTS)
 
 
-def exact_components(rows: Array, limit: int) -> Reduced:
-    """Return at most `limit` principal components of (neurons, columns) rows; none without variance.
+def exact_components(rows: Array, limit: int) -> PrincipalCoordinates:
+    """Return coordinates in at most `limit` principal components of (neurons, columns) rows; none without variance.
 
-    The largest entry by size of a component is positive, so that the same rows give the same picture.
+    The entry of largest magnitude of a component is made positive, so that the result is deterministic.
     """
     centred = rows - rows.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred)
@@ -77,18 +77,18 @@ def exact_components(rows: Array, limit: int) -> Reduced:
     components = directions[:, order]
     largest = np.abs(components).argmax(axis=0)
     components = components * np.where(components[largest, np.arange(len(order))] < 0, -1.0, 1.0)
-    return Reduced((centred @ components).astype(np.float32), variances[order] / (centred**2).sum())
+    return PrincipalCoordinates((centred @ components).astype(np.float32), variances[order] / (centred**2).sum())
 
 
-def require_different(rows: Array, subject: str) -> None:
-    """Raise NumericsError if the (neurons, columns) rows of `subject` are all equal, or only one."""
+def require_distinct(rows: Array, subject: str) -> None:
+    """Raise NumericsError if the (neurons, columns) rows of `subject` are all equal or there is only one row."""
     if len(rows) < 2 or bool((rows == rows[:1]).all()):
         count = "there is one neuron" if len(rows) < 2 else f"all {len(rows):,} neurons are equal"
         raise NumericsError(f"in {subject} {count}, so nothing can be laid out: choose another layer or basis")
 
 
-def require_enough(neurons: int) -> None:
-    """Raise SettingsError if there are too few neurons for UMAP to have neighbours to go by."""
+def require_enough_neurons(neurons: int) -> None:
+    """Raise SettingsError if a layer has too few neurons for UMAP."""
     if neurons < FEWEST:
         raise SettingsError(
             f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
@@ -96,13 +96,13 @@ def require_enough(neurons: int) -> None:
         )
 
 
-def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
-    """Lay points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
+def umap_layout(points: Array, seed: int) -> tuple[Array, Array]:
+    """Embed (neurons, components) points in a plane by UMAP; run in a separate process, because UMAP loads slowly.
 
-    Of (neurons, components) and a seed, which always give the same plane, come (neurons, 2) float32 places,
-    and what `shared_neighbours` says of them. Raises SettingsError if there are too few neurons.
+    Returns (neurons, 2) float32 coordinates, which depend only on the points and the seed, and the result of
+    `shared_neighbours`. Raises SettingsError if there are too few neurons.
     """
-    require_enough(len(points))
+    require_enough_neurons(len(points))
     import umap
 
     # UMAP accepts seeds below 2**32 only
@@ -112,9 +112,9 @@ def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
 
 
 def shared_neighbours(points: Array, plane: Array, count: int) -> Array:
-    """Return (neurons,) float32 share of each neuron's nearest points that stay nearest in the plane.
+    """Return (neurons,) float32 share of each neuron's `count` nearest neighbours that it also has in the plane.
 
-    `points` are (neurons, components), `plane` (neurons, 2); `count` is how many nearest, fewer than neurons.
+    `points` is (neurons, components), `plane` (neurons, 2); `count` is less than the number of neurons.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -128,10 +128,7 @@ def shared_neighbours(points: Array, plane: Array, count: int) -> Array:
 
 
 def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array:
-    """Return the numbers of at most `limit` neurons of a layer, evenly spaced.
-
-    The neuron `always` is shown in any case.
-    """
+    """Return the indices of at most `limit` evenly spaced neurons of a layer, always including neuron `always`."""
     if neurons <= limit:
         return np.arange(neurons)
     selected = np.linspace(0, neurons - 1, limit).round().astype(np.int64)
@@ -141,7 +138,7 @@ def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array
 
 
 def pad_to_plane(coordinates: Array) -> Array:
-    """Return (neurons, 2) coordinates for neurons that differ in one component only."""
+    """Return (neurons, 2) coordinates: the first two components, or one component and zeros."""
     return np.concatenate([coordinates, np.zeros_like(coordinates[:, :1])], axis=1)[:, :2]
 
 
@@ -158,9 +155,9 @@ def table(
     scores: Mapping[str, UnitScores],
     masks: Mapping[str, PruningMasks],
 ) -> pd.DataFrame:
-    """Return one row a neuron of one layer (from 0), with the results that a run has so far.
+    """Return a table with one row per neuron of a layer (counted from 0) and the results that a run has so far.
 
-    Scores are by the letter of their text, masks by what to call them.
+    `scores` is keyed by the letter of the text, `masks` by the label of the method.
     """
     columns: dict[str, Any] = {"layer": np.full(len(neurons), layer)}
     if partition is not None:

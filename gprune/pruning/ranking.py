@@ -1,7 +1,7 @@
 """Rank arithmetic: ranks within a layer and within a module, discrepancy, correlation (pure numpy).
 
 Ranks are ascending (0 = least important); equal scores share their average rank. scipy.stats takes 3 times as long for
-whole layers of 11,008 neurons and 12 times within modules (docs/performance.md), and a second to import.
+layers of 11,008 neurons, 12 times as long within modules (docs/performance.md), and a second to import.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import numpy as np
 from gprune.records import Array
 
 _BLOCK = 1 << 15
-"""scores that are sorted at a time"""
-_FILLED = 0.75
-"""least share of a row that its group fills"""
-_BEHIND = 0x7FF8 << 48
-"""beyond the bits of every number, infinity included, read as a whole number"""
+"""maximum number of scores that are sorted at a time"""
+_LEAST_FILL = 0.75
+"""minimum share of a matrix row that its group fills"""
+_PADDING = 0x7FF8 << 48
+"""padding value, larger than the bit pattern of every float64 (infinity included) read as an integer"""
 _NONE = np.empty(0, dtype=np.intp)
 
 
 class GroupedRanks:
-    """Ranks within groups of units, for one grouping and many scores.
+    """Rank units within groups, for one grouping and many scores.
 
-    Groups of about equal size lie one a row in matrices, whose rows numpy sorts in one call: the seventy
-    halves of eight shards are ranked in well under a second at 32 x 11008 neurons.
+    Groups of similar size are the rows of a matrix, which numpy sorts in one call. Ranking 70 halves of eight shards
+    takes less than a second at 32 x 11,008 neurons.
     """
 
     def __init__(self, labels: Array) -> None:
-        """Put the units in order of group; `labels` (units,) count groups from 0 on."""
+        """Sort the units by group; `labels` (units,) are group indices from 0."""
         self.by_group = np.argsort(labels, kind="stable")
         sizes = module_sizes(labels)
         self.size = sizes[sizes > 0]
@@ -35,22 +35,22 @@ class GroupedRanks:
         self._blocks = _blocks(self)
 
     def by_unit(self, scores: Array) -> Array:
-        """Return (units,) average ranks within the group, from 0 to its size - 1, of (units,) scores."""
+        """Return (units,) average ranks of (units,) scores within the group, from 0 to its size - 1."""
         result = np.empty(len(self.by_group))
         result[self.by_group] = self.in_group_order(scores)
         return result
 
     def in_group_order(self, scores: Array) -> Array:
-        """Return the same ranks in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
+        """Return the same ranks sorted by group: group g is ``[start[g] : start[g] + size[g]]``."""
         result, numbers = np.empty(len(self.by_group)), _whole_numbers(scores)
         for block in self._blocks:
             result[block.places] = _doubled_ranks(block.gather(numbers))[block.real] / 2
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """Return (groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
+        """Return (groups,) int64 sums over each group's units of 2 * |rank by first - rank by second|.
 
-        Whole numbers, since shared ranks are halves: nothing is rounded, whatever the size of the groups.
+        The doubled ranks are integers, so that the sums are exact for any group size.
         """
         sums = np.empty(len(self.size), dtype=np.int64)
         left, right = map(_whole_numbers, (first, second))
@@ -60,12 +60,12 @@ class GroupedRanks:
 
 
 def _blocks(grouped: GroupedRanks) -> list[_Block]:
-    """Return the groups in matrices of rows of similar size that fit a core's cache."""
+    """Return matrices of groups with similar sizes; each matrix fits a core's cache."""
     order = np.argsort(-grouped.size, kind="stable")
     size, blocks, first = grouped.size[order], [], 0
     while first < len(size):
         rows = max(1, _BLOCK // int(size[first]))
-        similar = np.searchsorted(-size, -_FILLED * size[first], side="right")
+        similar = np.searchsorted(-size, -_LEAST_FILL * size[first], side="right")
         last = min(int(similar), first + rows)
         blocks.append(_Block(order[first:last], grouped))
         first = last
@@ -73,10 +73,10 @@ def _blocks(grouped: GroupedRanks) -> list[_Block]:
 
 
 class _Block:
-    """Groups of about equal size, one a row; shorter rows are padded with values that sort last."""
+    """A matrix with one group per row; shorter groups are padded with values that sort last."""
 
     def __init__(self, groups: Array, grouped: GroupedRanks) -> None:
-        """Lay out some groups, the largest first."""
+        """Arrange `groups` (indices, largest group first) as the rows of the matrix."""
         self.groups, size = groups, grouped.size[groups][:, None]
         column = np.arange(size[0, 0])
         self.real = column < size
@@ -87,17 +87,17 @@ class _Block:
         bits = (self.real.size - 1).bit_length()
         self._mask = (1 << bits) - 1
         self._numbered = numbered
-        # padding values differ above these bits too, so that they are never taken for a tie
-        self._low = np.where(self.real, numbered, (_BEHIND + (column << bits)) | numbered)
+        # padding values also differ above these bits, so that they are never counted as ties
+        self._low = np.where(self.real, numbered, (_PADDING + (column << bits)) | numbered)
 
     def gather(self, numbers: Array) -> Array:
-        """Return (groups, width) values from those of all units, with padding that sorts last."""
+        """Return the (groups, width) matrix of the units' values, with padding that sorts last."""
         return np.where(self.real, numbers.take(self._units), self._low)
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """Return (groups,) displacements as `GroupedRanks.displacement`, from `_whole_numbers`."""
+        """Return (groups,) displacements as in `GroupedRanks.displacement`; the inputs are from `_whole_numbers`."""
         ordered = self._sorted(first.take(self._units))
-        # takes the second scores in the order of the first, so that sorting carries the first rank along
+        # the second scores are in the order of the first, so that the low bits are the first rank after sorting
         second_ordered = self._sorted(second.take(self._units.take(ordered & self._mask)))
         second_positions = second_ordered & self._mask
         second_positions -= self._numbered
@@ -116,18 +116,18 @@ class _Block:
         return numbers
 
     def _close(self, ordered: Array) -> Array:
-        """Return the rows in which two scores are equal up to the dropped bits, so that ties or order are unclear."""
+        """Return the rows in which two scores are equal except for the dropped bits, so that their order is unclear."""
         flat = ordered.ravel()
         difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
         if not len(difference) or difference.min() > self._mask:
             return _NONE
-        # the last of a row and the first of the next may be equal
+        # the last element of a row and the first of the next row may be equal
         rows, columns = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
         return rows[columns < ordered.shape[1] - 1]
 
 
 def _whole_numbers(scores: Array) -> Array:
-    """Return (units + 1,) int64 numbers in the order of (units,) scores, equal where these are; the last is 0."""
+    """Return (units + 1,) int64 numbers with the same order and ties as the (units,) scores; the last is 0."""
     values = np.zeros(len(scores) + 1)
     # adding 0 turns -0.0 into 0.0
     np.add(scores, 0.0, out=values[:-1])
@@ -138,7 +138,7 @@ def _whole_numbers(scores: Array) -> Array:
 
 
 def _doubled_ranks(numbers: Array) -> Array:
-    """Return (rows, width) int64 twice the average ranks within each row; equal numbers share their mean."""
+    """Return (rows, width) int64: twice the average rank within each row."""
     width = numbers.shape[1]
     order = numbers.argsort(axis=1)
     ordered = np.take_along_axis(numbers, order, axis=1)
@@ -174,7 +174,7 @@ def module_sizes(labels: Array, count: int | None = None) -> Array:
 def rank_quantile_within(scores: Array, labels: Array) -> Array:
     """Return the rank quantile (rank + 1/2) / size within the module, in (0, 1), which MSL thresholds.
 
-    The half makes the fraction of units at or above a threshold t an unbiased 1 - t for modules of any size.
+    With the added 1/2, the expected fraction of units at or above a threshold t is 1 - t for modules of any size.
     """
     size = module_sizes(labels)[labels]
     return (GroupedRanks(labels).by_unit(scores) + 0.5) / size

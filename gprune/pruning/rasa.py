@@ -1,7 +1,7 @@
-"""Reliability-Aware Score Adaptation (RASA, section 3.2): adapt modules that the primary text misjudges.
+"""Reliability-Aware Score Adaptation (RASA, section 3.2): adapt modules whose primary scores are unreliable.
 
-A module whose local ranking moves between the texts and whose primary scores are weak is scored from the
-text that ranks it more repeatably; every other neuron keeps its primary score, bit for bit.
+A module with a large drift of its local ranking and a low mean primary score is scored from the text that ranks it
+more repeatably. All other neurons keep their primary score bit for bit.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from gprune.study import ReliabilitySettings
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 _MOST_SPLITS = 126
-"""of 10 shards; of more shards' splits an evenly spaced choice estimates the same expectation"""
+"""number of splits of 10 shards; for more shards an evenly spaced subset of the splits is used"""
 
 
 def balanced_splits(shards: int) -> list[Split]:
@@ -39,8 +39,8 @@ def module_statistics(
 ) -> ModuleStatistics:
     """Return drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
 
-    The halves are (layers, neurons) scores on the two halves of a text, one pair for each balanced split;
-    ``score_scale`` says whether the mean score is of raw or of standardised scores.
+    The halves are (layers, neurons) scores on the two halves of a text, one pair per balanced split.
+    ``score_scale`` selects the mean of raw or of standardized scores.
     """
     local = GroupedRanks(partition.global_labels.ravel())
     return ModuleStatistics(
@@ -56,8 +56,8 @@ def module_statistics(
 def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
     """Return (modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
 
-    pi is the rank / (size - 1), and 0 in a module of one. Differences of ranks are added up as whole numbers
-    and divided once, so that modules which are equally repeatable under two texts are found to be.
+    pi is rank / (size - 1), and 0 in a module of one neuron. Rank differences are summed as integers and divided
+    once, so that equal repeatabilities on two texts compare as equal.
     """
     total, count = np.zeros(len(local.size), dtype=np.int64), 0
     for first, second in pairs:
@@ -69,8 +69,8 @@ def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> A
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
     """Return (modules,) mean of (layers, neurons) scores under one text.
 
-    ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros where all
-    scores of the layer are equal), which makes modules of different layers comparable.
+    `scale` is ``raw`` as in the paper, or ``standardized`` within the layer (see `standardize`), which makes modules
+    of different layers comparable.
     """
     values = standardize(scores) if scale == "standardized" else np.asarray(scores, dtype=np.float64)
     return module_means(values.ravel(), partition.global_labels.ravel(), partition.modules)
@@ -86,9 +86,9 @@ def adapt(
 ) -> AdaptedScores:
     """Choose the modules to adapt and score them from the text that ranks them more repeatably (Eqs. 8, 9).
 
-    The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection
-    adapts as many modules as the paper's rule would; a tie of the repeatabilities goes to the primary text.
-    Neurons of modules that are not adapted keep their primary score bit for bit.
+    The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection adapts as
+    many modules as the paper's rule. Ties of the repeatability go to the primary text. Neurons of modules that are
+    not adapted keep their primary score bit for bit.
     """
     drift_threshold = float(np.quantile(statistics.drift, settings.drift_quantile))
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))

@@ -1,9 +1,8 @@
 """Build the model without the units that masks remove.
 
-Structured pruning as in section 3: ``cut`` makes a physically smaller model, which says what the dense one
-says while the removed units are silent. A key/value group leaves whole, with all its query heads, so that
-grouped-query attention keeps its group size in every layer. ``Silenced`` is that dense model with silent
-units: it says what the cut one says, and needs no copy.
+Structured pruning as in section 3: ``cut`` builds a smaller model whose output equals that of the dense model with
+the removed units set to zero. A key/value group is removed with all its query heads, so that grouped-query attention
+keeps its group size in every layer. ``Silenced`` is the dense model with removed units set to zero; it needs no copy.
 """
 
 import copy
@@ -31,23 +30,20 @@ def cut(
     on_progress: Progress = silent,
     finish: Callable[[Any], None] | None = None,
 ) -> nn.Module:
-    """Make a smaller model, without the units that the masks remove, repaired as the model's record says.
+    """Return the smaller model with the repairs and the recovery of the model's record.
 
-    What recovery has added is merged into the weights; `finish` may give output maps other weights and biases.
-
-    Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
-    device and number type; the dense model stays as it is. The model is in evaluation mode and of the class
-    that its saved folder gives: ``save_pretrained`` writes one that loads anywhere. Where all layers have the
-    same width, that is an ordinary class of transformers, and the configuration tells that width; else the
-    configuration tells the dense widths beside those of each layer. A model that runs code of its own stays
-    of its class.
+    The low-rank weights of a recovery are merged; `finish` may change weights and biases of the result. Only the
+    kept rows and columns are copied; embeddings, norms and LM head are shared with the dense model, which is not
+    changed. The result has the same device and dtype, is in evaluation mode, and has the class with which
+    ``save_pretrained`` writes a loadable folder: the standard transformers class if all layers have the same width,
+    else a class whose configuration has the widths of each layer. Models with custom code keep their class.
 
     Raises:
-        ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
-            neurons or all its key/value groups.
+        ModelError: the masks or the inputs of a repair belong to another model, or a layer would lose all its neurons
+            or all its key/value groups.
     """
     model = PrunedModel.of(model)
-    maps = _repaired(decoder, model, None, on_progress)
+    maps = _repair_maps(decoder, model, None, on_progress)
     # the copy shares all weights except the narrowed ones, and the hooks of offloaded weights
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
     model_copy = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
@@ -59,7 +55,7 @@ def cut(
             narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
             path = decoder.layout.locate(output.name)[0]
-            _put(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
+            _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
     offloading.release_hooks(model_copy)
     if model.recovered is not None:
         low_rank.merge(model_copy, decoder.layout, model.recovered)
@@ -69,10 +65,10 @@ def cut(
 
 
 class Silenced:
-    """The dense model with removed units silenced: computes what ``cut`` would, without a copy.
+    """The dense model with removed units set to zero: the same output as ``cut``, without a copy.
 
-    While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and what is
-    repaired replaces the dense weights.
+    Inside the context ``applied``, hooks zero the inputs of down_proj and o_proj of removed units, and repaired
+    weights replace the dense ones.
     """
 
     def __init__(
@@ -81,25 +77,25 @@ class Silenced:
         model: PruningMasks | PrunedModel,
         repair_inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare masks and repairs, with errors as of ``cut``; the decoder is not changed.
+        """Prepare masks and repairs; raises the errors of ``cut``. The decoder is not changed.
 
-        `repair_inputs` is what ``gprune.pruning.repair.prepare_repairs`` has found for the repairs; None looks for it.
+        `repair_inputs` is the result of ``gprune.pruning.repair.prepare_repairs``; by default it is computed here.
         """
         model = PrunedModel.of(model)
         if model.recovered is not None:
             raise ModelError("a recovered model is not the dense one with silent units: cut it instead")
-        self._maps = _repaired(decoder, model, repair_inputs)
+        self._maps = _repair_maps(decoder, model, repair_inputs)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Silence the removed units while the context is open; restore the decoder afterwards."""
-        with ExitStack() as undone:
+        """Set the removed units to zero while the context is open; restore the decoder afterwards."""
+        with ExitStack() as stack:
             for output in self._maps:
-                undone.enter_context(output.applied())
+                stack.enter_context(output.applied())
             yield
 
 
-def _repaired(
+def _repair_maps(
     decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any] | None, on_progress: Progress = silent
 ) -> list[repair.OutputMap]:
     """Return the repaired output maps of a model. Raise ModelError if the masks do not fit."""
@@ -120,8 +116,8 @@ def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits
     return KeptUnits(neurons, groups, (shape.neurons, shape.kv_heads, shape.group_size, shape.head_width))
 
 
-def _put(linear: nn.Linear, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Give a map other weights and other inputs."""
+def _set_weights(linear: nn.Linear, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Replace weight, bias and input size of a linear map."""
     linear.weight, linear.in_features = nn.Parameter(weight, requires_grad=False), weight.shape[1]
     linear.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
 

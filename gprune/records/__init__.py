@@ -1,12 +1,13 @@
-"""The vocabulary of results: frozen records that pass from one stage to the next.
+"""Records: frozen dataclasses for the inputs and results of the stages.
 
-Every record holds read-only numpy arrays and plain values, nothing else, so that any of them can be
-stored, hashed, drawn and compared. Axis words are the same everywhere: layers, neurons, heads
-(key/value groups where stated), channels, shards, samples, modules, contexts, units.
+A record has only read-only numpy arrays and plain values, so that it can be stored, hashed and compared. Names of axes
+are the same everywhere: layers, neurons, heads (key/value groups if stated), channels, shards, samples, modules,
+contexts, units.
 
-A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and up_proj with one column
+A *unit* is the smallest structure that pruning removes: an FFN neuron (one row of gate_proj and up_proj with one column
 of down_proj) or a key/value group (one key/value head with all its query heads).
-They are loaded when the first is asked for: the names of repairs, which a study needs, take no numpy.
+
+Records are imported on first access, because a study needs only the names of repairs, which do not need numpy.
 """
 
 from importlib import import_module
@@ -58,7 +59,7 @@ _PARTS = "answers base calibration choice contexts decisions evaluation model mo
 
 
 def __getattr__(name: str) -> Any:
-    """Load a record, or a function that makes one, with all modules of this package."""
+    """Import all modules of this package on the first access to one of their names."""
     modules = [import_module(f"{__name__}.{part}") for part in _PARTS.split()] if name[0] != "_" else []
     for module in modules:
         if name in vars(module):

@@ -1,4 +1,4 @@
-"""What models answer to the questions of a task, and the questions as they were asked."""
+"""Answers of models to the questions of a task, and the questions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from gprune.records.base import Array, Record, integers, real, require_range
 
 MOST_QUESTIONS, MOST_OPTIONS = 12_000, 60_000
-"""questions of a task, and options of them all, whose answers are kept: 0.6 MB a task and method at most. The
-largest of the seven tasks has 10,042 questions with 40,168 options"""
+"""maximum number of stored questions and options of a task, at most 0.6 MB per task and method. The largest of the
+seven tasks has 10,042 questions with 40,168 options"""
 QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
-"""of a question the last so many are kept, of an option the first"""
+"""stored length of a question, from its end, and of an option, from its start"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,22 +21,22 @@ class Answers(Record):
     """The answers of one model to the questions of one task: the likelihood of every option, or a score."""
 
     task: str
-    """the task as asked for"""
+    """name of the task in the study"""
     documents: int
-    """questions that were asked; the first of them are kept"""
+    """number of questions, of which the first are stored"""
     likelihoods: Annotated[Array, real("options")]
-    """(options,) log-likelihood of every option in nats, question after question; if `scored` 1 for right, else 0"""
+    """(options,) log-likelihood of every option in nats, sorted by question; if `scored`, 1 or 0"""
     lengths: Annotated[Array, integers("options")]
-    """(options,) characters of the option, by which acc_norm divides"""
+    """(options,) characters of the option, the divisor of acc_norm"""
     counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
     right: Annotated[Array, integers("questions")]
-    """(questions,) index of the right option among them"""
+    """(questions,) index of the right option"""
     scored: bool = False
-    """whether answers are generated and scored: each question then has one option, the right text"""
+    """whether answers are generated and scored; each question then has one option, the right answer"""
 
     def check(self) -> None:
-        """Checks that every question has its options, and the right one is among them."""
+        """Check that counts, options and right options are consistent."""
         if int(self.counts.sum()) != len(self.likelihoods) or (self.counts < 1).any():
             raise ValueError("Answers.counts does not add up to the options")
         if ((self.right < 0) | (self.right >= self.counts)).any():
@@ -45,37 +45,37 @@ class Answers(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Questions(Record):
-    """The questions of one task as models were asked them, cut to a bounded length."""
+    """The questions of one task as presented to models, truncated."""
 
     task: str
-    """the task as asked for"""
+    """name of the task in the study"""
     text: Annotated[Array, integers("bytes", within=(0, 255))]
     """(bytes,) UTF-8 of all questions, each followed by its options"""
     ends: Annotated[Array, integers("pieces")]
-    """(pieces,) where each question and each option ends in the text"""
+    """(pieces,) end offset of each question and each option in the text"""
     counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
 
     def check(self) -> None:
-        """Checks that the text is divided into questions and options."""
+        """Check that the offsets divide the text into questions and options."""
         require_range(self, 0, len(self.text), "ends")
         if int(self.counts.sum()) + len(self.counts) != len(self.ends) or (np.diff(self.ends) < 0).any():
             raise ValueError("Questions.ends does not divide the text into questions and options")
 
     @classmethod
     def of(cls, task: str, items: list[tuple[str, list[str]]]) -> Questions:
-        """Keeps every question of a task with its options, each cut to what is kept of it."""
+        """Build the record from (question, options) pairs, truncating each string."""
         pieces = [
             piece for question, options in items for piece in (_tail(question), *(_head(option) for option in options))
         ]
-        # half a surrogate pair, which JSON may hold, is no text
+        # JSON may contain unpaired surrogates, which cannot be encoded
         encoded = [piece.encode("utf-8", "replace") for piece in pieces]
         ends = np.cumsum([len(piece) for piece in encoded], dtype=np.int64)
         counts = np.array([len(options) for _, options in items], dtype=np.int32)
         return cls(task, np.frombuffer(b"".join(encoded), dtype=np.uint8), ends, counts)
 
-    def asked(self, number: int) -> tuple[str, list[str]]:
-        """A question, counted from 0, and its options."""
+    def question_at(self, number: int) -> tuple[str, list[str]]:
+        """Return a question, counted from 0, and its options."""
         first = int(self.counts[:number].sum()) + number
         begin, pieces = int(self.ends[first - 1]) if first else 0, list[str]()
         for end in self.ends[first : first + 1 + int(self.counts[number])]:

@@ -1,4 +1,4 @@
-"""How a record is kept as it was made: read-only arrays of the shapes and values that it says."""
+"""Base class of records, which validates the shapes and values of arrays and makes the arrays read-only."""
 
 import typing
 from dataclasses import dataclass, fields
@@ -13,48 +13,48 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Meaning of the dimensions of an array field; one name means one length throughout a record."""
+    """Declaration of an array field; dimensions with the same name have the same length in a record."""
 
     names: tuple[str | int, ...]
-    """names of the dimensions in order; a number is a length that never changes"""
+    """names of the dimensions in order; a number is a fixed length"""
     kinds: str
-    """numpy's letters of the number types that it may hold"""
+    """allowed numpy kinds of dtype"""
     finite: bool = False
-    """whether NaN and infinity are refused"""
+    """whether NaN and infinity are rejected"""
     within: tuple[int, int] | None = None
-    """the least and the most that it may hold, or None if there is no bound"""
+    """allowed range of values, or None"""
 
 
 def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None = None) -> Axes:
-    """Dimensions of an array of numbers."""
+    """Declare an array of numbers with these dimensions."""
     return Axes(names, "fiu", finite, within)
 
 
 def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
-    """Dimensions of an array of whole numbers."""
+    """Declare an array of integers with these dimensions."""
     return Axes(names, "iu", within=within)
 
 
 def truth(*names: str | int) -> Axes:
-    """Dimensions of an array of booleans."""
+    """Declare an array of booleans with these dimensions."""
     return Axes(names, "b")
 
 
 MOST_UNITS = 2**24
-"""layers, neurons, heads, channels or modules that a model can have"""
+"""maximum number of layers, neurons, heads, channels or modules of a model"""
 MOST_SEQUENCES = 2**31 - 1
-"""sequences that a calibration set can have"""
+"""maximum number of sequences of a calibration set"""
 
 
 class Record:
-    """A frozen dataclass of plain values and of read-only arrays, which are as their fields declare."""
+    """A frozen dataclass of plain values and read-only arrays that match the declarations of their fields."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Checks what the fields declare and what `check` asks for, and freezes the arrays.
+        """Validate the fields and make the arrays read-only.
 
-        Raises ValueError if something does not fit, NumericsError if a number has to be finite.
+        Raises ValueError if a shape or value is not allowed, NumericsError if a required finite value is not finite.
         """
         require_axes(self)
         for name, axes in axes_of(type(self)).items():
@@ -66,15 +66,15 @@ class Record:
         freeze(self)
 
     def check(self) -> None:
-        """Raises ValueError if fields do not fit each other in ways that no single one can declare."""
+        """Raise ValueError if fields are inconsistent with each other; subclasses override this."""
 
 
 def freeze(record: object) -> None:
-    """Replaces every array field by a read-only copy."""
+    """Replace every array field by a read-only copy."""
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
-            # a memory map cannot change; a read-only view of an array that can is not safe to keep
+            # a read-only memory map cannot change, but the base of a read-only view can
             safe = isinstance(value, np.memmap) and not value.flags.writeable
             copy = value if safe else np.array(value, copy=True)
             copy.flags.writeable = False
@@ -85,7 +85,7 @@ _axes: dict[type, dict[str, Axes]] = {}
 
 
 def axes_of(kind: type) -> dict[str, Axes]:
-    """The dimensions of every array field of a kind of record."""
+    """Return the declarations of all array fields of a record class by name."""
     if kind not in _axes:
         hints = typing.get_type_hints(kind, include_extras=True)
         declared = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
@@ -109,10 +109,9 @@ def require_axes(record: object) -> None:
 
 
 def require_range(record: object, least: int, largest: int, *names: str) -> None:
-    """Raises ValueError if fields hold something outside a range.
+    """Raise ValueError if fields have values outside a range.
 
-    Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where their
-    sum overflows.
+    Counts and indices must be bounded, because numpy may write out of bounds if their sum overflows.
     """
     for name in names:
         values = np.asarray(getattr(record, name))

@@ -1,10 +1,10 @@
-"""What a pruning decision costs in weights, and how a target retention is met exactly (section 3.3).
+"""Count the weights of masks and meet a target retention exactly (section 3.3).
 
-Retention counts the linear weights of the decoder layers alone: embeddings, norms, biases and the LM head
-are left out. A neuron costs its gate row, up row and down column; a key/value group its query heads' q and
-o weights with one k and one v head. Everything is counted in whole weights, so no rounding creeps in.
+Retention counts only the linear weights of the decoder layers, without embeddings, norms, biases and the LM head. A
+neuron has its gate row, up row and down column; a key/value group has the q and o weights of its query heads and one k
+and one v head. Weights are counted as integers, without rounding errors.
 
-Hardware runs matrices fastest whose widths are multiples of 8 to 256: ``align`` brings FFN widths there.
+``align`` makes FFN widths multiples of a block, because hardware is fastest for multiples of 8 to 256.
 """
 
 import math
@@ -15,11 +15,11 @@ import numpy as np
 from gprune.records import Array, ModelShape
 
 _BLOCK = 128
-"""rows that the matrix units of GPUs take at a time"""
+"""block size of the matrix units of GPUs"""
 
 
 def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
-    """Retained fraction, in [0, 1], of the decoder's linear weights.
+    """Return the retained fraction of the decoder's linear weights, in [0, 1].
 
     `ffn` (layers, neurons) and `heads` (layers, key/value groups) are bool, True = kept.
     """
@@ -28,19 +28,18 @@ def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
 
 
 def nearest_whole(value: float) -> int:
-    """The nearest whole number; halves go up, on both sides of zero."""
+    """Return the nearest integer; halves are rounded up, also below zero."""
     return math.floor(value + 0.5)
 
 
 def uniform_counts(
     shape: ModelShape, target: float, possible: Callable[[int], bool] = lambda _: True
 ) -> tuple[int, float]:
-    """Units that every layer keeps when all layers are pruned at one ratio, `target` in (0, 1).
+    """Return the key/value groups and the unrounded neurons that every layer keeps at a retention of `target`.
 
-    The key/value groups come first: as near `target` of them as leaves between one and all neurons to fill
-    the rest of the layer's budget. Gives key/value groups of each layer, and neurons of each layer before
-    rounding; where no choice of groups leaves a possible number of neurons, the number nearest to possible.
-    `possible` says which numbers of groups there may be; all of them always may.
+    The number of groups is the one nearest to `target` of them for which the neurons can fill the rest of the layer's
+    budget, between one and all neurons. If there is none, it is the number that misses this range by least.
+    `possible` restricts the numbers of groups; keeping all groups is always allowed.
     """
     budget = target * shape.decoder_weights / shape.layers
 
@@ -57,27 +56,26 @@ def uniform_counts(
 
 
 def equal_counts(shape: ModelShape, target: float, alignment: int = 1) -> tuple[int, int]:
-    """Neurons and key/value groups of every layer, where all layers keep as many of both.
+    """Return the neurons and key/value groups per layer for equal widths and a retention of `target` in (0, 1).
 
-    Groups as `uniform_counts`, of such numbers that the query heads divide the hidden width: LLaMA's own
-    configuration takes no others. Neurons the most that stay within the budget of a layer, in whole blocks of
-    `alignment`, and one block at least. `target` in (0, 1).
+    The number of groups follows `uniform_counts`, restricted to numbers of query heads that divide the hidden width,
+    as LLaMA's configuration requires. The number of neurons is the largest multiple of `alignment` within the budget
+    of a layer, and at least one block.
     """
 
     def divides(groups: int) -> bool:
         return shape.hidden % (groups * shape.group_size) == 0
 
     groups, neurons = uniform_counts(shape, target, divides)
-    # what rounding does to a whole number is no reason to leave a block out
+    # the tolerance keeps rounding errors from removing a block
     blocks = math.floor((neurons + 1e-6) / alignment) * alignment
     return max(blocks, least_neurons(shape, alignment)), groups
 
 
 def proposed_alignment(shape: ModelShape, target: float) -> int:
-    """The block of FFN neurons that fast kernels like, where equal widths lose next to nothing by it; else 1.
+    """Return the alignment to propose for equal widths and a retention of `target`: 128 or 1.
 
-    128 where it divides the dense width and a layer of whole blocks keeps nine tenths of the neurons at least
-    that it keeps without. `target` in (0, 1).
+    It is 128 if that divides the dense width and a layer keeps at least nine tenths of the unaligned neurons.
     """
     if shape.neurons % _BLOCK:
         return 1
@@ -86,7 +84,7 @@ def proposed_alignment(shape: ModelShape, target: float) -> int:
 
 
 def highest(scores: Array, count: int) -> Array:
-    """(..., units) bool, True for the `count` highest scores of each row; of equal ones the first."""
+    """Return (..., units) bool, True for the `count` highest scores of each row; the first ones at a tie."""
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")[..., :count]
     mask = np.zeros(np.shape(scores), dtype=bool)
     np.put_along_axis(mask, order, True, axis=-1)
@@ -94,7 +92,7 @@ def highest(scores: Array, count: int) -> Array:
 
 
 def keep_one(mask: Array, scores: Array) -> Array:
-    """The floor: a (layers, units) bool mask in which an empty layer keeps its highest score."""
+    """Return a (layers, units) bool mask in which every empty layer keeps the unit with its highest score."""
     floored = np.array(mask, dtype=bool)
     empty = np.flatnonzero(~floored.any(axis=1))
     floored[empty, np.argmax(np.asarray(scores)[empty], axis=1)] = True
@@ -102,12 +100,12 @@ def keep_one(mask: Array, scores: Array) -> Array:
 
 
 def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
-    """Adds or removes the neurons nearest their thresholds until the kept weights meet the target.
+    """Add or remove the neurons nearest their thresholds until the kept weights meet the target.
 
-    `ffn` (layers, neurons) bool is the decision to correct; `heads` (layers, key/value groups) bool is left
-    as it is. `margin` (layers, neurons) is score minus threshold: kept neurons are removed from the lowest
-    up, removed ones added from the highest down. Every layer keeps a neuron; the kept weights are as near the
-    target as one neuron allows, or as near as the fixed heads and that floor leave possible.
+    `ffn` (layers, neurons) bool is the mask to correct; `heads` (layers, key/value groups) bool is fixed. `margin`
+    (layers, neurons) is score minus threshold: kept neurons are removed in rising order and removed neurons added in
+    falling order. Every layer keeps at least one neuron. The kept weights meet the target to within one neuron, if
+    the fixed heads and this minimum allow it.
     """
     order = np.argsort(margin, axis=None, kind="stable")
     position: Array = np.empty(np.shape(margin), dtype=np.int64)
@@ -129,20 +127,18 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
 
 
 def least_neurons(shape: ModelShape, alignment: int) -> int:
-    """Neurons that every layer keeps at least: one block, or the whole layer where a block is wider."""
+    """Return the minimum number of neurons per layer: one block, or the full width if that is smaller."""
     return min(alignment, shape.neurons)
 
 
 def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float, alignment: int) -> Array:
-    """Meets the target with FFN widths that are multiples of a block of `alignment` >= 1 neurons.
+    """Meet the target with FFN widths that are multiples of a block of `alignment` >= 1 neurons.
 
-    The exact solution is rounded down to whole blocks in every layer. The layers whose next block has the
-    highest mean margin then round up, until the kept weights are as near the target as a block allows; where
-    the floors alone exceed it, the blocks of the lowest mean margin leave instead. Inside a layer the neurons
-    nearest their thresholds are the first to come or go. For the arguments see `fill_exactly`, which
-    alignment 1 is. Every width is a positive multiple of ``alignment`` or the full width of the layer; the
-    kept weights are within half a block of the target, or as near as the fixed heads and the floor of one
-    block leave possible.
+    The exact solution (see `fill_exactly`, also for the arguments) is rounded down to blocks in every layer. Then the
+    blocks with the highest mean margin are added until the kept weights are nearest the target. If the minimum widths
+    exceed it, the blocks with the lowest mean margin are removed instead. Within a layer, neurons are kept in order
+    of falling margin. Every width is a positive multiple of ``alignment`` or the full width. The kept weights are
+    within half a block of the target, if the fixed heads and the minimum of one block allow it.
     """
     exact = fill_exactly(shape, ffn, heads, margin, target)
     if alignment == 1:
@@ -159,10 +155,10 @@ def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: fl
 
 
 def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: int) -> Array:
-    """(layers,) aligned widths whose sum is nearest ``neurons_left`` neurons, by whole blocks.
+    """Return (layers,) aligned widths with a sum nearest ``neurons_left``.
 
-    `counts` (layers,) are neurons of the exact solution, `sums` (layers, neurons + 1) the summed margins of
-    each layer's first neurons in the order of keeping.
+    `counts` (layers,) are the neurons of the exact solution, `sums` (layers, neurons + 1) the cumulative margins of
+    each layer's neurons in the order of keeping.
     """
     full, layers = sums.shape[1] - 1, np.arange(len(counts))
     least = min(alignment, full)
@@ -174,7 +170,7 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
         else:
             other = np.maximum((widths - 1) // alignment * alignment, least)
         size = np.abs(other - widths)
-        # Halves go up. Every step but such a half brings the sum nearer, so that this ends.
+        # halves round up; every other step brings the sum nearer, so the loop ends
         nearer = (size > 0) & (size <= 2 * missing if missing > 0 else size < -2 * missing)
         if not nearer.any():
             return widths
@@ -184,7 +180,7 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
 
 
 def _finite(margin: Array) -> Array:
-    """Margins with infinities replaced by the largest and smallest finite one, so that blocks have means."""
+    """Return the margins with infinities replaced by the largest and smallest finite margin."""
     values = np.asarray(margin, dtype=np.float64)
     finite = values[np.isfinite(values)]
     low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""What is measured on a calibration set: its tokens and the moments of every channel (section 3.1)."""
+"""Calibration sets and the activation statistics measured on them (section 3.1)."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ class Tokens(Record):
     """A calibration set: token-disjoint sequences of equal length (section 4, 2048 x 128 in the paper)."""
 
     text: str
-    """what was asked for, as the person typed it"""
+    """name of the text in the study"""
     fingerprint: str
-    """SHA-256 of the exact tokens"""
+    """SHA-256 of the tokens"""
     ids: Annotated[Array, integers("samples", "length")]
     """(samples, length) int32 token ids"""
     available: int
-    """how many disjoint sequences the text would have given"""
+    """number of disjoint sequences in the text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledText(Record):
-    """Text that the dense model wrote: documents of equal length, and how likely it finds each of them."""
+    """Text sampled from the dense model: documents of equal length and their perplexities."""
 
     text: str
-    """what was asked for, as the person typed it"""
+    """name of the text in the study"""
     ids: Annotated[Array, integers("documents", "length")]
-    """(documents, length) int32 token ids of the documents that are kept, in the order drawn"""
+    """(documents, length) int32 token ids of the kept documents in the order of sampling"""
     perplexity: Annotated[Array, real("drawn")]
-    """(drawn,) of every document that was drawn, under the model at temperature 1"""
+    """(drawn,) perplexity of every sampled document at temperature 1"""
     kept: Annotated[Array, truth("drawn")]
-    """(drawn,) whether it is kept"""
+    """(drawn,) bool, True for kept documents"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActivationStatistics(Record):
     """Moments of the inputs of down_proj and o_proj over one calibration set, per shard of disjoint samples.
 
-    `*_mean` is the mean over tokens, `*_moment` the sum over tokens of the squared deviation from that
-    mean (centred second moment), `*_energy` the sum over tokens of the square; all float64.
+    `*_mean` is the mean over tokens, `*_moment` the sum over tokens of the squared deviation from that mean (centred
+    second moment), `*_energy` the sum over tokens of the square; all float64.
     """
 
     text: str
-    """the text as the person typed it"""
+    """name of the text in the study"""
     fingerprint: str
-    """SHA-256 of the tokens seen"""
+    """SHA-256 of the tokens"""
     shard_samples: Annotated[Array, integers("shards")]
     """(shards,) int64 sequences in each shard"""
     shard_tokens: Annotated[Array, integers("shards")]
@@ -73,14 +73,14 @@ class ActivationStatistics(Record):
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
+        """Return the number of shards."""
         return len(self.shard_tokens)
 
     def merge(self, shards: Array | list[int] | None = None) -> ActivationStatistics:
-        """Merges the chosen shards, by default all, into one by Chan's rule; no forward pass is needed.
+        """Merge the selected shards, by default all, into one by Chan's rule.
 
-        The released fluctuation depends on the order of all samples and cannot be merged: it is carried over
-        unchanged, and is exact only when all shards merge.
+        The released fluctuation depends on the order of all samples and cannot be merged: it is copied, and is exact
+        only if all shards are merged.
         """
         index = np.arange(self.shards) if shards is None else np.asarray(shards)
         counts = self.shard_tokens[index].astype(np.float64)
@@ -105,40 +105,40 @@ class ActivationStatistics(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrongestPositions(Record):
-    """Positions of the largest activations of each FFN neuron on one calibration set: inputs of down_proj.
+    """Positions of the activations (inputs of down_proj) of largest magnitude of each FFN neuron on a calibration set.
 
-    Of a sequence the strongest position stands, the first of equal ones, so that the positions of a neuron
-    are those of different sequences: the strongest first, and of equally strong ones the earlier sequence.
+    Each sequence contributes at most one position per neuron, the first at a tie. Positions are sorted by falling
+    magnitude, then by sequence.
     """
 
     text: str
-    """the text as the person typed it"""
+    """name of the text in the study"""
     fingerprint: str
-    """SHA-256 of the tokens seen"""
+    """SHA-256 of the tokens"""
     length: int
     """tokens of a sequence"""
     sequences: Annotated[Array, integers("layers", "neurons", "kept", within=(0, MOST_SEQUENCES))]
-    """(layers, neurons, kept) the sequence, counted from 0; the smallest type that holds all of them"""
+    """(layers, neurons, kept) index of the sequence, in the smallest sufficient integer type"""
     positions: Annotated[Array, integers("layers", "neurons", "kept")]
-    """(layers, neurons, kept) the token in it, counted from 0"""
+    """(layers, neurons, kept) index of the token in the sequence"""
     values: Annotated[Array, real("layers", "neurons", "kept", finite=True)]
-    """(layers, neurons, kept) float32 activation with its sign; bfloat16 and larger values fit"""
+    """(layers, neurons, kept) float32 signed activation"""
 
     def check(self) -> None:
-        """Checks that every position is one of a sequence."""
+        """Check that every position is inside a sequence."""
         require_range(self, 0, self.length - 1, "positions")
 
     @property
     def kept(self) -> int:
-        """Positions of each neuron."""
+        """Return the number of positions per neuron."""
         return int(self.values.shape[2])
 
 
 def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, Array]:
-    """Merges means and centred second moments of disjoint groups (Chan, Golub and LeVeque 1983).
+    """Merge means and centred second moments of disjoint groups (Chan, Golub and LeVeque 1983).
 
-    `counts` (groups,) are tokens, float64, `means` (groups, ...) and `moments` (groups, ...) sums of squared
-    deviations from the group's own mean. Gives both for the union, of shape (...).
+    `counts` is (groups,) float64 numbers of tokens, `means` is (groups, ...), and `moments` (groups, ...) are sums of
+    squared deviations from the mean of the group. Returns the mean and the moment of the union, of shape (...).
     """
     weight = (counts / counts.sum()).reshape((-1,) + (1,) * (means.ndim - 1))
     mean = (weight * means).sum(axis=0)
@@ -147,10 +147,9 @@ def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, A
 
 
 def pool(first: ActivationStatistics, second: ActivationStatistics) -> ActivationStatistics:
-    """Puts the shards of two texts' sets side by side, as if they were one set (pooling baseline).
+    """Concatenate the shards of two texts into one set (pooling baseline).
 
-    The released fluctuation depends on the order of all samples and does not pool: it is the token-weighted
-    mean of the two.
+    The released fluctuation depends on the order of all samples and cannot be pooled; the token-weighted mean is used.
     """
     parts = ("ffn_mean", "ffn_moment", "ffn_energy", "attention_mean", "attention_moment", "attention_energy")
     share = first.shard_tokens.sum() / (first.shard_tokens.sum() + second.shard_tokens.sum())

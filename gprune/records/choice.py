@@ -1,4 +1,4 @@
-"""Candidates for masks and repair, their figures, and the choice among them."""
+"""Candidates for masks and repair, their measures on held-out text, and the selection."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,43 +10,43 @@ from gprune.records.base import Array, Record, real
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFigures(Record):
-    """Figures of one candidate on text that took part in nothing."""
+    """Measures of one candidate on text that was not used for pruning."""
 
     measures: tuple[str, ...]
-    """what is measured: perplexity on the held-out sequences of A, of B or of a check text, or divergence"""
+    """names: perplexity on held-out sequences of A, B or a check text, or divergence"""
     nats: Annotated[Array, real("measures", "windows")]
-    """(measures, windows) of each sequence: mean loss, or divergence from the dense model, nats per token"""
+    """(measures, windows) mean loss, or divergence from the dense model, of each sequence in nats per token"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice(Record):
-    """Every candidate with its figures, and the one that was chosen."""
+    """All candidates with their measures, and the selected one."""
 
     masks: tuple[str, ...]
-    """of each candidate the masks, by name"""
+    """name of the masks of each candidate"""
     repairs: tuple[str, ...]
-    """of each candidate the repair: none, own, or kind:texts as settings name it"""
+    """repair of each candidate: none, own, or kind:texts as in the settings"""
     measures: tuple[str, ...]
-    """what was measured, see CandidateFigures"""
+    """names of the measures, see CandidateFigures"""
     weights: Annotated[Array, real("measures")]
     """(measures,) weight of each measure in the number; they sum to 1"""
     figures: Annotated[Array, real("candidates", "measures")]
-    """(candidates, measures) perplexities, and divergences in nats per token, or NaN if none could be had"""
+    """(candidates, measures) perplexities, and divergences in nats per token; NaN for failed candidates"""
     numbers: Annotated[Array, real("candidates")]
-    """(candidates,) weighted geometric mean of the ratios to the reference; the lowest is chosen"""
+    """(candidates,) weighted geometric mean of the ratios to the reference; the lowest is selected"""
     sequences: int
-    """held-out sequences behind each figure"""
+    """held-out sequences per measure"""
     reference: int
-    """place of the candidate whose number is 1"""
+    """index of the candidate whose number is 1"""
     chosen: int
-    """place of the candidate that was chosen"""
+    """index of the selected candidate"""
 
     @property
     def repair(self) -> str:
-        """The repair that was chosen."""
+        """Return the selected repair."""
         return self.repairs[self.chosen]
 
     @property
     def order(self) -> list[int]:
-        """Places of the candidates, the best first, those without a number last."""
+        """Return the indices of the candidates, best first; failed candidates are last."""
         return [int(index) for index in np.argsort(self.numbers, kind="stable")]

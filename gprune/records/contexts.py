@@ -1,6 +1,6 @@
-"""What token-weighted FLAP needs to know: kinds of context, and what every neuron does in each (section 4).
+"""Contexts of tokens and the statistics of every neuron in each context, for token-weighted FLAP (section 4).
 
-A *context* is a cluster of the tokens' FFN inputs in one layer, made on one text and applied to any.
+A *context* is a cluster of the tokens' FFN inputs in one layer, fitted to one text and applied to any text.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gprune.records.base import Array, Record, real
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contexts(Record):
-    """Context clusters of every layer, made from the FFN inputs of one calibration set."""
+    """Context clusters of every layer, fitted to the FFN inputs of one calibration set."""
 
     text: str
-    """the text they were made from, as typed"""
+    """name of that text in the study"""
     mean: Annotated[Array, real("layers", "hidden", finite=True)]
     """(layers, hidden) float32 mean FFN input, subtracted before the projection"""
     components: Annotated[Array, real("layers", "dimensions", "hidden", finite=True)]
@@ -28,7 +28,7 @@ class Contexts(Record):
     distances: Annotated[Array, real("layers", "contexts", "contexts", finite=True)]
     """(layers, contexts, contexts) float64 distances of the centroids over their off-diagonal mean"""
     tokens: int
-    """tokens of each layer that the clusters were made from"""
+    """number of tokens that the clusters were fitted to"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,13 +36,13 @@ class ContextStatistics(Record):
     """Moments of the inputs of down_proj over one calibration set, per shard and context; all float64."""
 
     text: str
-    """the text measured, as typed"""
+    """name of the text in the study"""
     contexts: str
-    """the text that the contexts were made from"""
+    """name of the text that the contexts were fitted to"""
     tokens: Annotated[Array, real("shards", "layers", "contexts", finite=True)]
-    """(shards, layers, contexts) tokens seen in each context"""
+    """(shards, layers, contexts) number of tokens in each context"""
     mean: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
-    """(shards, layers, contexts, neurons) mean over those tokens; 0 if there are none"""
+    """(shards, layers, contexts, neurons) mean over these tokens; 0 without tokens"""
     moment: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
     """(shards, layers, contexts, neurons) sum over tokens of the squared deviation from that mean"""
     affinity: Annotated[Array, real("layers", "contexts", "neurons", finite=True)]
@@ -52,13 +52,13 @@ class ContextStatistics(Record):
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
+        """Return the number of shards."""
         return len(self.tokens)
 
     def merge(self, shards: Array | list[int] | None = None) -> ContextStatistics:
-        """Merges the chosen shards, by default all, into one by Chan's rule, context by context.
+        """Merge the selected shards, by default all, into one by Chan's rule, separately for each context.
 
-        No forward pass is needed; affinity and layer change stay those of the whole set.
+        Affinity and layer change remain those of all shards.
         """
         index = np.arange(self.shards) if shards is None else np.asarray(shards)
         counts, means, moments = self.tokens[index], self.mean[index], self.moment[index]
@@ -71,10 +71,9 @@ class ContextStatistics(Record):
 
 
 def pool_contexts(first: ContextStatistics, second: ContextStatistics) -> ContextStatistics:
-    """Puts the shards of two texts' sets side by side under the same contexts (pooling baseline).
+    """Concatenate the shards of two texts under the same contexts (pooling baseline).
 
-    Affinity and layer change are token-weighted means, which is what one pass over both texts would have
-    given.
+    Affinity and layer change are token-weighted means, as one pass over both texts would give.
     """
     counts = np.stack([first.tokens.sum(axis=0), second.tokens.sum(axis=0)]).astype(np.float64)
     share = (counts / np.maximum(counts.sum(axis=0), 1))[..., None]

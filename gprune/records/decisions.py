@@ -1,4 +1,4 @@
-"""Which units are kept, and how that was learned (section 3.3)."""
+"""Masks, and the results of learning masks, repairs, scales and recovery (section 3.3)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PruningMasks(Record):
     retention: float
     """kept fraction of the decoder's linear weights"""
     target: float
-    """the retention that was asked for"""
+    """requested retention"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Learned(Record):
-    """Result of learning: masks, and one row of figures per step."""
+    """Result of learning: masks, and one row of the history per step."""
 
     ffn: Annotated[Array, truth("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
@@ -35,18 +35,18 @@ class _Learned(Record):
     retention: float
     """kept fraction of the decoder's linear weights"""
     target: float
-    """the retention that was asked for"""
+    """requested retention"""
     steps: Annotated[Array, real("steps", "columns")]
     """(steps, columns) float64, columns named in `columns`"""
     columns: tuple[str, ...]
     """names of the columns of `steps`"""
 
     METHOD: ClassVar[str]
-    """what its masks are called"""
+    """name of its masks"""
 
     @property
     def masks(self) -> PruningMasks:
-        """The units that are kept."""
+        """Return the masks."""
         return PruningMasks(self.METHOD, self.ffn, self.heads, self.retention, self.target)
 
 
@@ -63,7 +63,7 @@ class Learning(_Learned):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateLearning(_Learned):
-    """Result of learning gates: the masks, and the gates that they follow from."""
+    """Result of learning gates: the masks and the gates."""
 
     METHOD: ClassVar[str] = "gates"
     gates: Annotated[Array, real("layers", "neurons")]
@@ -74,32 +74,32 @@ class GateLearning(_Learned):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepairedWeights(Record):
-    """Weights of o_proj and down_proj, layer by layer, as a repair has fitted them to some masks."""
+    """Weights of o_proj and down_proj of all layers that a repair has fitted to masks."""
 
     method: str
-    """whose masks they were fitted to"""
+    """name of the method of the masks"""
     kind: str
-    """how they were fitted: a name of `gprune.records.repairs.REPAIRS`"""
+    """name of the repair in `gprune.records.repairs.REPAIRS`"""
     dtype: str
-    """number type of the weights: float32, float16, or bfloat16, whose bits `numbers` has as whole numbers"""
+    """float32, float16 or bfloat16; bfloat16 is stored as its bits in int16"""
     columns: Annotated[Array, integers("maps")]
-    """(2 * layers,) columns of each map that are kept"""
+    """(2 * layers,) number of kept columns of each map"""
     ends: Annotated[Array, integers("maps")]
-    """(2 * layers,) where each map ends in `numbers`"""
+    """(2 * layers,) end offset of each map in `numbers`"""
     numbers: Annotated[Array, real("numbers")]
-    """the (hidden, columns) weights of all maps, row by row, one map after the other"""
+    """flat (hidden, columns) weights of all maps, in row-major order"""
     biases: Annotated[Array, real("biases", "hidden")]
-    """(2 * layers, hidden) float32; no row where the repair leaves biases alone"""
+    """(2 * layers, hidden) float32; empty if the repair does not change biases"""
     errors: Annotated[Array, real("maps", 2)]
-    """(2 * layers, 2) mean over the tokens of the squared residual of each map, before and after"""
+    """(2 * layers, 2) mean over tokens of the squared residual of each map, before and after the repair"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedScales(Record):
-    """Factors of the kept units and biases of the output channels, as they were learned for some masks."""
+    """Learned factors of the kept units and biases of the output channels."""
 
     method: str
-    """method whose model they were learned for"""
+    """name of the method of the masks"""
     ffn: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) float32 factor of each column of down_proj; 0 for a removed neuron"""
     heads: Annotated[Array, real("layers", "groups", finite=True)]
@@ -113,29 +113,29 @@ class LearnedScales(Record):
 
     @property
     def size(self) -> int:
-        """Count of the numbers learned: factors of kept units, and biases."""
+        """Return the number of learned values: factors of kept units and biases."""
         return int((self.ffn != 0).sum() + (self.heads != 0).sum()) + self.biases.size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoveredWeights(Record):
-    """Low-rank update by recovery of the linear maps of a pruned model: a product of two narrow matrices each."""
+    """Low-rank updates scale * B A of the linear maps of a pruned model, trained by recovery."""
 
     method: str
-    """whose model was trained"""
+    """name of the method of the model"""
     kind: str
-    """how it was trained: lora"""
+    """kind of training: lora"""
     scale: float
-    """alpha / rank, by which the products are multiplied"""
+    """alpha / rank"""
     rank: int
-    """columns of the left matrix, and rows of the right one"""
+    """columns of B and rows of A"""
     maps: tuple[str, ...]
-    """the linear maps, as 3.o_proj"""
+    """names of the linear maps, such as 3.o_proj"""
     sizes: Annotated[Array, integers("maps", 2)]
-    """(maps, 2) outputs and inputs of each"""
+    """(maps, 2) outputs and inputs of each map"""
     numbers: Annotated[Array, real("numbers")]
-    """float32: of each map A, (rank, inputs), and then B, (outputs, rank), row by row"""
+    """flat float32: for each map A, (rank, inputs), then B, (outputs, rank), in row-major order"""
     steps: Annotated[Array, real("steps", "columns")]
-    """(steps, columns) float64, how the training went, columns named in `columns`"""
+    """(steps, columns) float64, one row per step, columns named in `columns`"""
     columns: tuple[str, ...]
     """names of the columns of `steps`"""

@@ -11,17 +11,17 @@ class Perplexity(Record):
     """Perplexity of one model on one text under a named preset; lower is better."""
 
     text: str
-    """the evaluation text, as typed"""
+    """name of the text in the study"""
     preset: str
     """name of the window preset: 128, 2048 or custom"""
     length: int
     """tokens per window"""
     windows: int
-    """windows measured"""
+    """number of windows"""
     perplexity: float
-    """exp of the mean negative log-likelihood over length - 1 predictions a window"""
+    """exp of the mean negative log-likelihood over length - 1 predictions per window"""
     standard_error: float
-    """standard error of the mean over windows, carried to perplexity (delta method)"""
+    """standard error of the perplexity, from the variance over windows (delta method)"""
     losses: Annotated[Array, real("windows")]
     """(windows,) mean negative log-likelihood of each window, nats per token"""
 
@@ -31,60 +31,60 @@ class TextOverlap(Record):
     """Share of an evaluated text with verbatim overlap with the calibration sets of A and B."""
 
     text: str
-    """the evaluation text, as typed"""
+    """name of the text in the study"""
     run: int
-    """tokens of a run that is looked for"""
+    """tokens of a compared run"""
     windows: int
-    """windows evaluated"""
+    """number of windows"""
     share: Annotated[Array, real("texts", within=(0, 1))]
-    """(texts,) share of the windows' runs that occur in the set of A, and of B, in [0, 1]"""
+    """(texts,) share of the windows' runs that occur in the calibration set of A, and of B"""
     drawn: Annotated[Array, real("texts", within=(0, 1))]
-    """(texts,) share of the calibration text that was drawn, which a copy of it would overlap by"""
+    """(texts,) sampled share of each calibration text: the expected overlap with a copy of it"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracy:
-    """Figures of one model on one task; which of acc and acc_norm counts is chosen when shown."""
+    """Metrics of one model on one task; the reported metric, acc or acc_norm, is selected for display."""
 
     task: str
-    """the task as asked for"""
+    """name of the task in the study"""
     acc: float
-    """share of documents whose most likely choice is right, in [0, 1]; the main figure of another `metric`"""
+    """share of documents whose most likely choice is right, in [0, 1]; or the main value of another `metric`"""
     acc_norm: float
-    """the same with log-likelihoods divided by the choice's length, or NaN if the task has none"""
+    """accuracy with log-likelihoods divided by the length of the choice, or NaN if the task has none"""
     acc_error: float
     """standard error of acc"""
     acc_norm_error: float
     """standard error of acc_norm, or NaN if the task has none"""
     samples: int
-    """documents measured"""
+    """number of evaluated documents"""
     limit: int
-    """documents asked for at most; 0 = all"""
+    """maximum number of documents in the study; 0 for all"""
     chance: float
-    """accuracy of guessing: the mean over documents of 1 / choices, or NaN if nothing is chosen"""
+    """accuracy of guessing: the mean over documents of 1 / choices, or NaN without choices"""
     version: str
     """version of the task and of lm-eval"""
     data: str
-    """SHA-256 of the task's documents as read"""
+    """SHA-256 of the task's documents"""
     metric: str = "acc"
-    """lm-eval's name of the main figure, as `exact_match,strict-match`"""
+    """lm-eval's name of the main metric, for example `exact_match,strict-match`"""
     metrics: dict[str, float] = field(default_factory=dict)
-    """every figure of the task, by lm-eval's name"""
+    """all metrics of the task, by lm-eval's name"""
     is_share: bool = True
-    """whether the main figure is a mean over documents of values in [0, 1]"""
+    """whether the main metric is a mean over documents of values in [0, 1]"""
     few_shot: int = 0
     """examples before each question"""
     higher_is_better: bool = True
-    """whether more of the main figure is better"""
+    """whether higher values of the main metric are better"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Throughput:
-    """Tokens a second of models measured side by side in one run (appendix, practical inference speedup)."""
+    """Tokens per second of models that were measured together (appendix, practical inference speedup)."""
 
     setting: str
-    """number type, device, batch, prompt, new tokens and repetitions in one line"""
+    """dtype, device, batch, prompt, new tokens and repetitions in one line"""
     machine: str
     """processor or GPU, and its threads"""
     rows: tuple[dict[str, Any], ...]
-    """for each model its prefill, decode and whole run: median, spread, ratio to the first model, memory"""
+    """for each model and phase (prefill, decode, total): median, spread, ratio to the first model, memory"""

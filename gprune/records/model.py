@@ -8,10 +8,10 @@ from gprune.records.base import MOST_UNITS, Array, Record, real, require_range
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes of a decoder that decide what can be pruned and what it costs.
+    """Sizes of a decoder, from which the number of weights of each unit follows.
 
-    Weights are counted in the linear maps of the decoder layers only: retention excludes embeddings, norms,
-    biases and the LM head.
+    Weights are counted in the linear maps of the decoder layers only, without embeddings, norms, biases and the LM
+    head.
     """
 
     layers: int
@@ -28,52 +28,52 @@ class ModelShape:
     """width of the residual stream"""
 
     def __post_init__(self) -> None:
-        """Checks that every size is one."""
+        """Check that every size is positive."""
         require_range(self, 1, MOST_UNITS, *(field.name for field in fields(self)))
 
     @property
     def group_size(self) -> int:
-        """Query heads that share one key/value head."""
+        """Return the number of query heads that share one key/value head."""
         return self.heads // self.kv_heads
 
     @property
     def group_channels(self) -> int:
-        """Channels of the o_proj input that belong to one key/value group."""
+        """Return the number of o_proj input channels of one key/value group."""
         return self.group_size * self.head_width
 
     @property
     def neuron_weights(self) -> int:
-        """Linear weights that go with one FFN neuron: gate row, up row, down column."""
+        """Return the number of linear weights of one FFN neuron: gate row, up row, down column."""
         return 3 * self.hidden
 
     @property
     def group_weights(self) -> int:
-        """Linear weights that go with one key/value group: its q and o (group_size heads each), k and v."""
+        """Return the number of linear weights of one key/value group: q and o of group_size heads each, k and v."""
         return (2 * self.group_size + 2) * self.head_width * self.hidden
 
     @property
     def decoder_weights(self) -> int:
-        """Linear weights of all decoder layers."""
+        """Return the number of linear weights of all decoder layers."""
         return self.layers * (self.neurons * self.neuron_weights + self.kv_heads * self.group_weights)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """Sizes from which the parameter count of a pruned model follows, beside its weights."""
+    """Parameter counts besides the linear weights, for the parameter count of a pruned model."""
 
     parameters: int
-    """parameters of the whole dense model; tied tensors count once"""
+    """parameters of the dense model; tied tensors count once"""
     group_biases: int
-    """biases of q, k and v, and weights of norms of single heads, that leave with one key/value group"""
+    """biases of q, k and v, and per-head norm weights, of one key/value group"""
     neuron_biases: int
-    """bias parameters of gate and up that leave with one neuron"""
+    """biases of gate and up of one neuron"""
     missing_biases: int
-    """bias parameters that o_proj and down_proj lack in all layers, and that a repair may add"""
+    """biases that a repair can add to o_proj and down_proj of all layers"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightNorms(Record):
-    """Weight norms that the importance scores need, so that scoring needs no model."""
+    """Weight norms for importance scores, so that scoring does not need the model."""
 
     down_column_square: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) squared Euclidean norm of each column of down_proj"""
@@ -87,7 +87,7 @@ class WeightNorms(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightFacts(Record):
-    """Values of the weights that a plug-in's metric needs beyond their norms, by names of its own."""
+    """Named values of the weights that a plug-in metric needs besides their norms."""
 
     metric: str
     """name of the metric"""
@@ -101,7 +101,7 @@ class WeightFacts(Record):
     """(layers, facts, heads * head_width) float64"""
 
     def of_layer(self, part: str, layer: int) -> dict[str, Array]:
-        """The facts of one layer by name, of `ffn` or of `attention`."""
+        """Return the facts of one layer by name; `part` is ffn or attention."""
         names, values = self.neuron_names, self.neurons
         if part != "ffn":
             names, values = self.channel_names, self.channels

@@ -1,4 +1,4 @@
-"""Modules of neurons, what RASA decides on them, and how far two partitions agree (sections 3.1, 3.2)."""
+"""Modules of neurons, the results of RASA, and the agreement of partitions (sections 3.1, 3.2)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Partition(Record):
 
     @classmethod
     def unrefined(cls, kind: str, labels: Array, counts: Array, silhouette: Array | None = None) -> Partition:
-        """Modules that no drift took part in; without a silhouette no counts were tried."""
+        """Build a partition without refinement by drift; `silhouette` is None if no module counts were tried."""
         layers = len(counts)
         return cls(
             kind=kind,
@@ -51,7 +51,7 @@ class Partition(Record):
         )
 
     def check(self) -> None:
-        """Checks that every label is in range and every module has a neuron."""
+        """Check that every label is in range and every module has a neuron."""
         for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
             present = np.unique(labels)
             if len(present) != count or present[0] != 0 or present[-1] != count - 1:
@@ -59,28 +59,28 @@ class Partition(Record):
 
     @property
     def offsets(self) -> Array:
-        """(layers,) index of each layer's first module in the order of layer and label."""
+        """Return the (layers,) global index of each layer's first module."""
         return np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
 
     @property
     def modules(self) -> int:
-        """Number of modules over all layers."""
+        """Return the number of modules of all layers."""
         return int(self.counts.sum())
 
     @property
     def global_labels(self) -> Array:
-        """(layers, neurons) int64 module of each neuron, numbered over all layers by layer and label."""
+        """Return the (layers, neurons) int64 module of each neuron, numbered over all layers by layer and label."""
         return self.labels.astype(np.int64) + self.offsets[:, None]
 
     @property
     def module_layer(self) -> Array:
-        """(modules,) layer of each module."""
+        """Return the (modules,) layer of each module."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleStatistics(Record):
-    """Statistics on which RASA decides, for every module of every layer (section 3.2); thresholds not yet applied."""
+    """Statistics of every module of every layer from which RASA decides (section 3.2), before thresholds."""
 
     drift: Annotated[Array, real("modules", finite=True)]
     """(modules,) mean within-module rank drift, in [0, 1]"""
@@ -134,12 +134,12 @@ class Agreement(Record):
     """(comparisons, layers) matched overlap in [0, 1]"""
 
     def check(self) -> None:
-        """Checks that every comparison has its row."""
+        """Check that every comparison has a row."""
         if len(self.comparisons) != len(self.ari):
             raise ValueError(f"Agreement.ari has {len(self.ari)} rows, expected {len(self.comparisons)}")
 
     @classmethod
     def of(cls, rows: Mapping[str, PartitionAgreement]) -> Agreement:
-        """Puts comparisons together, at least one, by name."""
+        """Build the record from at least one comparison by name."""
         parts = list(rows.values())
         return cls(tuple(rows), np.stack([row.ari for row in parts]), np.stack([row.overlap for row in parts]))

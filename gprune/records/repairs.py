@@ -1,9 +1,8 @@
-"""A pruned model as one thing: which units stay, and how the weights of what stays are repaired.
+"""Declarations of all repairs, and the record of a pruned model: masks, repairs and recovery.
 
-Every repair is declared here, once: what it needs, what it leaves in the model, what it takes and how it is
-called. What it does stands in a module of `gprune.pruning.repair`, and a study chooses it for every method by
-its word in `repair.kind`. Keys, estimates, counts, saved folders, tables and words follow from this table.
-Nothing here needs torch.
+This table has the names, labels, inputs and effects of each repair, from which keys, estimates, parameter counts, saved
+folders and tables follow. The implementations are modules of `gprune.pruning.repair`. A study selects a repair by its
+word in `repair.kind`. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -19,40 +18,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One way to change the weights that stay, for those that leave."""
+    """Declaration of a repair, which changes the kept weights to compensate for removed units."""
 
     name: str
-    """as records and plans name it"""
+    """name in records"""
     word: str
-    """as `repair.kind` names it"""
+    """name in `repair.kind`"""
     label: str
-    """as tables and sentences call it"""
+    """name in tables and sentences"""
     about: str
-    """what it does, in one or two plain sentences"""
+    """description in one or two sentences"""
     attribute: str
-    """what a method is that has it, as in: GPrune compensated"""
+    """adjective for a method with this repair, as in: GPrune compensated"""
     needs: Mapping[str, str]
-    """kinds of results by the parameter that takes them: of each text that it is made from, or FITTED"""
+    """kinds of input results by parameter: results of each text, or FITTED or LEARNED"""
     biases: bool
     """whether o_proj and down_proj have a bias afterwards"""
     weights: bool
     """whether the kept columns of o_proj and down_proj change"""
     version: int = 1
-    """of its formula, in the keys of what is measured with it; 0 if what it needs says all"""
+    """version of its formula in the keys of results; 0 if its inputs determine the weights"""
     module: str = ""
-    """of `gprune.pruning.repair`, where it is not that of its name"""
+    """module of `gprune.pruning.repair`, if its name differs from the repair's"""
 
     @property
     def fitted(self) -> bool:
-        """True if it is fitted to a method's masks, so that other masks need weights of their own."""
+        """Return True if it is fitted to masks, so that other masks need another fit."""
         return bool({FITTED, LEARNED} & {*self.needs.values()})
 
 
 COMPENSATION = "bias_compensation"
 FITTED = "repaired"
-"""the kind of result that has weights fitted to the masks of a method"""
+"""kind of the results with weights fitted to the masks of a method"""
 LEARNED = "scales"
-"""the kind of result that has scales and biases learned for the masks of a method"""
+"""kind of the results with scales and biases learned for the masks of a method"""
 
 
 def _fitted(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
@@ -115,7 +114,7 @@ REPAIRS: dict[str, Repair] = {
         ),
     )
 }
-"""every repair by name, in the order in which they are carried out"""
+"""all repairs by name, in the order of application"""
 AUTO = Repair(
     name="chosen_repair",
     word="auto",
@@ -128,54 +127,53 @@ AUTO = Repair(
     version=0,
     module="fitted",
 )
-"""stands for one of them, or for none, until the choice is made (`stages.choosing`): no model has it"""
+"""placeholder for a repair that is selected by measurement (`stages.choosing`)"""
 WORDS = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
-"""every repair by its word in `repair.kind`"""
+"""all repairs by their word in `repair.kind`"""
 
 
 def labels(repairs: Iterable[Repair]) -> str:
-    """Repairs in words; empty for none."""
+    """Return the labels of repairs as one phrase; empty for none."""
     return " and ".join(repair.label for repair in repairs)
 
 
 def in_order(names: Iterable[str]) -> tuple[Repair, ...]:
-    """Repairs by their names, in the order in which they are carried out."""
+    """Return the repairs with these names in the order of application."""
     selected = set(names)
     return tuple(repair for name, repair in REPAIRS.items() if name in selected)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrunedModel:
-    """The pruned weights of a dense model."""
+    """A pruned model as masks, repairs and recovery of a dense model."""
 
     masks: PruningMasks
-    """the units that stay"""
     repairs: tuple[Repair, ...] = ()
-    """what is done to their weights, in this order"""
+    """repairs in the order of application"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """records that the repairs need, by parameter; nothing if the model is only counted or described"""
+    """input records of the repairs by parameter; may be empty if no weights are computed"""
     recovered: RecoveredWeights | None = None
-    """what training has added to the repaired weights; it is merged into them, and adds no parameter"""
+    """low-rank updates by recovery, which are merged into the weights and add no parameters"""
 
     @classmethod
     def of(cls, pruning: PruningMasks | PrunedModel) -> PrunedModel:
-        """A model, or what masks leave where nothing is repaired."""
+        """Return a pruned model unchanged, or the unrepaired model of masks."""
         return pruning if isinstance(pruning, PrunedModel) else cls(pruning)
 
     @property
     def biased(self) -> bool:
-        """True if o_proj and down_proj have a bias whatever the dense model has."""
+        """Return True if a repair adds biases to o_proj and down_proj."""
         return any(repair.biases for repair in self.repairs)
 
     @property
     def repaired_by(self) -> str:
-        """Its repairs in words; empty if there are none."""
+        """Return the labels of its repairs as one phrase; empty for none."""
         return labels(self.repairs)
 
     def parameters(self, shape: ModelShape, size: ModelSize) -> int:
-        """Parameters, embeddings, norms and biases included: the count that the saved model has.
+        """Return the number of parameters of the saved model, including embeddings, norms and biases.
 
-        A folder of equal widths may hold more: zeros where its family has biases and the model has none.
+        A folder with equal widths may have more: zeros for biases of its family that the model does not have.
         """
         neurons, groups = (int((~mask).sum()) for mask in (self.masks.ffn, self.masks.heads))
         removed = neurons * (shape.neuron_weights + size.neuron_biases)

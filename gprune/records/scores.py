@@ -1,4 +1,4 @@
-"""How important the units are, and how their ranks drift between two texts (Eq. 1)."""
+"""Importance scores of units, their rank drift between two texts (Eq. 1), and layouts of neurons."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,13 +13,13 @@ class UnitScores(Record):
     metric: str
     """name in gprune.pruning.scoring.METRICS"""
     text: str
-    """the calibration text, as typed"""
+    """name of the calibration text in the study"""
     ffn: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) float64, >= 0"""
     heads: Annotated[Array, real("layers", "groups", finite=True)]
     """(layers, key/value groups) float64, >= 0"""
     channels: Annotated[Array, real("layers", "channels", finite=True)]
-    """(layers, heads * head_width) float64: the channel scores that `heads` sums up"""
+    """(layers, heads * head_width) float64 scores of o_proj channels, from which `heads` is computed"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class RankDrift(Record):
     resample_auxiliary: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) the same for B"""
     half: Annotated[Array, real("layers", "neurons", within=(0, 1))]
-    """(layers, neurons) drift between a half of A and a half of B: equal in sample size to the control"""
+    """(layers, neurons) drift between a half of A and a half of B, with the sample size of the control"""
     correlation: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation of the ranks on A and B"""
     correlation_half: Annotated[Array, real("layers")]
@@ -45,30 +45,30 @@ class RankDrift(Record):
     correlation_primary: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation between the halves of A"""
     correlation_auxiliary: Annotated[Array, real("layers")]
-    """(layers,) between the halves of B"""
+    """(layers,) Spearman correlation between the halves of B"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Components(Record):
-    """The neurons of a layer in the principal components of what is known of them."""
+    """Coordinates of the neurons of a layer in principal components of their parameters."""
 
     layer: int
     """counted from 0"""
     places: Annotated[Array, real("neurons", "components", finite=True)]
-    """(neurons, components) float32, the component of largest variance first"""
+    """(neurons, components) float32, in order of falling variance"""
     shares: Annotated[Array, real("components", finite=True)]
-    """(components,) float64 share of the whole variance"""
+    """(components,) float64 share of the total variance"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeuronMap(Record):
-    """The neurons of a layer laid out in a plane by UMAP, neighbours beside each other."""
+    """Layout of the neurons of a layer in a plane by UMAP."""
 
     layer: int
     """counted from 0"""
     basis: str
-    """behaviour or parameters: by what neurons are neighbours"""
+    """behaviour or parameters: the measure of similarity"""
     kept: Annotated[Array, real("neurons", finite=True)]
-    """(neurons,) share of a neuron's nearest in the components that are its nearest in the plane as well"""
+    """(neurons,) share of a neuron's nearest neighbours that are preserved in the plane"""
     places: Annotated[Array, real("neurons", 2, finite=True)]
-    """(neurons, 2) float32; distances between far points and the axes themselves say nothing"""
+    """(neurons, 2) float32 coordinates; the axes and large distances have no meaning"""

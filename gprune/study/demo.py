@@ -1,10 +1,9 @@
-"""The bundled demo study: a real shift between two texts that every installation carries.
+"""The bundled demo studies: distribution shift between two texts that are part of every installation.
 
-The algorithm is the paper's, whole; the sample counts are scaled down so that it ends within a minute on two
-CPU cores: 72 sequences of 128 tokens a text instead of 2048, and 40 windows a text for the perplexity instead of
-all; steps of 16 sequences instead of 32, so that fewer sequences still make 18 of them; contexts from 2048 tokens
-instead of 16384.
-Every other value is the paper's or this project's default.
+The complete algorithm runs with reduced sample counts, so that a run takes less than a minute on two CPU cores: 72
+sequences of 128 tokens per text instead of 2048, 40 windows per text for the perplexity instead of all, 16 sequences
+per step instead of 32 (18 steps), and contexts from 2048 tokens instead of 16384. All other values are the paper's or
+this project's defaults.
 """
 
 import os
@@ -30,7 +29,7 @@ TABLE = "unicode-table"
 
 @cache
 def demo_study() -> Study:
-    """The demo: reference prose against science documentation, with code as the third text."""
+    """Return the demo study: reference prose and science documentation, with code as the third text."""
     primary, auxiliary, substitute = TEXTS
     return Study(
         name="Bundled demo",
@@ -48,7 +47,7 @@ def demo_study() -> Study:
 
 @cache
 def strong_drift_demo() -> Study:
-    """The demo with a table as text B: ranks of neurons on A say little of those on B."""
+    """Return the demo study with a table as text B, for which the ranks on A and B are almost unrelated."""
     demo = demo_study()
     texts = (demo.primary, TABLE, demo.substitute or "")
     evaluation = replace(demo.evaluation, texts=texts)
@@ -56,13 +55,13 @@ def strong_drift_demo() -> Study:
 
 
 DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-drift": strong_drift_demo}
-"""the bundled studies by what commands call them"""
+"""the bundled studies by their command-line names"""
 
 
 def bundled_study(name: str, *, pipe: bool = False) -> Study:
-    """A bundled study by its name, or that of a file, which is meant where one of that name stands here.
+    """Return a bundled study by name, or the study in a file; an existing file takes precedence.
 
-    `pipe` allows one. Raises SettingsError if there is neither, or the file holds no valid study.
+    `pipe` also allows a pipe. Raises SettingsError if there is neither, or the file has no valid study.
     """
     if name in DEMOS and not os.path.exists(name):
         return DEMOS[name]()

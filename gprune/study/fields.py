@@ -1,6 +1,6 @@
-"""Meaning and type of a study's fields, read from the settings, for the options and the form.
+"""Documentation and types of a study's fields, for the command-line options and the form.
 
-A field's meaning is the text that follows it in the source.
+A field's documentation is the string after it in the source of the settings.
 """
 
 import ast
@@ -40,12 +40,12 @@ OPTIONS = {
     "dtype": "dtype",
     "name": "name",
 }
-"""option of `python -m gprune study`: the field that it sets; any other field is set by its dotted name"""
+"""fields of a study by command-line option; `--set` sets the other fields by dotted name"""
 
 
 @cache
 def documentation() -> dict[str, str]:
-    """Return the meaning of each field by dotted name; of a section by its own name."""
+    """Return the documentation of each field by dotted name, and of each section by its name."""
     texts, hints = dict(_field_texts(Study)), typing.get_type_hints(Study)
     for name in field_names():
         section, _, field = name.rpartition(".")
@@ -56,7 +56,7 @@ def documentation() -> dict[str, str]:
 
 @cache
 def hint(name: str) -> Any:
-    """Type of a field, by its dotted name."""
+    """Return the type of a field by its dotted name."""
     section, _, field = name.rpartition(".")
     return typing.get_type_hints(typing.get_type_hints(Study)[section] if section else Study)[field]
 
@@ -74,9 +74,9 @@ def _field_texts(kind: type) -> dict[str, str]:
 
 
 def assignment(word: str) -> tuple[str, Any]:
-    """Reads FIELD=VALUE; the value is JSON, or text where it is none.
+    """Parse FIELD=VALUE; the value is JSON, or a string if it is not valid JSON.
 
-    Raises SettingsError if there is no sign of equality, or a list or object is damaged or hostile.
+    Raises SettingsError if there is no equals sign, or a list or object is not valid JSON.
     """
     field, sign, value = word.partition("=")
     if not sign:

@@ -1,8 +1,8 @@
-"""Every pruning method by name: whose decision it takes, from which text's scores, and its label.
+"""Table of pruning methods by name: how masks are decided, from which scores, with which repair and label.
 
-The rows of the tables of section 4 and of the appendix, and controls that say what each part of them brings. A
-study names the methods it compares; a result, a table and a page use the same names. Plug-ins are registered in
-the same tables, without their code.
+The table has the methods in the paper's tables (section 4 and appendix) and controls that isolate the effect of each
+part. Studies, results, tables and pages use the same names. Plug-ins are registered in the same tables, without
+importing their code.
 """
 
 from collections import ChainMap
@@ -26,7 +26,7 @@ SCORINGS = {
     "rank_average": "the mean of both texts' ranks",
     "pooled": "both texts as one",
 }
-"""from which text a baseline scores its units (appendix, multi-dataset calibration)"""
+"""texts from which a baseline scores its units, by name (appendix, multi-dataset calibration)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,52 +34,52 @@ class Method:
     """One pruning method."""
 
     name: str
-    """as studies and results name it"""
+    """name in studies and results"""
     label: str
-    """as pages and tables name it"""
+    """name on pages and in tables"""
     masks: str
-    """the masks it uses; methods that differ in repairs only share them"""
+    """name of its masks; methods that differ only in repairs share masks"""
     decision: str
-    """how the masks are made: none, learned (a threshold a module), gated (a gate a unit), flap, uniform,
-    sequential, fang, llm_pruner, osscar, slimllm, plugin, or chosen by measurement among those of others"""
+    """how the masks are decided: none, learned (a threshold per module), gated (a gate per unit), flap, uniform,
+    sequential, fang, llm_pruner, osscar, slimllm, plugin, or chosen (selected by measurement from other methods)"""
     metric: str = ""
-    """base metric of its scores; that of the study where empty"""
+    """base metric of its scores; the study's metric if empty"""
     scoring: str = "single"
-    """from which text it scores, one of gprune.study.methods.SCORINGS"""
+    """texts of its scores, a key of SCORINGS"""
     repairs: tuple[str, ...] = ()
-    """what it does to the weights that stay, whatever the study's settings say: names of records.REPAIRS"""
+    """repairs that belong to the method itself: names in records.REPAIRS"""
     fit: OwnRepair | None = None
-    """how weights are fitted to its masks, where its repair does that"""
+    """settings of its own repair, if that fits weights"""
     control: bool = False
-    """whether it is there to say what a part of another method brings, and is no rival of it"""
+    """True for a control that isolates the effect of a part of another method"""
     modules: str = ""
-    """modules of learned masks: the study's own where empty, or layers, random or shuffled"""
+    """modules of learned masks: layers, random or shuffled; the study's modules if empty"""
     adapts: bool = True
-    """whether RASA takes part in learned masks"""
+    """whether RASA adapts the scores of learned masks"""
     same_as: str = ""
-    """masks that are the same by definition, and share their key"""
+    """name of masks that are equal by definition and share their key"""
     form_of: str = ""
-    """the method that it is another form of: with two texts, without its repair, in one pass"""
+    """the method of which this is a variant, such as the one with two texts or without repair"""
     plugin: PluginInfo | None = None
-    """what brings it, where that is another package: its decision, or its metric"""
+    """plug-in that provides its decision or its metric"""
     epochs: int = 1
-    """how many times as many epochs it learns as the study's sparsity section says"""
+    """multiplier of the study's epochs of sparsity learning"""
     scaled: bool = False
-    """whether its gates are learned together with scales and biases, as the study's scales section says"""
+    """whether gates are learned together with scales and biases"""
 
     @property
     def learns(self) -> bool:
-        """Return True if its masks are learned by running the model on both texts, one budget at a time."""
+        """Return True if its masks are learned by training on both texts."""
         return self.decision in ("learned", "gated")
 
     @property
     def baseline(self) -> bool:
-        """Return True if people would otherwise use it: no control, no other form of a method, and none of ours."""
+        """Return True for a competing published method: no control, variant, or method of this project."""
         return not (self.control or self.form_of or self.learns or self.decision in ("none", "chosen"))
 
     @property
     def layered(self) -> bool:
-        """Return True if each layer is decided above pruned ones, which takes the model for any other masks."""
+        """Return True if each layer is pruned after the layers below it, so that new masks need the model."""
         return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
@@ -89,33 +89,33 @@ class Method:
 
     @property
     def levels(self) -> bool:
-        """Return True if it can keep as many units in every layer (sparsity.widths equal)."""
+        """Return True if it can keep the same number of units in every layer (sparsity.widths equal)."""
         return self.decision not in ("llm_pruner", "slimllm", "plugin")
 
     @property
     def brings(self) -> str:
-        """The metric of another package that this method prunes by alone; empty of all other methods."""
+        """Return the plug-in metric that this method was created for; empty for other methods."""
         return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
 
     @property
     def plugin_id(self) -> str:
-        """Id of the plug-in; empty of a built-in method."""
+        """Return the id of the plug-in; empty for a built-in method."""
         return "" if self.plugin is None else self.plugin.id
 
     @property
     def changes(self) -> dict[str, str]:
-        """Settings under which GPrune itself is this control; modules that no setting names are left out."""
+        """Return the settings with which GPrune equals this control; modules without a setting are left out."""
         settings = {"modularization.kind": self.modules} if self.modules == "random" else {}
         return settings | ({} if self.adapts else {"reliability.selection": "none"})
 
 
 RECOMMENDED = "recommended"
-"""the method whose masks and repair are chosen together, by measurement"""
+"""name of the method whose masks and repair are selected together by measurement"""
 _SCORING_LABELS = {"score_average": "score average", "rank_average": "rank average", "pooled": "pooled"}
 
 
 def _variants(name: str, label: str, decision: str, *repairs: str) -> list[Method]:
-    """The multi-dataset forms of a baseline; each is scored from statistics that are there already."""
+    """Return the multi-dataset variants of a baseline."""
     return [
         Method(
             f"{name}_{scoring}",
@@ -132,18 +132,18 @@ def _variants(name: str, label: str, decision: str, *repairs: str) -> list[Metho
 
 
 def _refitted(name: str, label: str, repair: Literal["affine", "least_squares"], **settings: Any) -> Method:
-    """A method that fits each layer's kept weights to its own inputs, on the text that it is scored on."""
+    """Return a method that fits each layer's kept weights to its own inputs on the primary text."""
     fit = OwnRepair(repair, "primary", target="own_inputs", **settings)
     return Method(name, label, name, name, name, repairs=(repair,), fit=fit)
 
 
 def _learned(name: str, label: str, modules: str = "") -> Method:
-    """A control of GPrune: its supervision, texts and steps, without RASA and with other modules."""
+    """Return a control of GPrune with the same training, without RASA and with other modules."""
     return Method(name, label, name, "learned", control=True, modules=modules, adapts=False)
 
 
 def _uniform(metric: str, label: str, same_as: str = "") -> Method:
-    """A control of a metric: its scores on the primary text, one ratio in every layer, nothing learned."""
+    """Return a control of a metric: scores on the primary text, one ratio in every layer, no training."""
     name = f"{metric}_uniform"
     return Method(name, f"{label}, one ratio", name, "uniform", metric, control=True, same_as=same_as)
 
@@ -170,7 +170,7 @@ _BUILT_IN = {
         _refitted("osscar", "OSSCAR", "least_squares", damping=0.01, whole=True),
         _refitted("slimllm", "SlimLLM", "affine", damping=0.0),
         _uniform("flap", "FLAP"),
-        # Wanda-sp without its layer-by-layer pass is one ratio in every layer already
+        # Wanda-sp without its layer-by-layer pass already has one ratio in every layer
         _uniform("wanda_sp", "Wanda-sp", same_as="wanda_sp_dense"),
         _learned("msl_layers", "MSL, one module a layer", "layers"),
         _learned("msl_random", "MSL, random modules", "random"),
@@ -180,7 +180,7 @@ _BUILT_IN = {
     )
 }
 BUILT_IN = tuple(_BUILT_IN)
-"""the methods of this project"""
+"""names of the built-in methods"""
 _PLUGIN_METRICS: dict[str, str] = {}
 _PLUGIN_METHODS: dict[str, Method] = {}
 METRICS: Mapping[str, str] = ChainMap(_PLUGIN_METRICS, _METRICS)
@@ -191,10 +191,10 @@ PLUGINS: dict[str, PluginInfo] = {}
 """registered plug-ins by id: installed, or named in the record of a run"""
 
 CONTROLS = tuple(name for name, method in _BUILT_IN.items() if method.control)
-"""what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
+"""names of the controls, which are not compared by default"""
 
 DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
-"""what a study compares unless it says otherwise"""
+"""methods that a study compares by default"""
 
 
 @cache
@@ -206,7 +206,7 @@ def installed_plugins() -> Installed:
 
 
 def register(plugins: Iterable[PluginInfo], replaces: bool = False) -> None:
-    """Add plug-ins to the tables; those of the same name stay unless it `replaces` them."""
+    """Add plug-ins to the tables; existing entries with the same name stay unless `replaces` is set."""
     by_id = {plugin.id: plugin for plugin in plugins}
     metrics = {plugin.name: plugin.label for plugin in by_id.values() if plugin.kind == "metric"}
     tables: tuple[tuple[dict[str, Any], Mapping[str, Any]], ...] = (
@@ -219,7 +219,7 @@ def register(plugins: Iterable[PluginInfo], replaces: bool = False) -> None:
 
 
 def method_of(plugin: PluginInfo) -> Method:
-    """Return the method of a plug-in; of a metric, the one that prunes by its scores."""
+    """Return the method of a plug-in; for a metric, the method that prunes by its scores."""
     name, label = plugin.name, plugin.label
     if plugin.kind == "metric":
         return Method(name, label, name, plugin.allocation, name, plugin=plugin)
@@ -228,7 +228,7 @@ def method_of(plugin: PluginInfo) -> Method:
 
 
 def methods_of(plugins: Iterable[PluginInfo]) -> dict[str, Method]:
-    """Return the methods of plug-ins by name: those declared, then those that metrics bring."""
+    """Return the methods of plug-ins by name: declared methods, then methods of metrics."""
     methods: dict[str, Method] = {}
     for plugin in sorted(plugins, key=lambda plugin: plugin.kind == "metric"):
         methods.setdefault(plugin.name, method_of(plugin))
@@ -236,7 +236,7 @@ def methods_of(plugins: Iterable[PluginInfo]) -> dict[str, Method]:
 
 
 def of_masks(masks: str, methods: Mapping[str, Method] = METHODS) -> Method:
-    """Return the method that decides some masks. Raises SettingsError if no method has masks of this name."""
+    """Return the method with masks of this name. Raises SettingsError if there is none."""
     method = next((method for method in methods.values() if method.masks == masks), None)
     if method is None:
         raise SettingsError(f"no method has masks called {masks!r}")
@@ -244,14 +244,14 @@ def of_masks(masks: str, methods: Mapping[str, Method] = METHODS) -> Method:
 
 
 def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
-    """Methods, and after them every control that is not among them."""
+    """Return the methods, followed by the missing controls."""
     return tuple(dict.fromkeys((*methods, *CONTROLS)))
 
 
 def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
-    """The repairs of a method's kept weights: its own, or the one that a study gives every method.
+    """Return the repairs of a method in a study: its own, or the study's repair of all methods.
 
-    Where a repair is chosen, AUTO stands for it.
+    AUTO represents a repair that is selected by measurement.
     """
     if method.decision == "none":
         return ()
@@ -265,13 +265,13 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
 
 
 def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
-    """The repairs that a method has by itself."""
-    switched = method.learns and study.sparsity.bias_compensation
-    return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
+    """Return the repairs that belong to a method itself."""
+    compensated = method.learns and study.sparsity.bias_compensation
+    return in_order((*method.repairs, *((COMPENSATION,) if compensated else ())))
 
 
 def fit_of(method: Method, study: Any) -> RepairSettings:
-    """Return the repair of a method's weights: its own, or that of a study."""
+    """Return the settings of the repair that fits a method's weights: its own, or the study's."""
     chosen: RepairSettings = study.repair
     if chosen.base == "own" and method.fit is not None:
         return method.fit
@@ -279,7 +279,7 @@ def fit_of(method: Method, study: Any) -> RepairSettings:
 
 
 def recorded_plugins(plugins: object) -> tuple[PluginInfo, ...]:
-    """Return the plug-ins among the inputs of a run, and register them; values of another form are left out."""
+    """Register and return the plug-ins in the recorded inputs of a run; malformed values are skipped."""
     recorded = []
     for values in plugins.values() if isinstance(plugins, Mapping) else ():
         try:
@@ -295,7 +295,7 @@ def recorded_plugins(plugins: object) -> tuple[PluginInfo, ...]:
 
 
 def register_recorded(record: Mapping[str, Any]) -> None:
-    """Register the plug-ins that the record of a run names, so that its study can be read without them."""
+    """Register the plug-ins in the record of a run, so that its study can be read without installing them."""
     provenance = record.get("provenance")
     inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
     recorded_plugins(inputs.get("plugins") if isinstance(inputs, Mapping) else None)
@@ -313,7 +313,7 @@ def metric_choices() -> tuple[str, ...]:
 
 
 def require_known(field: str, name: str) -> None:
-    """Raise SettingsError unless a study can name a metric or a method; `field` is metric, methods or choice.masks."""
+    """Raise SettingsError if there is no such metric or method; `field` is metric, methods or choice.masks."""
     names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in names:
         return

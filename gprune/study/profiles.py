@@ -1,7 +1,7 @@
-"""Settings under one word: what the paper states, and what won a search on a development model.
+"""Named profiles of settings: the paper's values, and the result of a search on a development model.
 
-`paper` is a study's own defaults. `recommended` changes what `recommended.json` says; that file is
-frozen: no result on another model enters it (docs/method.md, Development and test).
+`paper` is a study's defaults. `recommended` applies the settings in `recommended.json`. That file is frozen: results on
+other models do not change it (docs/method.md, Development and test).
 """
 
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ from gprune.system.units import join_words
 RECIPE = Path(__file__).with_name("recipe.json")
 NAMES = ("paper", "recommended")
 PROPOSED = NAMES[0]
-"""the profile that a new study begins with"""
+"""default profile of a new study"""
 PROPOSAL = (
     "The paper’s are proposed: what it claims is claimed for them, and the recommended ones were chosen on "
     "one small model; what those bring on others stands in Compare, view Fair study."
 )
-"""why, in a sentence for people who choose"""
+"""explanation of the default for users"""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Settings under one word."""
+    """A named set of settings."""
 
     settings: tuple[tuple[str, Any], ...]
     """dotted fields of a study and their values"""
     why: str
-    """one sentence: where they come from"""
+    """origin of the settings, in one sentence"""
 
 
 @cache
 def profile(name: str) -> Profile:
-    """A profile by its name, one of NAMES."""
+    """Return the profile with one of NAMES."""
     if name == NAMES[0]:
         return Profile((), "What the paper states; what it leaves open carries this project's defaults.")
     values = safe_parsing.json_file(Path(__file__).with_name("recommended.json"), "the recommended profile")
@@ -68,7 +68,7 @@ def recipe() -> str:
 
 
 def development_models() -> tuple[str, ...]:
-    """Models on which the weights of the recommended recipe were chosen, by the last part of their names."""
+    """Return the short names of the models on which the weights of the recommended recipe were selected."""
     return tuple(_evidence()["models"])
 
 

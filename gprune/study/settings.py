@@ -1,6 +1,6 @@
-"""The settings of every stage, with the paper's values as defaults (appendix, detailed settings).
+"""Settings of every stage, with the paper's values as defaults (appendix, detailed settings).
 
-What the paper leaves open carries our default; every field says what it means.
+Values that the paper does not state have this project's defaults. The string after a field is its help text.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
 
 def _as_integer(value: Any) -> Any:
-    # JSON may write a count as 8.0; numpy has integers of its own
+    # JSON may write a count as 8.0, and numpy has its own integer types
     is_whole_number = value.is_integer() if isinstance(value, float) else isinstance(value, Integral)
     return int(value) if is_whole_number and not isinstance(value, bool) else value
 
@@ -40,10 +40,10 @@ Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list"
 
 
 def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
-    """Read a JSON file of settings; `name` is what it is, as `study file`.
+    """Read a JSON file of settings; `name` describes the file in messages, for example `study file`.
 
-    `make` checks its values and makes the settings of them; `pipe` allows one, as `<(...)` and `/dev/stdin`
-    are. Raises SettingsError if the file is missing, is not JSON, or its values are refused.
+    `make` validates the values and returns the settings. `pipe` also allows a pipe such as `<(...)` and `/dev/stdin`.
+    Raises SettingsError if the file is missing, is not JSON, or has invalid values.
     """
     subject = f"the {name} {quote(str(file))}"
     with reraise_as(SettingsError):
@@ -58,19 +58,19 @@ def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = 
 
 
 def require(condition: bool, name: str, value: object, rule: str) -> None:
-    """Checks one rule; the SettingsError names the setting, the rule and the value."""
+    """Raise SettingsError with the setting, the rule and the value if `condition` is False."""
     if not condition:
         raise SettingsError(f"{name} must be {rule} (got {quote(value)})")
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises SettingsError if a setting is not one of a few words."""
+    """Raise SettingsError if a setting is not one of `choices`."""
     if value not in choices:
         raise SettingsError(not_one_of(name, value, choices))
 
 
 def require_whole(**values: object) -> None:
-    """Raises SettingsError if settings, by name, are not whole numbers, before their rules compare them."""
+    """Raise SettingsError if a setting, given by name, is not an integer."""
     for name, value in values.items():
         require(isinstance(value, Integral) and not isinstance(value, bool), name, value, "a whole number")
 
@@ -91,7 +91,7 @@ _EVEN = Rule("an even number of at least 2", lambda number: number >= 2 and numb
 _QUARTERS = Rule("a multiple of 4, one quarter for each subset", lambda number: number >= 4 and number % 4 == 0)
 _SEQUENCE = at_most(limits.MOST_LENGTH, "tokens, since no model reads more at once")
 TextsUsed = Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"]
-"""calibration texts that something is made from, once the units are decided"""
+"""calibration texts for repair, scales and recovery"""
 SampledText = Annotated[
     Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
 ]
@@ -106,7 +106,7 @@ _Shots = Annotated[
 
 
 def roles_of(texts: TextsUsed) -> tuple[str, ...]:
-    """The roles of some calibration texts."""
+    """Return the roles of a choice of calibration texts."""
     pair = ("primary", "auxiliary")
     return {"both": pair, "both_and_sampled": (*pair, "sampled")}.get(texts, (texts,))
 
@@ -133,7 +133,7 @@ class CalibrationSettings(Form):
     """strongest positions kept for each neuron and text; 0 keeps none; changes no other result"""
 
     def __post_init__(self) -> None:
-        """Checks the fields against each other."""
+        """Check the fields against each other."""
         rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
 
@@ -260,12 +260,12 @@ class SparsitySettings(Form):
 
     @property
     def equal(self) -> bool:
-        """Return True if all layers keep as many units."""
+        """Return True if all layers keep the same number of units."""
         return self.widths == "equal"
 
     @property
     def shaped(self) -> dict[str, int | str]:
-        """Return the settings of widths that enter the key of a result: none where they are free."""
+        """Return the non-default settings of widths, which are part of the key of a result."""
         aligned: dict[str, int | str] = {} if self.alignment == 1 else {"alignment": self.alignment}
         return aligned | ({"widths": self.widths} if self.equal else {})
 
@@ -285,7 +285,7 @@ class GateSettings(Form):
 
 
 SCALED = "+scales"
-"""ends the word of a repair that learned scales follow"""
+"""suffix of `repair.kind` if learned scales follow the repair"""
 
 
 @validate_form
@@ -325,7 +325,7 @@ class ScaleSettings(Form):
         return roles_of(self.texts)
 
     def __post_init__(self) -> None:
-        """Check that a loss remains."""
+        """Check that at least one loss has a positive weight."""
         both = self.distillation_weight + self.cross_entropy_weight
         rule = "positive where scales.cross_entropy_weight is 0, or nothing is learned"
         require(both > 0, "scales.distillation_weight", self.distillation_weight, rule)
@@ -368,12 +368,12 @@ class RepairSettings(Form):
 
     @property
     def base(self) -> str:
-        """The kind without the learned scales that follow; none where they stand alone."""
+        """Return the kind without learned scales; none if there are only scales."""
         return "none" if self.kind == SCALED[1:] else self.kind.removesuffix(SCALED)
 
     @property
     def scaled(self) -> bool:
-        """Return True if scales are learned after everything else."""
+        """Return True if scales are learned after the repair."""
         return self.kind.endswith(SCALED[1:])
 
     @property
@@ -384,10 +384,10 @@ class RepairSettings(Form):
 
 @dataclass(frozen=True, slots=True)
 class OwnRepair(RepairSettings):
-    """A fit that a method has by itself, as its authors set it; not validated, since no user types it."""
+    """The published repair of a method; not validated, because users do not set it."""
 
     whole: bool = False
-    """whether damping counts in the mean over all inputs of a map, and not over the kept ones alone"""
+    """whether damping is relative to the mean over all inputs of a map instead of the kept inputs"""
 
 
 @validate_form
@@ -417,12 +417,12 @@ class EvaluationSettings(Form):
 
     @property
     def length(self) -> int:
-        """Tokens of one window."""
+        """Return the tokens of one window."""
         return int(self.preset)
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of a text that are measured at most; None for all."""
+        """Return the maximum number of measured tokens of a text; None for all."""
         return self.windows * self.length if self.windows else None
 
 
@@ -469,13 +469,13 @@ class RecoverySettings(Form):
     """weight of the cross-entropy of the next token; 0 trains on distillation alone"""
 
     def __post_init__(self) -> None:
-        """Checks the fields against each other."""
+        """Check that at least one loss has a positive weight."""
         both = self.distillation_weight + self.cross_entropy_weight
         rule = "positive where recovery.cross_entropy_weight is 0, or nothing is trained"
         require(both > 0, "recovery.distillation_weight", self.distillation_weight, rule)
 
     def require_installed(self) -> None:
-        """Raises SettingsError if what it is trained with is not installed."""
+        """Raise SettingsError if recovery is on and the package peft is not installed."""
         if self.kind != "none" and find_spec("peft") is None:
             raise SettingsError(
                 f"recovery.kind {self.kind} needs the package peft, which is not installed: run pip install "
@@ -485,16 +485,16 @@ class RecoverySettings(Form):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of its texts; none where nothing is recovered."""
+        """Return the roles of its texts; empty without recovery."""
         return roles_of(self.texts) if self.kind != "none" else ()
 
 
 MOST_CANDIDATES = 16
-"""masks and repairs that the recommended recipe is chosen from at most"""
+"""maximum number of candidates of the recommended recipe"""
 UNREPAIRED, OWN = "none", "own"
-"""words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
+"""names of the candidates without a fit: the masks alone, and the method's own repair"""
 TRIED_SCALED = "least_squares_scales"
-"""word of the repair that learns scales after least squares"""
+"""name of the repair that learns scales after least squares"""
 _KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
 _TEXTS = get_args(TextsUsed)
 
@@ -537,7 +537,7 @@ class ChoiceSettings(Form):
 
 
 def with_word(settings: RepairSettings, word: str) -> RepairSettings:
-    """The settings of a repair that is tried, as kind:texts; target, damping and sampled text as they are."""
+    """Return `settings` with the kind and texts of a candidate, which is written as kind:texts."""
     kind, texts = cast(Any, word.split(":"))
     kind = cast(Any, f"least_squares{SCALED}") if kind == TRIED_SCALED else kind
     return replace(settings, kind=kind, texts=texts)

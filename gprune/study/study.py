@@ -1,9 +1,8 @@
 """A study: everything a result depends on, with the paper's values as defaults.
 
-Settings hold no data; records hold no settings. A study is read from and written to JSON; every field of
-the paper's hyperparameter table (appendix, detailed settings) is here under the paper's
-value, and what the paper leaves open carries our default. The command line and the app are built from
-these fields.
+A study is read from and written to JSON. Defaults are the values of the paper's hyperparameter table (appendix,
+detailed settings), or this project's where the paper states none. The command-line options and the form in the app are
+generated from these fields.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from gprune.system import forms, limits, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 
-_UNNAMED = ("name", "group", "text_names", "offload")
-"""fields that do not tell one study from another: names for people, and where its model waits"""
+_NOT_IN_DIGEST = ("name", "group", "text_names", "offload")
+"""fields that change no result and are not part of the digest"""
 _NAMED_TEXT = re.compile(r"([^\s=#/\\:][^=#/\\:]{0,39})=(.+)", re.DOTALL)
 """NAME=TEXT; an option of a text follows a #"""
-_LATER: dict[str, dict[str, Any]] = {
+_ADDED_SETTINGS: dict[str, dict[str, Any]] = {
     "calibration": {"positions": 8},
     "baselines": {"taylor_text": ""},
     "contexts": {"clustering": "balanced"},
@@ -53,20 +52,20 @@ _LATER: dict[str, dict[str, Any]] = {
     "sparsity": {"attention": "own"},
     "evaluation": {"few_shot": None},
 }
-"""settings that came after studies had names, with the value under which a study is what it was"""
-_LATER_SECTIONS = {
+"""settings added after the first release of the digest, with the values that leave a digest unchanged"""
+_ADDED_SECTIONS = {
     "gates": GateSettings,
     "repair": RepairSettings,
     "scales": ScaleSettings,
     "recovery": RecoverySettings,
 }
-"""sections that came later as a whole"""
+"""sections added later, which are part of the digest only if they differ from the defaults"""
 
 
 _Name = Annotated[Text, forms.shorter(limits.LONGEST_NAME)]
 _EACH_ONCE = Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names))
 _PARTIAL = Rule("more than 0 and less than 1: 0.5 keeps half of the decoder's weights", lambda share: 0 < share < 1)
-_Given = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
+_RequiredText = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
 
 
 @validate_form
@@ -82,13 +81,13 @@ class Study(Form):
     """
 
     WHAT: ClassVar = "a study"
-    model: _Given
+    model: _RequiredText
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
     weights in that shape, `random:llama2-7b#layers=2` with two of its layers, to see what a study takes (see
     `speed --help` for the shapes)"""
-    primary: _Given
+    primary: _RequiredText
     """primary calibration text A, by name or file (paper: WikiText2)"""
-    auxiliary: _Given
+    auxiliary: _RequiredText
     """auxiliary calibration text B (paper: PTB)"""
     metric: Text = "flap"
     """base importance metric"""
@@ -167,11 +166,11 @@ class Study(Form):
             )
 
     def _split_text_names(self) -> None:
-        """Move the names of texts given as NAME=TEXT to `text_names`; names of texts that nothing reads are dropped."""
+        """Move names in fields like NAME=TEXT to `text_names`, and drop the names of unused texts."""
         names: dict[str, str] = {}
 
-        def split(given: str) -> str:
-            name, text = split_text_name(given)
+        def split(entry: str) -> str:
+            name, text = split_text_name(entry)
             if name:
                 names[text] = name.strip()
             return text
@@ -197,15 +196,15 @@ class Study(Form):
 
     @property
     def names_of_texts(self) -> dict[str, str]:
-        """Return the names that texts were given, by text."""
+        """Return the user's names of texts by text."""
         return {text: name.strip() for name, text in (entry.split("=", 1) for entry in self.text_names)}
 
     def text_name(self, text: str) -> str:
-        """Return what to call one of the study's texts: the name that it was given, or its file without folders."""
+        """Return the display name of a text: the user's name, or its file name without folders."""
         return self.names_of_texts.get(text) or short(text)
 
     def _require_equal(self) -> None:
-        """Refuse methods that cannot keep as many units in every layer."""
+        """Raise SettingsError if widths are equal and a method cannot keep the same number of units in every layer."""
         names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].levels]
         if names:
             raise SettingsError(
@@ -220,13 +219,13 @@ class Study(Form):
 
     @property
     def involved(self) -> tuple[str, ...]:
-        """Return the methods that are compared, and those whose masks the recommended recipe is chosen from."""
+        """Return the compared methods and the candidates of the recommended recipe."""
         tried = self.choice.masks if self.recommends else ()
         return tuple(dict.fromkeys((*self.methods, *tried)))
 
     @property
     def chooses(self) -> bool:
-        """Return True if anything is chosen by measurement, so that held-out text is drawn."""
+        """Return True if masks or repairs are selected by measurement, which needs held-out text."""
         return self.recommends or self.repair.kind == "auto"
 
     @property
@@ -257,7 +256,7 @@ class Study(Form):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     def with_settings(self, changes: dict[str, Any]) -> Study:
-        """Return a copy with dotted fields replaced, as `{"reliability.drift_quantile": 0.8}`.
+        """Return a copy with dotted fields replaced, for example `{"reliability.drift_quantile": 0.8}`.
 
         Raises SettingsError if a field is unknown or its value is not valid.
         """
@@ -272,11 +271,11 @@ class Study(Form):
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of every setting that tells studies apart: equal for studies that are the same."""
-        values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
-        for section, plain in _LATER.items():
-            values[section] = dict(values[section].items() - plain.items())
-        for name, kind in _LATER_SECTIONS.items():
+        """Return the SHA-256 of all settings that affect results."""
+        values = {name: value for name, value in self.to_dict().items() if name not in _NOT_IN_DIGEST}
+        for section, defaults in _ADDED_SETTINGS.items():
+            values[section] = dict(values[section].items() - defaults.items())
+        for name, kind in _ADDED_SECTIONS.items():
             if getattr(self, name) == kind():
                 del values[name]
         if not self.chooses or self.choice == ChoiceSettings():
@@ -289,20 +288,20 @@ class Study(Form):
 
 
 def run_name(study: Study) -> str:
-    """Return the name of a study's run: a readable stem and a hash of every setting but the names for people."""
+    """Return the name of a study's run: a readable stem and the first digits of the digest."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
     stem = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     return f"{stem[:40] or 'study'}-{study.digest[:10]}"
 
 
-def split_text_name(given: str) -> tuple[str, str]:
-    """Split NAME=TEXT; without a name, or where a file is called like this, the name is empty."""
-    match = _NAMED_TEXT.fullmatch(given)
-    return (match[1], match[2]) if match and not Path(given).exists() else ("", given)
+def split_text_name(text: str) -> tuple[str, str]:
+    """Split NAME=TEXT into name and text; the name is empty if there is none or the string is an existing path."""
+    match = _NAMED_TEXT.fullmatch(text)
+    return (match[1], match[2]) if match and not Path(text).exists() else ("", text)
 
 
 def short(name: str) -> str:
-    """Return the name of a text, a model or a task without the folders before it; options stay."""
+    """Return the name of a text, a model or a task without leading folders; options are kept."""
     location, sign, options = name.partition("#")
     return location.rstrip("/").rpartition("/")[2] + sign + options
 
@@ -321,8 +320,8 @@ def from_dict(values: dict[str, Any]) -> Study:
 
 
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:
-    """Read a study from a JSON file, or if allowed a pipe, as `<(...)` and `/dev/stdin` are.
+    """Read a study from a JSON file, or with `pipe` also from a pipe such as `<(...)` and `/dev/stdin`.
 
-    Raises SettingsError if it is missing, is not JSON, or does not hold a valid study.
+    Raises SettingsError if the file is missing, is not JSON, or has no valid study.
     """
     return read(path, "study file", from_dict, pipe=pipe)

@@ -119,7 +119,7 @@ def test_bins_equal_the_loop(bins):
     retained, base_retained = random.random(labels.shape) < 0.6, random.random(labels.shape) < 0.4
     actual = decisions.compare(drift, a_partition(labels), kept_by(retained), kept_by(base_retained), bins)
     expected = reference_bins(drift, labels, retained, base_retained, bins)
-    for values, reference in zip((actual.ours, actual.base, actual.jaccard), expected, strict=True):
+    for values, reference in zip((actual.gprune, actual.base, actual.jaccard), expected, strict=True):
         np.testing.assert_allclose(values, reference, rtol=1e-12)
     np.testing.assert_allclose(actual.shares.sum(axis=0), 100)
     assert actual.neurons.sum() == labels.size

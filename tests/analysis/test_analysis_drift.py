@@ -140,7 +140,7 @@ def test_shared_neighbours_and_a_thinned_chart():
     assert len(actual) == len(set(actual.tolist())) == 12_000 and 17 in actual
     assert actual[0] == 0 and actual[-1] == 28_671 and 1 <= np.diff(actual).min() <= np.diff(actual).max() <= 5
     with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
-        neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
+        neuron_embedding.umap_layout(np.random.default_rng(0).normal(size=(8, 3)), 0)
 
 
 def test_any_seed_of_a_study_lays_neurons_out(monkeypatch):
@@ -152,6 +152,6 @@ def test_any_seed_of_a_study_lays_neurons_out(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=umap))
     for seed in (7, 2**32 - 1, 5_000_000_000, 2**63 - 1):
-        assert neuron_embedding.laid_out(points, seed)[0].shape == (20, 2)
+        assert neuron_embedding.umap_layout(points, seed)[0].shape == (20, 2)
         np.random.RandomState(seeds[-1])
     assert seeds[:2] == [7, 2**32 - 1]

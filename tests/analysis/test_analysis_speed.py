@@ -178,11 +178,11 @@ def test_a_law_that_is_met_exactly_is_found_and_where_nothing_falls_there_is_no_
     sizes = np.array([10.0, 20.0, 30.0])
     for values in ([0.1, 0.11, 0.12], [0.1, float("nan"), 0.1], [0.1, 0.0, 0.1], [0.1, 0.1, 0.1]):
         fitted = fit_drift_law(sizes, np.array(values)[:, None])
-        assert not fitted.known and np.isnan(fitted.at(50)) and np.isnan(fitted.reaches(0.1)), values
-    assert not fit_drift_law(np.array([]), np.empty((0, 2))).known
+        assert not fitted.fitted and np.isnan(fitted.at(50)) and np.isnan(fitted.reaches(0.1)), values
+    assert not fit_drift_law(np.array([]), np.empty((0, 2))).fitted
     # samples that agree in everything need none
     still = fit_drift_law(sizes, np.zeros((3, 4)))
-    assert still.known and still.at(10) == 0 and still.reaches(0) == 0 and still.reaches(0.1) == 0
+    assert still.fitted and still.at(10) == 0 and still.reaches(0) == 0 and still.reaches(0.1) == 0
     assert resampling.Law(0.5, 0.0).reaches(0.0) == np.inf
 
 

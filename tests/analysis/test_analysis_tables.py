@@ -177,13 +177,13 @@ def test_best_and_second_are_called_within_a_block_without_dense_and_with_contro
 
 def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures():
     # perplexities 20 against 40, and accuracy is 90 less the perplexity
-    assert studies.ahead(competing()) == {"50% · control": ["ppl:wiki", "accuracy"]}
+    assert studies.good_controls(competing()) == {"50% · control": ["ppl:wiki", "accuracy"]}
     worse = row("flap_uniform", 41.0, control=True, labels={"retention": "50%", "method": "control"})
-    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), worse])) == {}
+    assert studies.good_controls(studies.settings([row("gprune:flap", 40.0), worse])) == {}
     equal = replace(worse, values={"ppl:wiki": 40.0})
-    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), equal])) == {"50% · control": ["ppl:wiki"]}
+    assert studies.good_controls(studies.settings([row("gprune:flap", 40.0), equal])) == {"50% · control": ["ppl:wiki"]}
     # nothing is said where GPrune has no number
-    assert studies.ahead(studies.settings([row("flap", 50.0), worse])) == {}
+    assert studies.good_controls(studies.settings([row("flap", 50.0), worse])) == {}
 
 
 @pytest.mark.parametrize(("gap", "fair"), [(0.0049, True), (0.0051, False)])

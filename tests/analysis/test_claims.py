@@ -60,8 +60,8 @@ def test_only_what_both_sides_have_and_unseen_text_counts():
 def test_every_claim_names_methods_that_there_are_and_no_control_is_a_baseline():
     reference = {claims.repaired_id(repair) for repair in REPAIRS.values()} | {*map(claims.equal, METHODS)}
     for claim in claims.CLAIMS:
-        assert {claim.first, *claim.others} <= {*METHODS, claims.RECOMMENDED, *reference}
-        assert claim.first not in claim.others
+        assert {claim.first, *claim.rivals} <= {*METHODS, claims.RECOMMENDED, *reference}
+        assert claim.first not in claim.rivals
     assert not any(METHODS[name].control for name in claims.BASELINES)
     assert {"llm_pruner", "flap", "fang", "wanda_sp", "flap_pooled"} <= set(claims.BASELINES)
 

@@ -149,11 +149,11 @@ def test_a_question_has_a_row_an_option_and_a_column_a_model():
 def test_questions_are_kept_cut_and_records_fit_together():
     long = "x" * 2000 + "end"
     questions = Questions.of("t", [("first ü 🤖", ["a", "b" * 500]), (long, ["", "c"])])
-    assert questions.asked(0) == ("first ü 🤖", ["a", "b" * (OPTION_CHARACTERS - 1) + "…"])
-    question, options = questions.asked(1)
+    assert questions.question_at(0) == ("first ü 🤖", ["a", "b" * (OPTION_CHARACTERS - 1) + "…"])
+    question, options = questions.question_at(1)
     assert len(question) == QUESTION_CHARACTERS and question[0] == "…" and question.endswith("end")
     assert options == ["", "c"]
-    assert Questions.of("t", [("\ud83d", ["a", "b"])]).asked(0) == ("?", ["a", "b"])
+    assert Questions.of("t", [("\ud83d", ["a", "b"])]).question_at(0) == ("?", ["a", "b"])
     with pytest.raises(ValueError, match="does not add up"):
         Answers("t", 1, np.zeros(3, np.float32), np.ones(3, np.int32), np.array([2]), np.array([0]))
     with pytest.raises(ValueError, match="names options that are not there"):

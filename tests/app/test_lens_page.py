@@ -139,7 +139,7 @@ def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     assert result.nats == pytest.approx(-0.5 / 3) and result.dense == pytest.approx(np.exp(2))
     assert token_loss.scale([pruned - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
     assert token_loss.scale([np.array([np.nan])]) == 0.1
-    table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": pruned})
+    table = token_loss.worst_tokens([Token(text) for text in "abcd"], dense, {"one": pruned})
     assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
     assert token_loss.worst_window(np.array([1.0, 2, 3]), np.array([2.0, 2.5, 4])) == (0, 1.0)

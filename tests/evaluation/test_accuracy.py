@@ -180,7 +180,7 @@ def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, tas
     np.testing.assert_allclose(actual.answers.likelihoods, expected, rtol=2e-5)
     assert actual.answers.right.tolist() == [0, 1, 3, 1] and actual.answers.counts.tolist() == [3, 2, 4, 2]
     assert actual.answers.lengths.tolist() == [len(choice) for question in OWN for choice in question["choices"]]
-    assert actual.questions.asked(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
+    assert actual.questions.question_at(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
 
 
 def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_path):
@@ -194,12 +194,12 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_pa
         assert answers.documents == len(answers.counts) == len(measured.questions.counts)
         # the same without a model
         alone = questions(task, settings)
-        assert [alone.asked(n) for n in range(6)] == [measured.questions.asked(n) for n in range(6)]
-    text, options = by_task["winogrande"].questions.asked(1)
+        assert [alone.question_at(n) for n in range(6)] == [measured.questions.question_at(n) for n in range(6)]
+    text, options = by_task["winogrande"].questions.question_at(1)
     gap = row("winogrande", 1)
     ending = gap["sentence"].partition("_")
     assert text == "" and options == [f"{ending[0]}{gap[name]}{ending[2]}" for name in ("option1", "option2")]
-    assert by_task["boolq"].questions.asked(0)[0].endswith("does a kettle do it?\nAnswer:")
+    assert by_task["boolq"].questions.question_at(0)[0].endswith("does a kettle do it?\nAnswer:")
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_a_model_is_asked_again_only_where_its_answers_are_missing(tmp_path, mon
     results: Results = pipeline.opened(study, store)
     task = study.evaluation.tasks[0]
     first = results.get(stages.answers, "flap", task).likelihoods.copy()
-    assert len(calls) == 2 and results.get(stages.questions, task).asked(1)[0] == "Two and two make"
+    assert len(calls) == 2 and results.get(stages.questions, task).question_at(1)[0] == "Two and two make"
 
     graph: Graph = results.graph
     before = stages.accuracy(graph, "flap", task).key

@@ -71,13 +71,13 @@ def measure(decoder, task, on_progress=lambda *_: None, **settings):
 def test_examples_stand_before_each_question_and_are_other_questions(demo, data):
     plain, visible = (measure(demo, "boolq", task_folder=str(data), few_shot=count) for count in (None, 2))
     for number in range(6):
-        alone, text = plain.questions.asked(number)[0], visible.questions.asked(number)[0]
+        alone, text = plain.questions.question_at(number)[0], visible.questions.question_at(number)[0]
         assert text.endswith(alone) and text.count("\nAnswer:") == 3 and text.count(alone) == 1
     assert (plain.accuracy.few_shot, visible.accuracy.few_shot) == (0, 2)
     assert "2-shot" in of_accuracy(visible.accuracy, {}).line and "zero-shot" in of_accuracy(plain.accuracy, {}).line
     assert visible.accuracy.data != plain.accuracy.data and visible.accuracy.samples == 6
     again = questions("boolq", EvaluationSettings(task_folder=str(data), few_shot=2))
-    assert [again.asked(n) for n in range(6)] == [visible.questions.asked(n) for n in range(6)]
+    assert [again.question_at(n) for n in range(6)] == [visible.questions.question_at(n) for n in range(6)]
 
 
 def test_too_few_rows_for_the_examples_are_reported(demo, tmp_path):
@@ -98,8 +98,8 @@ def test_a_generative_task_keeps_every_metric_under_its_name_and_every_question(
     assert math.isnan(figures.acc_norm) and math.isnan(figures.chance) and figures.is_share
     assert "lm-eval 0.4" in figures.version and figures.samples == 8
     # five examples are the definition's own
-    assert result.questions.asked(1)[0].count("Question:") <= 6
-    assert result.questions.asked(1)[1] == ["1 + 2 = 3.\n#### 3"]
+    assert result.questions.question_at(1)[0].count("Question:") <= 6
+    assert result.questions.question_at(1)[1] == ["1 + 2 = 3.\n#### 3"]
     chosen = changed_answers.choices(result.answers, changed_answers.ACC)
     assert result.answers.scored and chosen.hit.tolist() == [True, False, False, True, False, True, False, False]
     assert analysis.metric_of(figures, "max") == "exact_match,strict-match"

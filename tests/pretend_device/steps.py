@@ -14,12 +14,12 @@ from gprune.evaluation.decoding import EagerDecoding
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration import collect, collect_strongest, strongest_of
+from gprune.pruning.calibration import collect, collect_strongest, track_strongest
 from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.calibration.sampling import sample
-from gprune.pruning.calibration.sequential import prune_upwards
+from gprune.pruning.calibration.sequential import prune_layerwise
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.modules.refinement import refine
 from gprune.pruning.sparsity.learner import Setting
@@ -71,7 +71,7 @@ def statistics(model: Decoder, size: Size) -> None:
 
 def statistics_with_positions(model: Decoder, size: Size) -> None:
     rendered = tokens(size.samples)
-    strongest = strongest_of(model, rendered, 3)
+    strongest = track_strongest(model, rendered, 3)
     collect(model, rendered, CalibrationSettings(size.samples, LENGTH, 2, 4), strongest=strongest)
     strongest.result(rendered)
 
@@ -93,7 +93,7 @@ def context_gradients(model: Decoder, size: Size) -> None:
 
 def one_layer_after_the_other(model: Decoder, size: Size) -> None:
     ffn, heads = masks(size).ffn, masks(size).heads
-    prune_upwards(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
+    prune_layerwise(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
 
 
 def gradients_of_weights(model: Decoder, size: Size) -> None:

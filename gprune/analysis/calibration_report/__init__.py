@@ -1,10 +1,10 @@
-"""The card of a calibration text: is it good enough, and would another one give another model?
+"""Calibration card of a text: is the text large enough, and does its choice change the model?
 
-    cards = measure(results, run)              # by letter, from what one pass over each text has kept
-    verdicts(cards["A"])                       # questions with their answers
-    writing.page(cards["A"])                   # one file that stands alone
+    cards = measure(results, run)              # by letter, from the stored statistics of each text
+    verdicts(cards["A"])                       # questions and answers
+    writing.page(cards["A"])                   # self-contained HTML
 
-Loads neither torch nor a model; Plotly only where figures are made.
+The package imports neither torch nor a model, and Plotly only for figures.
 """
 
 from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard

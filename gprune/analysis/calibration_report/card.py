@@ -1,4 +1,4 @@
-"""The numbers of the card of one calibration text; all of them are measured."""
+"""Measured numbers of the calibration card of a text."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -8,40 +8,40 @@ from gprune.analysis.formatting import finite_values
 from gprune.analysis.resampling import Law, Resampled
 
 DEFAULT_SHARE = 0.25
-"""part of the drift between texts that sampling alone may shift ranks by"""
+"""default limit of the rank shift by sampling, as a share of the drift between texts"""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run behind a card, and how decisions are made on it."""
+    """Run of a card, and the settings of its masks."""
 
     run: str
     model: str
     metric: str
-    """what units are scored by"""
+    """metric of the scores"""
     retention: float
-    """of the decoder's linear weights, at which one ratio in every layer decides"""
+    """retained share of the weights, the same in every layer"""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a text; NaN or None if its tokens are not there."""
+    """Size of a text; NaN or None if its tokens are not available."""
 
     sequences: int
     length: int
     """tokens of a sequence"""
     available: int | None
-    """disjoint sequences that the text would give, or None if that is not known, or without end"""
+    """number of disjoint sequences in the text, or None if unknown or unlimited"""
     characters: int | None
-    """that the drawn tokens represent"""
+    """characters of the drawn tokens"""
     distinct: int | None
-    """tokens that occur"""
+    """number of distinct tokens"""
     entries: int | None
-    """of the vocabulary"""
+    """size of the vocabulary"""
     frequent: float
-    """share of all tokens that falls on the ten most frequent ones"""
+    """share of the ten most frequent tokens in all tokens"""
     halves: float
-    """token distance between two halves of the text: what sampling does"""
+    """token distance between two halves of the text, the effect of sampling"""
 
     @property
     def tokens(self) -> int:
@@ -51,96 +51,96 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A text compared with another of its run; sampling is the difference of two samples of one text."""
+    """Comparison of a text with another text of its run; `_sampling` refers to two samples of one text."""
 
     letter: str
     name: str
     drift: float
-    """median rank drift between the two"""
+    """median rank drift between the texts"""
     drift_sampling: float
-    """of two samples of one text, on average over both texts, or NaN if no law was found"""
+    """median rank drift between two samples of one text, mean over both texts; NaN without a fitted law"""
     drift_beyond: float
-    """what sampling does not explain of the drift"""
+    """part of the drift that sampling does not explain"""
     changed: float
-    """share of the neurons that the two texts decide differently"""
+    """share of neurons with different decisions"""
     changed_sampling: float
-    """that two samples of one text do"""
+    """share of neurons with different decisions between two samples of one text"""
     groups_changed: float
-    """share of the key/value groups that the two texts decide differently"""
+    """share of key/value groups with different decisions"""
     jaccard: float
-    """of the neurons that the two texts keep"""
+    """Jaccard index of the kept neurons"""
     jaccard_chance: float
-    """of independent choices of as many in every layer"""
+    """expected Jaccard index of independent masks with the same counts per layer"""
     jaccard_sampling: float
-    """of two samples of one text"""
+    """expected Jaccard index of two samples of one text"""
     jaccard_halves: float
-    """measured between two halves of this text"""
+    """Jaccard index between two halves of this text"""
     jaccard_across: float
-    """measured between a half of this text and a half of the other"""
+    """Jaccard index between a half of this text and a half of the other"""
     token_distance: float
-    """Jensen-Shannon distance of their token frequencies, or NaN if tokens are not there"""
+    """Jensen-Shannon distance of the token frequencies; NaN without tokens"""
     distinct_shared: float
-    """share of this text's distinct tokens that the other has as well; NaN likewise"""
+    """share of this text's distinct tokens that occur in the other text; NaN without tokens"""
     runs_shared: float
-    """share of this text's runs of `run` tokens that occur in the other; NaN likewise"""
+    """share of this text's runs of `run` tokens that occur in the other text; NaN without tokens"""
     run: int
-    """tokens of such a run"""
+    """tokens of a compared run"""
 
 
 @dataclass(frozen=True, slots=True)
 class TextCard:
-    """One calibration text of a run."""
+    """Calibration card of one text of a run."""
 
     letter: str
-    """what the pages call it"""
+    """A, B or C"""
     name: str
-    """as typed"""
+    """name of the text in the study"""
     described: str
-    """what it is, as the run noted it"""
+    """description recorded by the run"""
     origin: Origin
     size: Size
     resampled: Resampled
-    """two samples of it against each other, by their size"""
+    """differences between two samples of the text by their size"""
     drift: Law
-    """of the rank drift between two samples"""
+    """law of the rank drift between two samples"""
     changed: Law
-    """of the decisions that two samples make differently"""
+    """law of the share of different decisions between two samples"""
     others: tuple[Against, ...]
-    """the other texts of the run whose statistics are there"""
+    """comparisons with the other measured texts of the run"""
     undecided: float
-    """share of the neurons that not all texts of the run decide alike, or NaN if there is one text"""
+    """share of neurons with different decisions among all texts of the run, or NaN for one text"""
 
     @property
     def nearest(self) -> Against | None:
-        """Return the other text from which it differs least beyond sampling."""
+        """Return the other text with the smallest drift beyond sampling."""
         return min(self.others, key=lambda other: other.drift_beyond, default=None)
 
     @property
     def farthest(self) -> Against | None:
-        """Return the other text that decides most neurons differently."""
+        """Return the other text with the most different neuron decisions."""
         return max(self.others, key=lambda other: other.changed, default=None)
 
     def needed(self, share: float, other_text: Against | None = None) -> float:
-        """Return the sequences at which resampling shifts ranks by a share of the drift to another text.
+        """Return the number of sequences at which resampling shifts ranks by `share` of the drift to another text.
 
-        The nearest of `others` unless another is given. Infinite where the two texts differ by no more than
-        sampling, NaN if it cannot be said.
+        `other_text` is the nearest one by default. The result is infinite if the texts differ no more than two samples
+        of one text, and NaN without a fitted law.
         """
         other_text = other_text or self.nearest
         return self.drift.reaches(share * other_text.drift_beyond) if other_text else float("nan")
 
     def recommended(self, share: float, other_text: Against | None = None) -> int | None:
-        """Return the needed sequences rounded up to two digits, at least 1; None if not known."""
+        """Return the needed sequences, rounded up to two significant digits, at least 1; None if not finite."""
         sequences = self.needed(share, other_text)
         if not math.isfinite(sequences):
             return None
         count = max(math.ceil(sequences), 1)
-        # two digits, because the estimate is not more exact
+        # the estimate is not more accurate than two digits
         step = 10 ** max(len(str(count)) - 2, 0)
         return -(-count // step) * step
 
     def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:
-        """Return every number as plain JSON values, with the sequences that a share needs."""
+        """Return all numbers as plain JSON values, with the recommended number of sequences for `share`."""
         plain = asdict(self) | {
             "share": share,
             "recommended": {other.letter: self.recommended(share, other) for other in self.others},

@@ -1,7 +1,7 @@
-"""The figures of a card: what sampling does by the number of sequences, and the decisions beside other texts.
+"""Figures of a card: the effect of sampling by the number of sequences, and the overlap of kept neurons.
 
-Plain Plotly without fonts and grounds, for a page and for a file alike. Texts are called by their letters: no
-name from outside is in a figure.
+Plotly figures without fonts and backgrounds, for the page and the file. Texts appear as letters, so that no
+user-defined name is in a figure.
 """
 
 import math
@@ -15,35 +15,32 @@ from gprune.analysis.formatting import TEXTS, percent
 _GREY = "#8C8C8C"
 _POINTS = 60
 _FARTHEST = 16.0
-"""times the sequences drawn: the law is not followed any further"""
+"""largest extrapolation of the law, as a multiple of the drawn sequences"""
 _ROW = 78
 """pixels of one row of texts"""
 
 
-def noise(card: TextCard, share: float) -> go.Figure:
-    """Rank drift between two samples of the text by their size, with its law, and the drift to other texts.
-
-    `share` is the part of that drift that sampling alone may shift ranks by.
-    """
+def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
+    """Plot the rank drift between two samples by size, the fitted law, and `share` of the drift to other texts."""
     figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
     needed = card.recommended(share)
     last = max(count, min(needed or count, _FARTHEST * count))
-    _measured(figure, card, color)
-    _expected(figure, card, color, last)
+    _add_measurements(figure, card, color)
+    _add_law(figure, card, color, last)
     for other in card.others:
         if (height := share * other.drift_beyond) > 0:
             level(figure, height, f"{percent(share)} of the drift to {other.letter}", TEXTS[other.letter])
-    _marked(figure, count, f"{count:,} drawn", "bottom", last)
+    _add_vertical_line(figure, count, f"{count:,} drawn", "bottom", last)
     if needed and needed != count and needed <= last:
-        _marked(figure, needed, f"{needed:,} for {percent(share)}", "top", last)
-    _laid_out(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
+        _add_vertical_line(figure, needed, f"{needed:,} for {percent(share)}", "top", last)
+    _set_layout(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
     _axes(figure, card, share, last)
     return figure
 
 
-def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
-    """Draw the law through the measured sizes and on to the largest number in sight."""
-    if not card.drift.known:
+def _add_law(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
+    """Add the fitted law from the smallest measured size to beyond `last`."""
+    if not card.drift.fitted:
         return
     sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _POINTS)
     figure.add_scatter(
@@ -57,7 +54,7 @@ def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> Non
 
 
 def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
-    """Set logarithmic axes that contain everything plotted."""
+    """Set logarithmic axes with ranges that include all data."""
     samples = card.resampled
     ticks = sorted({round(float(size)) for size in samples.sequences} | {card.size.sequences} | {round(last)})
     figure.update_xaxes(
@@ -83,7 +80,7 @@ def level(figure: go.Figure, height: float, label: str, color: str, *, side: str
     figure.add_annotation(text=label, showarrow=False, font={"size": 12}, **position, **anchors)
 
 
-def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
+def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
     """Add the mean over all draws of each size, with their range."""
     samples = card.resampled
     mean = samples.drift.mean(axis=1)
@@ -105,7 +102,7 @@ def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
     )
 
 
-def _marked(figure: go.Figure, count: float, label: str, side: str, last: float) -> None:
+def _add_vertical_line(figure: go.Figure, count: float, label: str, side: str, last: float) -> None:
     """Add a labelled vertical line at a number of sequences."""
     inner = count < last / 2
     figure.add_vline(x=count, line={"color": _GREY, "dash": "dot", "width": 1.5})
@@ -148,13 +145,13 @@ def plot_overlap(card: TextCard) -> go.Figure:
             cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
         )
-    _laid_out(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
+    _set_layout(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
     figure.update_xaxes(range=[0, 1.04], dtick=0.2)
     # the first row on top, with room for its numbers
     return figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
 
 
-def _laid_out(figure: go.Figure, x: str, y: str, height: int) -> None:
+def _set_layout(figure: go.Figure, x: str, y: str, height: int) -> None:
     figure.update_layout(
         height=height,
         margin={"l": 72, "r": 24, "t": 24, "b": 56},

@@ -1,7 +1,7 @@
-"""Measures the cards of a run's calibration texts, from what its one pass over each text has kept.
+"""Compute the cards of a run's calibration texts from stored statistics, without running the model.
 
-No model is run. Decisions are those of one ratio in every layer on the scores of one text: they depend on
-nothing but the text. A metric that parts of a text cannot be scored by is stood in for by FLAP.
+Masks use the scores of one text and one ratio in every layer, so that they depend only on the text. FLAP replaces a
+metric that cannot score subsets of a text.
 """
 
 from dataclasses import dataclass, replace
@@ -28,12 +28,12 @@ from gprune.system.errors import SettingsError, StoreError
 from gprune.system.safe_parsing import quote
 
 _VOCABULARY = 32_000
-"""entries that are supposed where the model's folder cannot be read"""
+"""assumed vocabulary size if the model's folder cannot be read"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """One text by itself."""
+    """Scores and masks of one text, and the effect of sampling on them."""
 
     role: str
     sequences: int
@@ -52,21 +52,21 @@ class _Measured:
 
 
 def texts_of(study: Study) -> dict[str, str]:
-    """Return the texts that can have a card, by role: not those written by the model or used for a choice."""
+    """Return the calibration texts A, B and C of a study by role."""
     return {role: text for role, text in roles(study).items() if role in texts_apart.ROLES}
 
 
 def measurable(results: Results) -> list[str]:
-    """Return the roles of the texts that can have a card; none without the model's norms and sizes."""
+    """Return the roles of the texts whose results are available for a card."""
     if not (results.has(stages.norms) and results.has(stages.shape)):
         return []
     return [role for role in texts_of(results.graph.study) if results.has(stages.statistics, role)]
 
 
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
-    """Return the cards of all texts of a run, by letter; `described` has the run's notes by role.
+    """Return the cards of all measured texts of a run by letter; `described` has the recorded descriptions by role.
 
-    Raises StoreError if no text has been measured yet, or a result is damaged.
+    Raises StoreError if no text is measured yet or a result is damaged.
     """
     texts = [_measured(results, role) for role in measurable(results)]
     if not texts:
@@ -80,14 +80,14 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
 
 
 def scored_by(study: Study) -> str:
-    """Return the metric that scores parts of a text; twFLAP needs more than their moments."""
+    """Return the metric for subsets of a text: the study's, or FLAP if that cannot score subsets."""
     return study.metric if study.metric in scoring.METRICS else "flap"
 
 
 def _measured(results: Results, role: str) -> _Measured:
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
     statistics, metric = results.get(stages.statistics, role), scored_by(study)
-    # the released recursion is not defined on a part of a text, so the plain variance is used
+    # the released recursion is not defined on a subset of a text, so the plain variance is used
     plain = replace(study.calibration, flap_variant="paper")
 
     def scored(shards: range | None = None) -> UnitScores:
@@ -122,7 +122,7 @@ def _card(
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
-    further = [other_text for other_text in texts if other_text is not card_text]
+    other_texts = [other_text for other_text in texts if other_text is not card_text]
     masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
         letter=card_text.letter,
@@ -133,8 +133,8 @@ def _card(
         resampled=card_text.resampled,
         drift=card_text.drift,
         changed=card_text.changed,
-        others=tuple(_against(study, card_text, other_text, entries) for other_text in further),
-        undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if further else float("nan"),
+        others=tuple(_against(study, card_text, other_text, entries) for other_text in other_texts),
+        undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if other_texts else float("nan"),
     )
 
 
@@ -185,7 +185,7 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
 
 
 def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
-    """Return the overlap of the tokens of two texts, or NaN if one is not there."""
+    """Return the token distance and overlap of two texts, or NaN if tokens are not available."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
@@ -202,7 +202,7 @@ def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) ->
 
 
 def letter_of(study: Study, text: str) -> str:
-    """Return the letter of a text by letter, role or name. Raise SettingsError if there is no such text."""
+    """Return the letter of a text from its letter, role or name. Raises SettingsError if there is no such text."""
     texts = texts_of(study)
     for role, name in texts.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):

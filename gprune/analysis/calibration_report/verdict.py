@@ -1,4 +1,4 @@
-"""The questions that a card answers: is the text large enough, does it change the model, is it distinct?"""
+"""Questions and answers of a card: is the text large enough, does it change the model, is it distinct?"""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from gprune.analysis.formatting import percent
 from gprune.study.methods import METRICS
 
 HARDLY, PARTLY = 1.25, 2.0
-"""up to so many times what sampling does, a text changes the decisions no more than another sample would, or in part"""
+"""ratio of changed decisions to those by sampling up to which the answer is "hardly" and "in part\""""
 _MANY_RUNS = 0.01
 _FAR = 4.0
-"""times the sequences drawn: beyond that a number is an extrapolation"""
+"""multiple of the drawn sequences above which a recommendation is marked as extrapolated"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Verdict:
     question: str
     answer: str
     good: bool | None
-    """whether the answer is one to rest on, or None if it is neither"""
+    """True for a favourable answer, False for an unfavourable one, None for neither"""
 
 
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
-    """Return the answers of a card; `share` is the part of a drift that sampling alone may shift ranks by."""
+    """Return the answers of a card; `share` is the limit of the shift by sampling, as a share of the drift."""
     return [
         Verdict(f"Is {card.letter} large enough?", *_size(card, share)),
         Verdict(f"Does the choice of {card.letter} change the model?", _decisions(card), None),
@@ -35,7 +35,7 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
 
 def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
     count, nearest = card.size.sequences, card.nearest
-    if not card.drift.known:
+    if not card.drift.fitted:
         return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
     shift = card.drift.at(count)
     numbers = f"Resampling {count:,} sequences shifts ranks by {shift:.3f} (median)"

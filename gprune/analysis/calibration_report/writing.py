@@ -1,6 +1,6 @@
 """Write a card as a self-contained page or as JSON.
 
-What comes from outside (names of texts, runs and models) is escaped wherever it is written.
+Names of texts, runs and models are escaped.
 """
 
 import html
@@ -24,9 +24,9 @@ from gprune.system.version import __version__
 
 
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
-    """Return the other texts side by side: one row a measure, one column a text; values are formatted.
+    """Return the comparisons with the other texts as a table of formatted values: one row per measure.
 
-    `share` is the part of the drift between texts that sampling alone may shift ranks by.
+    `share` is the limit of the shift by sampling for the recommended number of sequences.
     """
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[Against], str]]] = [
@@ -70,7 +70,7 @@ def _count(value: int | None) -> str:
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
-    """Return the size of the text as words and numbers; a dash if not known."""
+    """Return the size of the text as labels and formatted values; a dash if unknown."""
     text_size = card.size
     vocabulary = f" of {text_size.entries:,}" if text_size.entries else ""
     sequences = f"{text_size.sequences:,}" + ("" if text_size.available is None else f" of {text_size.available:,}")
@@ -84,7 +84,7 @@ def size(card: TextCard) -> list[tuple[str, str]]:
 
 
 def resampling_table(card: TextCard) -> pd.DataFrame:
-    """Return two samples of the text compared: one row a measure and size, over all draws."""
+    """Return a table of the differences between two samples with one row per measure and size, over all draws."""
     rows = [
         (measure, int(count), draws.mean(), draws.min(), draws.max())
         for measure, samples in (("drift", card.resampled.drift), ("changed", card.resampled.changed))
@@ -112,9 +112,9 @@ p.small, footer { color: #767676; font-size: 0.85rem; } .wide { overflow-x: auto
 
 
 def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
-    """Write a card in the form that the name of the file asks for.
+    """Write a card in the format of the file's ending, .html or .json.
 
-    Raises SettingsError if the name ends otherwise, StoreError if the file cannot be written.
+    Raises SettingsError for another ending, StoreError if the file cannot be written.
     """
     form = path.suffix.lower()
     if form not in FORMS:
@@ -130,14 +130,14 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
 
 
 def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
-    """Return every number of a card, and its answers."""
+    """Return all numbers and answers of a card as JSON."""
     answers = [{"question": verdict.question, "answer": verdict.answer} for verdict in verdicts(card, share)]
     values = card.to_dict(share) | {"verdicts": answers, "version": __version__}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
-    """Return the card as one HTML file with its charts; nothing is loaded from elsewhere."""
+    """Return the card as a self-contained HTML page with charts."""
     title = html.escape(f"Calibration card of {card.name}")
     size_table = Table(pd.DataFrame([dict(size(card))]))
     sections = [
@@ -149,13 +149,13 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
         ),
         f"<h2>Text read</h2>{size_table.html()}",
         "<h2>Effect of sampling on ranks</h2>",
-        _drawn(figures.noise(card, share)),
+        _figure_html(figures.plot_sampling_drift(card, share)),
     ]
     if card.others:
         comparison = against(card, share)
         sections += [
             "<h2>The other texts of the run</h2>",
-            _drawn(figures.plot_overlap(card)),
+            _figure_html(figures.plot_overlap(card)),
             f"<div class='wide'>{Table(comparison).html()}</div>",
         ]
     sections.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
@@ -177,8 +177,8 @@ def _origin(card: TextCard) -> str:
     )
 
 
-def _drawn(figure: go.Figure) -> str:
-    """Return a figure as a part of the page, readable on light and dark backgrounds."""
+def _figure_html(figure: go.Figure) -> str:
+    """Return the HTML of a figure that is readable on light and dark backgrounds."""
     figure.update_layout(font={"color": _INK, "family": "system-ui, sans-serif"}, template="none")
     figure.update_xaxes(gridcolor="#8884", linecolor="#8888")
     figure.update_yaxes(gridcolor="#8884", linecolor="#8888")

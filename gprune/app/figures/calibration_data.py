@@ -84,7 +84,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
     if needed is not None and nearest is not None:
         title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
     return Panel(
-        figures.noise(card, share),
+        figures.plot_sampling_drift(card, share),
         "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
         title=title,
         table=lambda: writing.resampling_table(card),

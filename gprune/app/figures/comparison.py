@@ -15,7 +15,7 @@ from gprune.analysis import decision as decisions
 from gprune.analysis import recovery as recovered_models
 from gprune.analysis import speed as speeds
 from gprune.analysis.calibration_report.figures import level
-from gprune.analysis.choices import Tried
+from gprune.analysis.choices import Candidate
 from gprune.analysis.comparison import DENSE, Line, Row, change
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
 from gprune.analysis.formatting import percent
@@ -672,12 +672,12 @@ def chosen_of(run: Run) -> dict[str, Choice]:
     return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
 
 
-def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Tried]:
+def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
     """Return the candidates of some choices of a run."""
-    return choices.tried_candidates(made, lambda word: stages.describe_candidate(run.graph, word))
+    return choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
 
 
-def plot_candidates(candidates: list[Tried]) -> go.Figure:
+def plot_candidates(candidates: list[Candidate]) -> go.Figure:
     """Plot the number of each candidate, a row a method; the filled mark was chosen."""
     figure = go.Figure()
     for masks in dict.fromkeys(one.masks for one in candidates):

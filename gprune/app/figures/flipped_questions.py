@@ -167,7 +167,7 @@ def options_table(answered: TaskAnswers, number: int, rule: str) -> pd.DataFrame
     first = answered.methods[0]
     table = changed_answers.of_question({first: answered.answers(first)}, rule, number)
     questions = answered.questions
-    texts = questions.asked(number)[1] if questions is not None and number < len(questions.counts) else []
+    texts = questions.question_at(number)[1] if questions is not None and number < len(questions.counts) else []
     return pd.DataFrame(
         {
             "option": table.option,

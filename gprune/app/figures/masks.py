@@ -155,14 +155,14 @@ def bin_decisions(run: Run, base: str, bins: int) -> Bins:
 def _plot_retention(result: Bins, base: str) -> go.Figure:
     """Fig. 3a."""
     figure = go.Figure()
-    for method, values in ((base, result.base), ("gprune", result.ours)):
+    for method, values in ((base, result.base), ("gprune", result.gprune)):
         marks.bars(
             figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.3f} kept",
             # two digits: three of neighbouring bars touch where the card is narrow
             text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
         )  # fmt: skip
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
-    figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
+    figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.gprune.max(), result.base.max(), 0.05))])
     return figure.update_xaxes(type="category")
 
 

@@ -229,7 +229,7 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     NumericsError if all neurons are equal, SettingsError if there are too few for UMAP.
     """
     if layout == UMAP:
-        analysis.require_enough(run.load(stages.shape).neurons)
+        analysis.require_enough_neurons(run.load(stages.shape).neurons)
         record = run.load(stages.neuron_map, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
         quality = (
             f"{percent(float(record.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest neighbours in at most "
@@ -251,7 +251,7 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
 
 
 @lru_cache(64)
-def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.Reduced:
+def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.PrincipalCoordinates:
     kind = records.ActivationStatistics.__name__
     return analysis.behaviour([record(root, "statistics", key, kind) for key in keys], layer)
 

@@ -308,7 +308,7 @@ def _shorten(questions: Questions | None, number: int) -> str:
     """Return the end of a question, before its options; the first option where it has no words."""
     if questions is None or number >= len(questions.counts):
         return "–"
-    question, options = questions.asked(number)
+    question, options = questions.question_at(number)
     words = " ".join((question or options[0]).split())
     return words if len(words) <= _LETTERS else "…" + words[1 - _LETTERS :]
 
@@ -321,7 +321,7 @@ def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rul
         title = stages.questions(task.run.graph, task.task).title
         reason = run_status.pack_reason(task.run, title) or f"Needs “{title}”, which this run does not have."
         st.info(escape_error(reason), icon=":material/inventory_2:")
-    elif words := questions.asked(number)[0].strip():
+    elif words := questions.question_at(number)[0].strip():
         # a code block shows the mark-up of a question as text
         st.code(words, language=None, wrap_lines=True)
     else:

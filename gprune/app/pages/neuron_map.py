@@ -101,7 +101,7 @@ def _draw_map(run: Run, card: cards.Card, options: dict[str, Any]) -> None:
 
 
 def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
-    neuron_embedding.require_enough(run.load(stages.shape).neurons)
+    neuron_embedding.require_enough_neurons(run.load(stages.shape).neurons)
     # a job that would fail is not offered: the card shows the error
     if basis == PARAMETERS:
         identity.locate(run.study.model)

@@ -240,7 +240,7 @@ def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], colum
         within = " within a block of equal retention or design choice"
         words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls included")
     st.caption("; ".join([*words, *map(escape, table.notes)]) + ".")
-    for name, measures in analysis.ahead(settings).items():
+    for name, measures in analysis.good_controls(settings).items():
         names = escape(", ".join(heading(column) for column in measures))
         st.caption(f":orange[:material/science:] {_capitalised(name)} does as well as GPrune or better on {names}.")
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}

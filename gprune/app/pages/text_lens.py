@@ -202,7 +202,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
 
 
 def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, losses: dict[str, Array]) -> None:
-    table = token_loss.worst(pieces, dense, losses)
+    table = token_loss.worst_tokens(pieces, dense, losses)
     st.caption("Largest loss increases, each token in its context")
     if table.empty:
         st.caption("No token is predicted worse than by the dense model.")
@@ -212,7 +212,7 @@ def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, loss
     columns = {"p dense": probability, "p pruned": probability, "worse by (nats)": nats}
     tables.show(table, column_config=columns, height=320, alt="largest loss increases, with their context")
     card.tools(
-        lambda: token_loss.worst(pieces, dense, losses, int(np.isfinite(dense).sum())),
+        lambda: token_loss.worst_tokens(pieces, dense, losses, int(np.isfinite(dense).sum())),
         switch=False,
         caption="Orange: the pruned model predicts the token worse; purple: better. Hover over a token for its "
         "probabilities. The CSV has every token that gets worse.",

@@ -80,7 +80,7 @@ def headline(run: Run) -> Headline:
     Raises StoreError if a result is damaged.
     """
     opponents = _outcome(run)
-    if opponents is not None and (opponents.ours or opponents.base):
+    if opponents is not None and (opponents.gprune or opponents.base):
         return verdict.headline(opponents, standings(run)[opponents.text], run.study, len(_of_seeds(run)))
     missing = _unmeasured(run, opponents)
     if run.has(stages.drift):
@@ -103,8 +103,8 @@ def seeds(run: Run) -> tuple[int, ...]:
     """Return the seeds over which the headline compares methods. Raises StoreError if a result is damaged."""
     opponents = _outcome(run)
     return (
-        tuple(sorted(opponents.ours.seeds))
-        if opponents is not None and opponents.ours is not None and opponents.fair
+        tuple(sorted(opponents.gprune.seeds))
+        if opponents is not None and opponents.gprune is not None and opponents.fair
         else ()
     )
 

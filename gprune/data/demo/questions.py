@@ -1,7 +1,7 @@
-"""The demo's multiple-choice questions, which stand in for the zero-shot tasks of section 4 without a network.
+"""The demo's multiple-choice questions, an offline replacement for the zero-shot tasks of section 4.
 
-They were made from the split "test" of the demo's texts and stand as JSON lines in the folder `questions`, in random
-order, so that the first few are a fair choice among all.
+They were made from the split "test" of the demo's texts. The folder `questions` has them as JSON lines in random order,
+so that the first ones are a representative sample.
 """
 
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 
 FOLDER = Path(__file__).with_name("questions")
 NAMES: tuple[str, ...] = ("demo_continuation", "demo_order", "demo_cloze")
-"""which of four continuations is a passage's own; which of two sentences has its words in order, where the
-other has two neighbours changed; which of four names of a source file stands at this place"""
+"""choose the true continuation of a passage among four; the sentence with the correct word order among two, of which
+one has two adjacent words swapped; the name at a position of a source file among four"""
 CHOICES: dict[str, int] = {"demo_continuation": 4, "demo_order": 2, "demo_cloze": 4}
 DELIMITERS: dict[str, str] = {"demo_continuation": " ", "demo_order": " ", "demo_cloze": ""}
-"""what stands between a question and a choice"""
+"""string between a question and a choice"""
 VERSIONS: dict[str, str] = {
     "demo_continuation": "b4d692019993",
     "demo_order": "1d8387fec7a2",
@@ -28,7 +28,7 @@ class Question:
     """One multiple-choice question."""
 
     question: str
-    """what comes before each choice; may be empty"""
+    """text before each choice; may be empty"""
     choices: tuple[str, ...]
     """distinct choices"""
     answer: int

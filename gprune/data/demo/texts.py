@@ -1,8 +1,8 @@
-"""The demo's texts: three that its model was trained on, and a table of Unicode's characters.
+"""The demo's texts: three that its model was trained on, and a table of Unicode characters.
 
-They stand as gzipped JSON lines in the folder `documents`, one document a line; LICENCES.txt names their sources. A
-document is one topic, docstring, source file or 64 rows of the table. About 8 % of the documents form the split "test",
-which no training ever sees.
+The folder `documents` has them as gzipped JSON lines, one document per line; LICENCES.txt lists the sources. A document
+is a topic, a docstring, a source file or 64 rows of the table. About 8% of the documents are the split "test", which
+was not used for training.
 """
 
 import gzip

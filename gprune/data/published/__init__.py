@@ -1,12 +1,12 @@
-"""The figures that the paper itself reports, by table, model and accuracy rule.
+"""Published results of the paper by table, model and accuracy rule.
 
-The figures are those of the paper's tables and text (Liu et al., GPrune-LLM), kept as a data file beside this module;
-README.md there says which table each comes from and in which unit. Nothing here was measured by this project: a
-published figure may stand beside a measured one, never among them.
+The data file next to this module has the numbers in the paper's tables and text (Liu et al., GPrune-LLM); its README.md
+lists the table and the unit of each. None of these numbers was measured by this project, and they must not be mixed
+with measured ones.
 
-Tables carry the names of the `reproduce` command. `max` is the higher of raw and length-normalised accuracy
-a task, `fixed` the length-normalised one where the task has it (appendix, robustness to the evaluation
-protocol); perplexities do not depend on it.
+Tables have the names of the `reproduce` command. The rule `max` reports the higher of raw and length-normalized
+accuracy per task, `fixed` the length-normalized accuracy if the task has one (appendix, robustness to the evaluation
+protocol). Perplexities do not depend on the rule.
 """
 
 import json
@@ -36,7 +36,7 @@ TABLES = {
     "speed": "decoding throughput at 50% retention (appendix)",
     "cost": "time of BCM and of an epoch of MSL on one A6000 (section 4)",
 }
-"""name of a table: what it shows, and where in the paper it is"""
+"""description and place in the paper of each table"""
 
 METHODS = {
     "dense": "dense",
@@ -48,7 +48,7 @@ METHODS = {
     "GPrune-LLM (FLAP)": "gprune:flap",
     "GPrune-LLM (twFLAP)": "gprune:twflap",
 }
-"""the paper's name of a method: our id"""
+"""id of each method by its name in the paper"""
 TASKS = ("boolq", "piqa", "hellaswag", "winogrande", "arc_easy", "arc_challenge", "openbookqa")
 """the seven zero-shot tasks, by their names in the evaluation harness"""
 
@@ -63,36 +63,35 @@ _MAX_ONLY = "the paper gives the accuracy of this table under max only"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One published row: a method in one setting, with every number given for it."""
+    """One published row: the numbers of a method in one setting."""
 
     table: str
     """one of TABLES"""
     model: str
     """one of MODELS"""
     retention: float | None
-    """target retention, 1 for the dense model, or None if it plays no part"""
+    """target retention, 1 for the dense model, or None if not applicable"""
     method: str
     """id of the method, a value of METHODS; empty if the paper names none"""
     variant: str
-    """what distinguishes the row within its table, in the paper's words; empty if nothing does"""
+    """the paper's label of the row within its table; may be empty"""
     seed: int | None
-    """random seed, or None if nothing is drawn or the paper does not say"""
+    """random seed, or None if not applicable or not stated"""
     rule: str
-    """which accuracy of a task counts, max or fixed; empty if no accuracy is involved"""
+    """accuracy rule, max or fixed; empty without accuracies"""
     values: dict[str, float]
-    """perplexities (windows of 128 tokens), accuracies in points, and what the table is about"""
+    """perplexities (windows of 128 tokens), accuracies in points, and other numbers of the table"""
     note: str = ""
-    """what a reader of this row must know; empty if nothing"""
+    """note for the reader; may be empty"""
 
 
 def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[Figure]:
-    """The published rows of one of TABLES, for one of MODELS or None for all, in the paper's order.
+    """Return the published rows of a table for one of MODELS, or for all with None, in the paper's order.
 
-    `rule` says which accuracy of a task counts, max or fixed. Outside the main tables accuracy is published
-    under max only: rows asked for under fixed keep their perplexities and lose the accuracy. No rows where
-    the paper has none for the model.
+    `rule` is the accuracy rule, max or fixed. Outside the main tables, accuracies are published for max only; with
+    fixed, these rows have no accuracy. The result is empty if the paper has no rows for the model.
     """
-    rows = [row for row in _all() if row.table == name and model in (None, row.model)]
+    rows = [row for row in _published_rows() if row.table == name and model in (None, row.model)]
     if name == "main":
         rows = [row for row in rows if row.rule == rule]
     elif rule == "fixed":
@@ -101,10 +100,10 @@ def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[F
 
 
 def frame(figures: Iterable[Figure]) -> pd.DataFrame:
-    """Published rows as the frame that the functions of gprune.analysis.tables read.
+    """Return published rows as a frame for gprune.analysis.tables.
 
-    One line a row: table, model, protocol, variant, method, retention, seed, then `ppl:<text>`, `accuracy`
-    and `accuracy:<task>` in points, and the other values under their own names.
+    The columns are table, model, protocol, variant, method, retention, seed, then `ppl:<text>`, `accuracy` and
+    `accuracy:<task>` in points, and the other values by name.
     """
     names = ("table", "model", "rule", "variant", "method", "retention", "seed")
     lines = []
@@ -116,13 +115,13 @@ def frame(figures: Iterable[Figure]) -> pd.DataFrame:
 
 
 def paper_name(method: str) -> str:
-    """The paper's name of a method id, with its own method short: GPrune (FLAP)."""
+    """Return the paper's name of a method id, with GPrune-LLM shortened: GPrune (FLAP)."""
     names = {identifier: name for name, identifier in METHODS.items()}
     return names[method].replace("GPrune-LLM", "GPrune")
 
 
 @cache
-def _all() -> tuple[Figure, ...]:
+def _published_rows() -> tuple[Figure, ...]:
     text = resources.files(__package__).joinpath("figures.jsonl").read_text(encoding="utf-8")
     return tuple(Figure(**json.loads(line)) for line in text.splitlines())
 

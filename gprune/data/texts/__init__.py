@@ -1,10 +1,10 @@
 """Calibration and evaluation texts, and their tokens.
 
-A text is named by one string: a name of `named_texts()`, a local file, a dataset folder, `hub:owner/name`, or
-`self:` for text that the model writes, with options after a `#`. `draw` makes a calibration set of it
-(section 4: 2048 sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens
-for perplexity; `fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the
-demo. A run samples the text of `self:` by its `recipe`; `choose` makes a calibration set of any stream.
+A text is identified by a string: a name in `named_texts()`, a local file, a dataset folder, `hub:owner/name`, or
+`self:` for text sampled from the model, with options after a `#`. `draw` returns a calibration set (section 4: 2048
+sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens for perplexity.
+`fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the demo. A run samples
+the text of `self:` by its `recipe`; `choose` draws a calibration set from any token stream.
 """
 
 from gprune.data.texts import bundled

@@ -1,7 +1,7 @@
-"""Tokens of the embedded texts that come with the package, so that a first run of the demo tokenizes no text.
+"""Precomputed tokens of the embedded texts, so that a first run of the demo does not tokenize text.
 
-The demo's calibration sets and the starts of its streams are in one file beside its model, each under a hash of
-everything that decides it. The script `scripts/bundle_tokens.py` writes the file.
+One file has the demo's calibration sets and the beginnings of its evaluation streams, each under a hash of everything
+that determines it. The script `scripts/bundle_tokens.py` writes the file.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ FILE = MODEL_FOLDER.parent / "tokens.safetensors"
 
 
 def key(text: str, tokenizer: str, **sizes: int) -> str:
-    """Return the key of some tokens: a hash of the digests of a text and of a tokenizer, and of sizes and seed."""
+    """Return the key of tokens: a hash of the digests of text and tokenizer, and of sizes and seed."""
     content = {"text": text, "tokenizer": tokenizer, **sizes}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def bundled_calibration(name: str, text: str, tokenizer: str, samples: int, length: int, seed: int) -> Tokens | None:
-    """Return the calibration set that `draw` makes of the text `name`, None if it does not come with the package.
+    """Return the calibration set that `draw` returns for the text `name`, or None if it is not bundled.
 
     `text` and `tokenizer` are digests of their content.
     """
@@ -36,13 +36,13 @@ def bundled_calibration(name: str, text: str, tokenizer: str, samples: int, leng
 
 
 def bundled_stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
-    """Return the (limit,) start of a stream as `stream` of this package gives it, None if it is not there."""
+    """Return the first (limit,) tokens of `stream`, or None if they are not bundled."""
     tokens = None if limit is None else _read(key(text, tokenizer, limit=limit))
     return None if tokens is None else tokens[0]
 
 
 def _read(name: str) -> tuple[Array, int] | None:
-    """Return the int32 ids under a key, and how many sequences their text has in all."""
+    """Return the int32 ids of a key and the number of sequences in their text, or None."""
     with safe_open(FILE, framework="numpy") as file:
         counts = file.metadata()
         if name not in file.keys():  # noqa: SIM118

@@ -1,7 +1,7 @@
-"""Texts that are chosen by a name.
+"""Texts with a name.
 
-WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4), and BookCorpus is what
-LLM-Pruner's released code reads; they come from the hub. The embedded texts come with the package.
+WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4), and BookCorpus is the calibration
+text of LLM-Pruner's released code; they are downloaded from the hub. The embedded texts are part of the package.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,21 @@ from gprune.data.texts.hub_rows import CONVERTED
 
 @dataclass(frozen=True, slots=True)
 class HubText:
-    """A text of the hub with a name, and how it is read."""
+    """A named text on the hub."""
 
     description: str
-    """for people"""
     repository: str
     """owner/name on the hub"""
     files: Mapping[str, str]
-    """the file of each split; of a text in several files the first"""
+    """the (first) file of each split"""
     evaluation: str
     """the split that perplexity is measured on"""
     joined: bool
-    """True if all rows, with a blank line between them, are one string, as the literature reads them"""
+    """True if all rows are joined by blank lines into one string, as in the literature"""
     revision: str = "main"
     """branch of the repository"""
     complete: bool = True
-    """True if the whole file is read, else only as much of its beginning as a study takes"""
+    """True if the complete file is read, else only the beginning that a study needs"""
 
 
 _SPLITS = ("train", "validation", "test")
@@ -66,7 +65,7 @@ HUB_TEXTS: Mapping[str, HubText] = {
         description="BookCorpus: sentences of novels, one a row; the first of its ten files",
         repository="bookcorpus/bookcorpus",
         files={"train": "plain_text/train/0000.parquet"},
-        # it has no other
+        # the only split
         evaluation="train",
         joined=False,
         # the main branch holds only a loading script
@@ -76,6 +75,6 @@ HUB_TEXTS: Mapping[str, HubText] = {
 
 
 def named_texts() -> dict[str, str]:
-    """Return the description of every text that has a name, by name; those that need no network first."""
+    """Return the descriptions of all named texts; texts that need no network are first."""
     from_hub = {name: text.description for name, text in HUB_TEXTS.items()}
     return {**texts.DESCRIPTIONS, sampled.PREFIX: sampled.DESCRIPTION, **from_hub}

@@ -1,9 +1,8 @@
-"""Tell whether two texts come from one corpus, and how much of one occurs verbatim in the other.
+"""Determine whether two texts are from one corpus, and measure their verbatim overlap.
 
-Corpus and part are read from a text's name: a known name, a hub dataset, or a file or folder by its resolved path.
-No file is read, so that the answer is the same on machines without the texts.
-
-Verbatim overlap is the share of runs of several tokens that occur in both.
+Corpus and part follow from the name of a text: a known name, a hub dataset, or the resolved path of a file or folder.
+No file is read, so that the result is the same on machines without the texts. Verbatim overlap is the share of token
+runs of a fixed length that occur in both texts.
 """
 
 import math
@@ -26,20 +25,20 @@ from gprune.system.errors import SettingsError
 
 Kinship = Literal["same", "part", "other"]
 SAME: Kinship = "same"
-"""one corpus, and the same split of it"""
+"""same corpus and same split"""
 PART: Kinship = "part"
-"""one corpus, and another split, file or slice of it"""
+"""same corpus, but another split, file or slice"""
 OTHER: Kinship = "other"
-"""two corpora"""
+"""different corpora"""
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 _SIGNS = {"wikitext2": ("wikitext",), "ptb": ("ptb", "penntreebank"), "c4": ("c4",)}
-"""words in the name of a copy of a known corpus; a short one counts only as a separate word"""
+"""words that identify a copy of a known corpus by its name; short ones only as a separate word"""
 _LONG = 5
-"""letters from which a sign counts inside a longer word too"""
+"""minimum length of a word of `_SIGNS` that also counts inside a longer word"""
 _UPLOADED = re.compile(r"[0-9a-f]{12}")
 _DEFAULTS = {"calibration": "train", "evaluation": "test"}
 
@@ -51,17 +50,17 @@ class Corpus:
     name: str
     """identifies the corpus"""
     part: str
-    """its split, or the path of a file that names none"""
+    """its split, or the path of a file without a split in its name"""
     documents: tuple[int, int | None]
-    """the documents read; a bound that counts from the end is left open"""
+    """first and last document; a bound counted from the end is treated as open"""
 
 
 def corpus(text: str, role: Role) -> Corpus:
-    """Return the corpus of a text as typed, and its part; the role decides the split where none was typed."""
+    """Return corpus and part of a text by its name; `role` determines the default split."""
     try:
         name = naming.parse(text)
     except SettingsError:
-        # no text has such a name: it is a corpus of its own
+        # an invalid name is treated as a separate corpus
         return Corpus(text, "", (0, None))
     return Corpus(*_corpus_and_part(name, role), _document_range(name))
 
@@ -76,28 +75,28 @@ def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
 
 def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
     split = name.option("split")
-    if sampled.is_sampled(name.place):
-        # every role, seed and temperature is another part of one model's text
+    if sampled.is_sampled(name.base):
+        # texts with another role, seed or temperature are other parts of one corpus
         return sampled.PREFIX, f"{role} {sorted(name.options)}"
-    if name.place in texts.NAMES:
-        return name.place, split or _DEFAULTS[role]
-    if name.place in catalogue.HUB_TEXTS:
-        evaluation = catalogue.HUB_TEXTS[name.place].evaluation
-        return name.place, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
-    if name.place.startswith(HUB_PREFIX):
+    if name.base in texts.NAMES:
+        return name.base, split or _DEFAULTS[role]
+    if name.base in catalogue.HUB_TEXTS:
+        evaluation = catalogue.HUB_TEXTS[name.base].evaluation
+        return name.base, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
+    if name.base.startswith(HUB_PREFIX):
         # copies of a corpus have its name under other owners
-        stem = name.place.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
+        stem = name.base.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
         return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
     return _local(name, split, role)
 
 
 def _local(name: TextName, split: str, role: Role) -> tuple[str, str]:
-    # files whose names differ in a split only are one corpus
+    # files whose names differ only in the split are one corpus
     try:
-        path = Path(os.path.realpath(name.place))
+        path = Path(os.path.realpath(name.base))
         folder = path.is_dir() or not path.suffix
     except (OSError, ValueError):
-        return name.place, split
+        return name.base, split
     words = _words(path.name if folder else path.name.removesuffix(".gz").rpartition(".")[0])
     # the name of an uploaded text ends with a digest of its content
     words = words[:-1] if words and _UPLOADED.fullmatch(words[-1]) else words
@@ -132,31 +131,25 @@ def _ranges_meet(first: tuple[int, int | None], second: tuple[int, int | None]) 
 
 
 _TOKENS, _VOCABULARY = 13, 32_000
-"""13 tokens of a vocabulary of 32,000 rarely coincide by chance; Brown et al. (2020) use the same length"""
+"""13 tokens of a vocabulary of 32,000 rarely match by chance; Brown et al. (2020) use the same length"""
 
 
 def run_length(vocabulary: int) -> int:
-    """Return the tokens of a run for which there are as many possible runs as for 13 tokens of 32,000.
-
-    A small vocabulary has short tokens, and needs longer runs.
-    """
+    """Return the smallest run length L with vocabulary^L >= 32,000^13; small vocabularies have shorter tokens."""
     return math.ceil(_TOKENS * math.log(_VOCABULARY) / math.log(max(vocabulary, 2)))
 
 
 def cut(stream: Array, length: int, limit: int | None = None) -> Array:
-    """Return (windows, length) consecutive windows from the start of a stream, `limit` at most, for perplexity.
-
-    The tokens left at the end are dropped.
-    """
+    """Return (windows, length) consecutive windows of a token stream, at most `limit`; the remainder is dropped."""
     count = len(stream) // length
     count = min(count, limit or count)
     return np.asarray(stream)[: count * length].reshape(count, length)
 
 
 def measure_overlap(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:
-    """Return how much of a text's (windows, length) ids occurs in calibration sets.
+    """Measure the verbatim overlap of a text's (windows, length) ids with each calibration set.
 
-    Runs are no longer than the windows and sequences; `vocabulary` is the size of the tokenizer's vocabulary.
+    `vocabulary` is the size of the tokenizer's vocabulary, which determines the run length.
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
@@ -166,9 +159,9 @@ def measure_overlap(text: str, windows: Array, calibration: Sequence[Tokens], vo
 
 
 def shared_share(windows: Array, sequences: Array, run: int) -> float:
-    """Return the share in [0, 1] of the runs of (windows, length) ids that occur in (samples, length) ids.
+    """Return the share of `run`-token runs in (windows, length) ids that also occur in (samples, length) ids.
 
-    `run` is the tokens of a run, at most either length; the share is 0 without windows.
+    `run` is at most either length; the share is 0 without windows.
     """
     calibrated = set(_runs(sequences, run))
     repeats = [each in calibrated for each in _runs(windows, run)]
@@ -176,6 +169,6 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
 
 
 def _runs(ids: Array, run: int) -> list[bytes]:
-    """The bytes of every `run` neighbouring ids of a (rows, length) array."""
+    """Return the bytes of all runs of `run` consecutive ids in a (rows, length) array."""
     rows = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1)
     return [each.tobytes() for each in rows.reshape(-1, run)]

@@ -1,7 +1,7 @@
-"""Fetch the first documents of a hub dataset, and keep them as a result.
+"""Download the first documents of a hub dataset and store them as a result.
 
-Documents are streamed: only as much of a dataset is fetched as a study reads. What was fetched is stored with the
-commit that it is of, so that a second run, and a machine without a network, read the same.
+Documents are streamed, so that only the part that a study reads is downloaded. They are stored with the commit of the
+dataset, so that later runs, also without a network, read the same documents.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, DamagedError
 
 CONVERTED = "refs/convert/parquet"
-"""branch on which the hub keeps parquet copies of datasets that come with a loading script"""
+"""branch with the hub's parquet copies of datasets that have a loading script"""
 EVERYTHING = 10**15
-"""bytes that no dataset has: all of it is read"""
+"""size in bytes that requests a complete dataset"""
 _STAGE = "hub_rows"
 _SECONDS = 10.0
 # few: a document may be a book
@@ -41,11 +41,11 @@ class HubRows(Record):
     revision: str
     """commit"""
     sha256: str
-    """of the documents and of where they end"""
+    """SHA-256 of `ends` and `utf8`"""
     utf8: Annotated[Array, integers("bytes")]
-    """(bytes,) the documents one after the other"""
+    """(bytes,) concatenated documents"""
     ends: Annotated[Array, integers("documents")]
-    """(documents,) the byte after each document"""
+    """(documents,) end offset of each document"""
 
     def documents(self) -> Iterator[str]:
         """Yield the documents in order."""
@@ -55,7 +55,7 @@ class HubRows(Record):
             start = end
 
     def first(self, size: int) -> "HubRows":
-        """Return the shortest beginning that has `size` bytes, or all documents."""
+        """Return the first documents with together at least `size` bytes, or all documents."""
         count = int(np.searchsorted(self.ends, size)) + 1
         if count >= len(self.ends):
             return self
@@ -75,19 +75,19 @@ class HubSplit:
     """configuration, fields and documents"""
     split: str
     file: str = ""
-    """the one file that is read; empty for all files of the split"""
+    """file to read; empty for all files of the split"""
 
     def load(self, size: int, cache: Path, set_aside: bool = False) -> HubRows | None:
-        """Return stored documents of `size` bytes, or all there are; None if they are not stored. See `stored`."""
+        """Return stored documents with at least `size` bytes, or all of the split; None if not stored. See `stored`."""
         for stored_size, rows in self.stored(cache, set_aside):
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
         return None
 
     def stored(self, cache: Path, set_aside: bool = False) -> Iterator[tuple[int, HubRows]]:
-        """Yield the stored documents with their requested bytes, the smallest first.
+        """Yield the requested size and the documents of each stored download, in rising order of size.
 
-        Damaged ones are moved aside if `set_aside`, else DamagedError is raised.
+        Damaged results are quarantined if `set_aside` is set, else DamagedError is raised.
         """
         store = Store(cache)
         for key in sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*")):
@@ -99,14 +99,14 @@ class HubSplit:
                 store.set_aside(_STAGE, key, HubRows)
 
     def fetch(self, size: int, cache: Path) -> HubRows:
-        """Return documents of `size` bytes, or all there are, from the cache or else from the hub.
+        """Return documents with at least `size` bytes, or all of the split, from the cache or the hub.
 
-        Raise CorpusError if they are in neither.
+        Raises CorpusError if they are available from neither.
         """
         rows = self.load(size, cache, set_aside=True)
         if rows is None:
             store, key = Store(cache), f"{self._prefix}-{size:016d}"
-            # a text continues at the commit of its beginning
+            # a longer download uses the commit of the first one
             revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
             store.put(_STAGE, key, self._stream(size, revision, cache))
             # another process may have stored it first
@@ -120,7 +120,7 @@ class HubSplit:
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
 
     def _stream(self, size: int, revision: str, cache: Path) -> HubRows:
-        with _plain_errors(self):
+        with _convert_hub_errors(self):
             revision = revision or _commit(self.repository, self.branch)
             dataset = self._open(revision, cache / "datasets")
             utf8, ends = bytearray(), array("q")
@@ -154,8 +154,8 @@ def _commit(repository: str, branch: str) -> str:
 
 
 @contextmanager
-def _plain_errors(source: HubSplit) -> Iterator[None]:
-    """Turn the errors of the hub's client into one sentence each."""
+def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
+    """Convert errors of the hub client into CorpusError with one sentence."""
     from huggingface_hub import constants
 
     dataset = f"the dataset {source.repository!r} is not on this machine"
@@ -177,7 +177,7 @@ def _plain_errors(source: HubSplit) -> Iterator[None]:
 
 
 def _refusal(error: BaseException, source: HubSplit) -> str:
-    """Return why the hub refuses a request, or an empty string."""
+    """Return the reason for which the hub refuses a request, or an empty string."""
     from huggingface_hub import constants, errors
 
     dataset = f"the dataset {source.repository!r}"

@@ -1,7 +1,7 @@
-"""Identify a text by its content, and describe it in one line.
+"""Compute the fingerprint of a text's content, and describe a text in one line.
 
-A fingerprint hashes what decides the tokens (the bytes of local files or the documents of a hub text, the fields and
-documents read, how they are joined) and nothing else.
+A fingerprint is a hash of everything that determines the tokens: the bytes of local files or the documents of a hub
+text, the selected fields and documents, and how they are joined.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, fields_of, read_documents, resolve
 from gprune.store import Store, digests
 
-# larger texts are described by their size, not by their count of documents
+# larger texts are described by their size instead of the number of documents
 _COUNTED_BYTES = 64 << 20
 _CACHED = 256
 
@@ -29,17 +29,17 @@ def fingerprint(
     tokens: int | None = None,
     cache: Path | None = None,
 ) -> str:
-    """Return the SHA-256 of what a text says in a role, without tokenising it.
+    """Return the SHA-256 of a text's content in a role, without tokenizing it.
 
-    A hub text that is not in the cache is known by its name only: `prepare` fetches it first. A text that the model
-    writes is known by how it is sampled only: what else decides it is in its recipe.
+    For a hub text that is not in the cache, only its name is hashed; call `prepare` first. For a text sampled from the
+    model, only the options are hashed; its recipe determines the rest.
 
     Args:
-        text: its name
-        role: calibration or evaluation
-        memory: folder that keeps digests of large files for other processes
-        tokens: see `resolve`
-        cache: see `resolve`
+        text: name of the text.
+        role: calibration or evaluation.
+        memory: folder with stored digests of large files, shared between processes.
+        tokens: see `resolve`.
+        cache: see `resolve`.
 
     Raises:
         SettingsError: the name is not valid.
@@ -54,29 +54,23 @@ def fingerprint(
         "joined": source.joined,
     }
     if source.kind == "embedded":
-        content |= {"embedded": name.place, "split": source.split, "version": texts.VERSIONS[name.place]}
+        content |= {"embedded": name.base, "split": source.split, "version": texts.VERSIONS[name.base]}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif source.rows is not None:
         content = {"rows": source.rows.sha256, "revision": source.rows.revision, "joined": source.joined}
     elif source.kind == "hub":
-        content |= {"place": name.place, "split": source.split, "options": sorted(name.options)}
+        content |= {"place": name.base, "split": source.split, "options": sorted(name.options)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def prepare(text: str, role: Role, tokens: int | None = None, cache: Path | None = None) -> None:
-    """Make sure that a text is on this machine: a hub text is fetched, any other only looked for.
-
-    For arguments and errors see `resolve`.
-    """
+    """Download a hub text if necessary; check that any other text exists. For arguments and errors see `resolve`."""
     resolve(text, role, download=True, tokens=tokens, cache=cache)
 
 
 def describe(text: str, role: Role = "calibration", cache: Path | None = None) -> str:
-    """Return one line for people: what the text is, how much of it there is, and which fields are joined.
-
-    For arguments and errors see `resolve`.
-    """
+    """Return a description of a text in one line: title, split, size and fields; see `resolve` for the arguments."""
     cache = cache or Store().texts
     source = resolve(text, role, cache=cache)
     parts = [source.title]
@@ -94,7 +88,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
 
 
 def _extent(source: Source) -> list[str]:
-    with plain_errors(source.name.place):
+    with plain_errors(source.name.base):
         states = [file.stat() for file in source.files]
     size = sum(state.st_size for state in states)
     parts = [f"{len(states):,} files"] if len(states) > 1 else []
@@ -113,13 +107,13 @@ def _extent(source: Source) -> list[str]:
 
 @lru_cache(maxsize=_CACHED)
 def _count(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-    """Return the number of documents and of characters; `states` makes a changed file another argument."""
+    """Return the number of documents and characters; `states` invalidates the cache if a file changes."""
     lengths = [len(document) for document in read_documents(source)]
     return len(lengths), sum(lengths)
 
 
 def _digests(source: Source, memory: Path | None) -> Sequence[str]:
-    """Return the SHA-256 of each file's bytes and of how it is read."""
+    """Return the SHA-256 of each file's bytes and the name of its reader."""
     salt = "document" if source.format == TEXT else source.format
-    with plain_errors(source.name.place):
+    with plain_errors(source.name.base):
         return digests.of_files(source.files, memory, salt.encode())

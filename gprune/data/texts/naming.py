@@ -1,8 +1,8 @@
 """Parse the name of a text.
 
-A name is a place and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
-``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The place is a known name, a file, a
-folder, ``hub:owner/name``, or ``self:`` for text that the model writes.
+A name is a location and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
+``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The location is a known name, a file, a folder,
+``hub:owner/name``, or ``self:`` for text sampled from the model.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ _MOST_DOCUMENTS = 10**15
 
 @dataclass(frozen=True, slots=True)
 class TextName:
-    """The parts of a typed name."""
+    """A parsed name of a text."""
 
     text: str
-    """the name as typed"""
-    place: str
+    """the complete name"""
+    base: str
     """the name without its options"""
     options: tuple[tuple[str, str], ...] = ()
     """the options in the order typed, as (name, value)"""
@@ -48,35 +48,35 @@ class TextName:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields to join, in the order typed."""
+        """Return the fields to join, in order."""
         value = self.option("fields")
         return tuple(value.split("+")) if value else ()
 
     @property
     def documents(self) -> slice:
-        """The slice of documents; all of them without the option."""
+        """Return the slice of documents; all documents without the option."""
         start, stop = _bounds(self.option("documents") or ":")
         return slice(start, stop)
 
     @property
     def joined(self) -> bool:
-        """True if the documents become one string."""
+        """Return True if the documents are joined into one string."""
         return self.option("join") == JOIN_BLANK_LINE
 
     def typed(self, **changes: str) -> str:
-        """Return the name to type for other values of some options."""
+        """Return the name with other values of some options."""
         options = {**dict(self.options), **changes}
-        return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
+        return f"{self.base}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
 
     def pick_split(self, split: str, splits: Sequence[str], kind: type[GpruneError] = CorpusError) -> str:
-        """Return a split if it is one of `splits`, else raise an error of a kind that lists them."""
+        """Return `split` if it is one of `splits`, else raise an error of class `kind` that lists them."""
         if split in splits:
             return split
         example = self.typed(split=closest(split, splits) or splits[0])
-        raise kind(f"{self.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
+        raise kind(f"{self.base!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
     def allow(self, options: Sequence[str], kind: str) -> None:
-        """Raise SettingsError if an option was typed that this kind of text does not have."""
+        """Raise SettingsError if the name has an option that is not in `options`; `kind` describes the text."""
         for option, _ in self.options:
             if option not in options:
                 rule = f"it takes {', '.join(options)}" if options else "it takes none and is read whole"
@@ -84,9 +84,9 @@ class TextName:
 
 
 def parse(text: str) -> TextName:
-    """Parse a typed name.
+    """Parse the name of a text.
 
-    The place is the longest part before a ``#`` that is an existing path, else the part before the first ``#``.
+    The location is the longest part before a ``#`` that is an existing path, else the part before the first ``#``.
     Raises SettingsError if the name is empty, or an option is unknown, repeated, or has no valid value.
     """
     text = text.strip()

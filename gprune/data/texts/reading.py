@@ -1,7 +1,7 @@
 """Read the documents of files and dataset folders through the datasets library.
 
-A plain text file is one document. Of files of records each record is one: the fields asked for, else its field
-``text``, else all its fields when all of them are text.
+A plain text file is one document. In a file of records, each record is one document: the requested fields, else the
+field ``text``, else all fields if all of them are text.
 """
 
 import glob
@@ -30,7 +30,7 @@ _ENDINGS: Mapping[str, str] = {
     "parquet": ".parquet",
     "arrow": ".arrow .feather .ipc",
 }
-"""endings of the files of a reader, for files whose first bytes do not tell"""
+"""file endings of each reader, for files that are not identified by their first bytes"""
 _READ_AS: Mapping[str, Mapping[str, Any]] = {
     TEXT: {"sample_by": "document", "encoding": "utf-8-sig"},
     # "NA" and "null" are words
@@ -41,7 +41,7 @@ _SIGNATURES = {
     re.compile(rb"ARROW1|\xff{4}"): "arrow",
     re.compile(rb'(\xef\xbb\xbf)?\{".*\}\r?\n\{"'): "json",
 }
-"""patterns of the first bytes of a reader's files; JSON is two lines with an object each"""
+"""patterns of the first bytes of a reader's files; JSON starts with two lines with one object each"""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 _PACKED = {
     b"\x1f\x8b": ".gz",
@@ -67,7 +67,7 @@ _HINTS = {
     "Not a gzipped file": "take .gz off its name if it is not compressed",
     "tokenizing data": "separate values by commas in .csv, by tabs in .tsv, and quote texts that hold such a sign",
 }
-"""remedies by a part of the library's message"""
+"""remedies by a substring of the library's message"""
 _HEAD_BYTES = 8192
 _LISTED_FIELDS = 20
 
@@ -77,8 +77,8 @@ Opener = Callable[[], Any]
 
 @cache
 def library() -> Any:
-    """Return the datasets library, without progress bars and log lines: its errors become our sentences."""
-    # else it would load torch for each stream, also in processes that compute nothing
+    """Import the datasets library and switch off its progress bars and log lines."""
+    # otherwise it would load torch for each stream, also in processes that do not compute
     use_torch = os.environ.get("USE_TORCH")
     os.environ["USE_TORCH"] = "0"
     try:
@@ -104,8 +104,7 @@ class Split:
 def format_of(path: str) -> str:
     """Return the name of the reader of a file: json, csv, parquet, arrow or text.
 
-    The first bytes decide where they tell, else the ending. Raise CorpusError if the file is of a kind that is not
-    read; the message names the kind.
+    The first bytes take precedence over the ending. Raises CorpusError with the kind of a file that is not supported.
     """
     suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes if suffix.lower() not in _COMPRESSED]
     by_ending = (reader for reader, endings in _ENDINGS.items() if suffixes and suffixes[-1] in endings.split())
@@ -120,20 +119,20 @@ def format_of(path: str) -> str:
     packed = next((ending for start, ending in _PACKED.items() if head.startswith(start)), "")
     if packed and reader in ("parquet", "arrow"):
         raise CorpusError(f"{path!r} is a compressed .{reader} file, which cannot be read: decompress it")
-    # of a name with one of these endings the library takes the bytes as they are
+    # the library does not decompress files with one of these endings
     if packed and PurePosixPath(path).suffix.lower() in f".txt {' '.join(_ENDINGS.values())}".split():
         raise CorpusError(f"{path!r} is compressed and its name does not say so: add {packed} to it")
     if reader and not head.strip():
         raise CorpusError(f"{path!r} is empty: give a text with words in it")
-    # pyarrow's reader of JSON ends the process on it
+    # the JSON reader of pyarrow crashes the process on it
     if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
         raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
     return next((kind for start, kind in _SIGNATURES.items() if start.match(head)), reader or TEXT)
 
 
 def _create_closed(folder: Path) -> str:
-    """Create the library's folder for its owner alone."""
-    # a cache that cannot be written is refused by the library, where it has to write
+    """Create the library's cache folder with access for its owner only, and return its path."""
+    # the library itself raises an error if it cannot write to its cache
     with suppress(OSError):
         make_folder(folder)
     return str(folder)
@@ -151,12 +150,12 @@ def open_files(files: Sequence[str], cache_folder: Path) -> Any:
 
 
 def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, revision: str = "") -> Split:
-    """Open one split of a local dataset folder, or of owner/name on the hub at a commit.
+    """Open one split of a local dataset folder, or with `revision` of owner/name on the hub.
 
-    Raise CorpusError if there is no such configuration or split; the message lists those that there are.
+    Raises CorpusError with the available names if there is no such configuration or split.
     """
     path = Path(folder)
-    with plain_errors(name.place):
+    with plain_errors(name.base):
         if not revision and any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
             saved = library().load_from_disk(folder)
             splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
@@ -164,20 +163,20 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
             files = tuple(file["filename"] for file in dataset.cache_files)
             return Split(files, "arrow", dataset.to_iterable_dataset)
         if not revision:
-            # a relative name such as csv is a reader of the library
+            # the library interprets a relative name such as csv as one of its readers
             folder = str(path.resolve())
             if folder != glob.escape(folder):
                 raise CorpusError(
-                    f"{name.place!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a pattern: "
-                    "rename the folder, or give one of its files"
+                    f"{name.base!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a "
+                    "pattern: rename the folder, or give one of its files"
                 )
         arguments = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, arguments)
         reader = str(type(builder).__module__).rpartition(".")[2]
         if reader not in {TEXT, *_ENDINGS}:
             if revision:
-                raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
-            # endings that the library does not know, such as .utf8, or takes for sound, such as .raw
+                raise CorpusError(f"{name.base!r} holds no text that is read, but a dataset for the reader {reader!r}")
+            # unknown endings such as .utf8, or endings that the library interprets as audio such as .raw
             builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **arguments), TEXT
         elif reader in _READ_AS:
             builder = _open_builder(folder, name, {**arguments, **_READ_AS[reader]})
@@ -198,52 +197,52 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
         if configs != ["default"]:
             problem = f"has no configuration {config!r}" if config else "has several configurations"
             example = name.typed(config=closest(config, configs) or configs[0])
-            raise CorpusError(f"{name.place!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
-    # without a README.md a configuration is a folder
-    with plain_errors(f"{name.place}/{config}"):
+            raise CorpusError(f"{name.base!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
+    # without a README.md, a configuration is a subfolder
+    with plain_errors(f"{name.base}/{config}"):
         return load(folder, data_dir=config, **arguments)
 
 
 def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
-    """Yield the documents of a dataset in order; so many are read at a time.
+    """Yield the documents of a dataset in order, reading `batch_size` records at a time.
 
-    Raise CorpusError if it cannot be read, or a record has no such text.
+    Raises CorpusError if the dataset cannot be read, or the fields of a record are not text.
     """
     fields: tuple[str, ...] = ()
     number = 0
-    with plain_errors(name.place):
+    with plain_errors(name.base):
         opened = dataset()
         for batch in opened.iter(batch_size=batch_size):
-            # pandas takes the first values of rows that are longer than the header for names of rows
+            # pandas uses the first values of rows longer than the header as an index
             if opened.builder_name == "csv" and "__index_level_0__" in batch:
                 raise CorpusError(
-                    f"{name.place!r} has more values in a row than columns in its header: quote texts with commas in "
-                    'them, as in "one, two"'
+                    f"{name.base!r} has more values in a row than columns in its header: quote texts with commas "
+                    'in them, as in "one, two"'
                 )
             fields = fields or choose_fields(batch, name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
-                yield _join(parts, fields, f"row {number} of {name.place!r}")
+                yield _join(parts, fields, f"row {number} of {name.base!r}")
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
-    """Return a slice of documents, with bounds that may count from the end."""
+    """Return a slice of documents; bounds may be negative."""
     if min(span.start or 0, span.stop or 0) < 0:
         return iter(list(documents)[span])
     return islice(documents, span.start, span.stop)
 
 
 def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
-    """Return the fields that make up a document; none for a dataset without records."""
-    with plain_errors(name.place):
+    """Return the fields of a document; empty for a dataset without records."""
+    with plain_errors(name.base):
         batch = next(iter(dataset().iter(batch_size=1)), None)
     return choose_fields(batch, name) if batch else ()
 
 
 def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[str, ...]:
-    """Return the fields of a batch's first record that are its text, in the order they are joined.
+    """Return the text fields of a batch's first record in the order of joining.
 
-    Raise CorpusError if a field asked for is missing, or none was asked for and the choice is not plain.
+    Raises CorpusError if a requested field is missing, or if no fields are requested and the choice is ambiguous.
     """
     record = {field: values[0] for field, values in batch.items()}
     listing = ", ".join(list(record)[:_LISTED_FIELDS]) or "none"
@@ -254,19 +253,19 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
         remedy = f". Type for example {name.typed(fields=longest)}"
     missing = next((field for field in name.fields if field not in record), None)
     if missing is not None:
-        raise CorpusError(f"{name.place!r} has no field {missing!r}, only {listing}{remedy}")
+        raise CorpusError(f"{name.base!r} has no field {missing!r}, only {listing}{remedy}")
     if name.fields:
         return name.fields
     if isinstance(record.get("text", 0), str | None):
         return ("text",)
     if len(record) == 1 and re.search(r"[,;|\t]", listing):
         raise CorpusError(
-            f"{name.place!r} has one column, {listing!r}: separate values by commas in .csv, by tabs in .tsv, or add "
-            "#fields= with its name if it is one"
+            f"{name.base!r} has one column, {listing!r}: separate values by commas in .csv, by tabs in .tsv, or "
+            "add #fields= with its name if it is one"
         )
     if record and len(text_fields) == len(record):
         return tuple(record)
-    raise CorpusError(f"{name.place!r} does not say which of its fields is the text: {listing}{remedy}")
+    raise CorpusError(f"{name.base!r} does not say which of its fields is the text: {listing}{remedy}")
 
 
 def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
@@ -282,7 +281,7 @@ def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
 
 @contextmanager
 def plain_errors(path: str) -> Iterator[None]:
-    """Turn what a reader raises into a CorpusError of one sentence that starts with the `path`."""
+    """Convert errors of a reader into CorpusError with one sentence that starts with `path`."""
     try:
         yield
     except GpruneError:

@@ -1,8 +1,8 @@
-"""Texts that the dense model writes itself, such as ``self:`` and ``self:#seed=1&temperature=0.8``.
+"""Texts sampled from the dense model, such as ``self:`` and ``self:#seed=1&temperature=0.8``.
 
-The name says how the text is sampled, the study how much of it is needed; a stage of the run samples it. Calibration
-on text of the model is the idea of Williams, Chrysostomou and Aletras (2025); the documents that the model finds
-least likely are left out, as in Ji et al. (2025).
+The name has the options of the sampling, the study determines the size, and a stage of the run samples the text.
+Calibration on text of the model follows Williams, Chrysostomou and Aletras (2025); the documents with the highest
+perplexity are dropped, as in Ji et al. (2025).
 """
 
 import math
@@ -16,13 +16,13 @@ from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
 
 Role = Literal["calibration", "evaluation", "held_out"]
-"""purpose of a text; held_out is for a choice between models"""
+"""purpose of a text; held_out is for selecting masks and repairs"""
 PREFIX = "self:"
 OPTIONS = ("seed", "temperature", "length", "keep")
 DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
 EXAMPLE = f"{PREFIX}#seed=1&temperature=0.8&keep=0.5"
 EVALUATED_WINDOWS = 256
-"""windows of an evaluation text where the study does not limit them"""
+"""windows of a sampled evaluation text if the study sets no limit"""
 _HIGHEST_TEMPERATURE = 10.0
 _LEAST_KEPT = 0.05
 _WHOLE = re.compile(r"[0-9]{1,9}")
@@ -38,14 +38,14 @@ class Sampling:
     temperature: float = 1.0
     """divisor of the logits; 1 is the model's own distribution"""
     length: int = 0
-    """tokens of a document; 0 makes them as long as the sequences that they become"""
+    """tokens of a document; 0 for the length of the calibration sequences or windows"""
     keep: float = 0.8
-    """share of the documents that stays: those of lowest perplexity"""
+    """share of the documents that is kept: those with the lowest perplexity"""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The part of a sampled text that a study uses; with the model it decides the tokens."""
+    """Parameters of a sampled text in a study; together with the model they determine the tokens."""
 
     seed: int
     temperature: float
@@ -53,29 +53,29 @@ class Recipe:
     """tokens of a document"""
     keep: float
     documents: int
-    """documents that stay"""
+    """number of kept documents"""
     role: Role
-    """every role has other documents under one seed"""
+    """each role has different documents for the same seed"""
 
     @property
-    def drawn(self) -> int:
-        """Documents to sample, of which the least likely are left out."""
+    def candidates(self) -> int:
+        """Return the number of documents to sample, from which `documents` are kept."""
         return max(self.documents, math.ceil(self.documents / self.keep - 1e-9))
 
 
 def is_sampled(text: str) -> bool:
-    """Return True if a typed name means a text that the model writes itself."""
+    """Return True if a name is that of a text sampled from the model."""
     return text.strip().startswith(PREFIX)
 
 
 def seed_of(text: str) -> int:
-    """Return the seed of a text that the model writes itself. Raises SettingsError if its name is not valid."""
+    """Return the seed of a sampled text. Raises SettingsError if its name is not valid."""
     return sampling_of(naming.parse(text)).seed
 
 
 def sampling_of(name: TextName) -> Sampling:
-    """Return the options of a name. Raises SettingsError if it names another text, or an option has no valid value."""
-    if name.place != PREFIX:
+    """Return the options of a sampled text. Raises SettingsError for another text or an invalid value."""
+    if name.base != PREFIX:
         raise SettingsError(
             f"{safe_parsing.quote(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
             f"options follow a #, as in {EXAMPLE}"
@@ -91,9 +91,9 @@ def sampling_of(name: TextName) -> Sampling:
 
 
 def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
-    """Return the recipe of a text that the model writes itself: sequences or windows of `length` tokens.
+    """Return the recipe of a sampled text for `sequences` sequences or windows of `length` tokens.
 
-    `sequences` is None if an evaluation has no limit. Raises SettingsError if the name is not valid.
+    `sequences` is None for an evaluation without a limit. Raises SettingsError if the name is not valid.
     """
     sampling = sampling_of(naming.parse(text))
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
@@ -110,7 +110,7 @@ def describe_sampling(sampling: Sampling) -> str:
 
 
 def _number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
-    """Return an option's value, a whole number where the default is one."""
+    """Return the value of an option; it must be an integer if the default is one."""
     typed, is_whole = name.option(option), isinstance(default, int)
     if not typed:
         return default

@@ -1,7 +1,7 @@
-"""Find a named text, and read its documents.
+"""Resolve the name of a text and read its documents.
 
-A calibration set is drawn from the split train; perplexity is measured on the split test, of PTB and C4
-on validation, as the literature does. Files have no splits and are read as they are in both roles.
+A calibration set is drawn from the split train. Perplexity is measured on the split test, for PTB and C4 on validation,
+as in the literature. Files have no splits and are used unchanged in both roles.
 """
 
 import re
@@ -27,65 +27,65 @@ HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
 _RECORD_OPTIONS = ("fields", "documents", "join")
 _FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
-# bytes: more than any tokenizer puts into one token on average
+# upper bound of the mean number of bytes per token of any tokenizer
 _TOKEN_BYTES = 16
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that exists."""
+    """A resolved text."""
 
     name: TextName
     kind: Kind
     title: str
-    """what it is, for people"""
+    """description for users"""
     split: str = ""
     """empty for a file"""
     files: tuple[Path, ...] = ()
-    """in the order read; of a local text only"""
+    """files of a local text in the order of reading"""
     format: str = ""
-    """reader of the files"""
+    """name of the reader of the files"""
     joined: bool = False
-    """its documents, a blank line between them, are one string that is tokenised once"""
+    """True if the documents are joined by blank lines and tokenized as one string"""
     dataset: reading.Opener | None = field(default=None, compare=False)
     hub: HubSplit | None = field(default=None, compare=False)
     rows: HubRows | None = field(default=None, compare=False)
-    """documents of a hub text, None if they are not on this machine"""
+    """documents of a hub text, or None if they are not in the cache"""
 
 
 def resolve(
     text: str, role: Role, download: bool = False, tokens: int | None = None, cache: Path | None = None
 ) -> Source:
-    """Find a text as typed; the role decides the split that is meant where none was typed.
+    """Resolve the name of a text.
 
     Args:
-        text: its name
-        role: calibration or evaluation
-        download: whether a hub text that is not in the cache is fetched
-        tokens: tokens that are read of a hub text; None for all
-        cache: folder of the store's texts; the default store's where left out
+        text: name of the text.
+        role: calibration or evaluation; it determines the default split.
+        download: whether a hub text that is not in the cache is downloaded.
+        tokens: number of tokens to read from a hub text; None for all.
+        cache: folder of the store's texts; by default that of the default store.
 
     Raises:
-        SettingsError: the name has an unknown option, or one that this kind of text does not take.
-        CorpusError: there is no such text, or not this split of it.
+        SettingsError: the name has an option that is unknown or not supported by this kind of text.
+        CorpusError: the text or its split does not exist.
     """
     name, cache = naming.parse(text), cache or Store().texts
-    if name.place in catalogue.HUB_TEXTS or name.place.startswith(HUB_PREFIX):
+    if name.base in catalogue.HUB_TEXTS or name.base.startswith(HUB_PREFIX):
         return _hub(name, role, download, tokens, cache)
-    if name.place in texts.NAMES:
+    if name.base in texts.NAMES:
         return _embedded(name, role)
-    if sampled.is_sampled(name.place):
+    if sampled.is_sampled(name.base):
         words = sampled.describe_sampling(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({words})")
     with safe_parsing.reraise_as(CorpusError):
-        path = safe_parsing.path(name.place, "there is no text there: the path")
-    if not naming.path_exists(name.place):
+        path = safe_parsing.path(name.base, "there is no text there: the path")
+    if not naming.path_exists(name.base):
         raise CorpusError(_missing(name))
     if path.is_dir():
         return _folder(name, path, role, cache)
     if not path.is_file():
-        raise CorpusError(f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder")
+        raise CorpusError(f"{name.base!r} is neither a file nor a folder: give a text file or a dataset folder")
     reader = reading.format_of(str(path))
     plain = reader == reading.TEXT
     name.allow(() if plain else _RECORD_OPTIONS, "a plain text file" if plain else "a file of records")
@@ -95,9 +95,9 @@ def resolve(
 
 
 def by_amount(text: str) -> bool:
-    """Return True if what a text says depends on how much of it is asked for.
+    """Return True if the content of a text depends on the requested number of tokens.
 
-    So it is with one that the model writes, and with a hub dataset of which only the beginning is fetched.
+    This applies to sampled texts and to hub datasets of which only the beginning is downloaded.
     """
     name = text.strip()
     entry = catalogue.HUB_TEXTS.get(name.partition("#")[0])
@@ -106,12 +106,12 @@ def by_amount(text: str) -> bool:
 
 
 def read_documents(source: Source) -> Iterator[str]:
-    """Yield the documents of a text on this machine, in order.
+    """Yield the documents of a local or downloaded text in order.
 
-    Raise CorpusError if a file cannot be read, or the slice of documents is empty.
+    Raises CorpusError if a file cannot be read, or the slice of documents is empty.
     """
     span = source.name.documents
-    # of a hub text the slice is what was fetched
+    # the stored documents of a hub text are already sliced
     if span == slice(None) or source.kind == "hub":
         yield from _all_documents(source)
         return
@@ -128,7 +128,7 @@ def read_documents(source: Source) -> Iterator[str]:
 
 
 def fields_of(source: Source) -> tuple[str, ...]:
-    """Return the fields that make up a document of a local text; none for plain text."""
+    """Return the fields of a document of a local text; empty for plain text."""
     if source.dataset is None or source.format == reading.TEXT:
         return ()
     return reading.first_fields(source.dataset, source.name)
@@ -141,7 +141,7 @@ def _all_documents(source: Source) -> Iterator[str]:
             ": start a run with it"
         )
     if source.kind == "embedded":
-        yield from texts.documents(source.name.place, source.split)
+        yield from texts.documents(source.name.base, source.split)
     if source.rows is not None:
         yield from source.rows.documents()
     if source.dataset is not None:
@@ -155,12 +155,12 @@ def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
 def _embedded(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
     split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
-    return Source(name, "embedded", texts.DESCRIPTIONS[name.place].rstrip("."), split)
+    return Source(name, "embedded", texts.DESCRIPTIONS[name.base].rstrip("."), split)
 
 
 def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: Path) -> Source:
-    """Find a text of the hub, one with a name of its own or any other."""
-    entry = catalogue.HUB_TEXTS.get(name.place)
+    """Resolve a named text on the hub or any other hub dataset."""
+    entry = catalogue.HUB_TEXTS.get(name.base)
     if entry is not None:
         name.allow(("split", "documents"), "a text known by name")
         split = name.pick_split(_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
@@ -168,9 +168,9 @@ def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: 
         title, joined, complete = entry.description, entry.joined, entry.complete
     else:
         name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
-        repository, config = name.place.removeprefix(HUB_PREFIX), name.option("config")
+        repository, config = name.base.removeprefix(HUB_PREFIX), name.option("config")
         if not _REPOSITORY.fullmatch(repository):
-            raise SettingsError(f"{name.place!r} names no hub dataset: type it like hub:Salesforce/wikitext")
+            raise SettingsError(f"{name.base!r} names no hub dataset: type it like hub:Salesforce/wikitext")
         split = _split(name, role)
         where = HubSplit(repository, name.option("revision") or "main", name, split)
         title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
@@ -186,7 +186,7 @@ def _folder(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
     name.allow(_FOLDER_OPTIONS, "a dataset folder")
     split = _split(name, role)
     part = reading.open_folder(str(folder), name, split, cache / "datasets")
-    # a clone without its large files, say
+    # raises an error for example for a git clone without its large files
     reading.format_of(part.files[0])
     files = tuple(map(Path, part.files))
     return Source(name, "folder", f"dataset folder {folder.name}", split, files, part.format, name.joined, part.open)
@@ -200,15 +200,15 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _missing(name: TextName) -> str:
-    """Return a sentence with what may have been meant by a place that does not exist."""
-    path = Path(name.place)
+    """Return the error message for a location that does not exist, with suggestions."""
+    path = Path(name.base)
     folder = path.parent
     near = closest(path.name, _names_in(folder))
-    hints = [closest(name.place, catalogue.named_texts()), str(folder / near) if near else ""]
+    hints = [closest(name.base, catalogue.named_texts()), str(folder / near) if near else ""]
     meant = " or ".join(repr(hint) for hint in hints if hint)
     if meant:
-        return f"there is no text {name.place!r}: did you mean {meant}?"
-    if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
-        return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
+        return f"there is no text {name.base!r}: did you mean {meant}?"
+    if _REPOSITORY.fullmatch(name.base) and "/" in name.base and not path.suffix:
+        return f"there is no folder {name.base!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
     names = ", ".join(catalogue.named_texts())
-    return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {names}"
+    return f"there is no text {name.base!r}: give a file, a dataset folder, hub:owner/name, or one of {names}"

@@ -1,12 +1,11 @@
-"""Tokens of a text, as calibration sequences or as one stream for perplexity.
+"""Tokenize texts into calibration sequences, or into one stream for perplexity.
 
-Calibration sequences never overlap (section 4: 2048 sequences of 128 tokens): the stream is cut into
-consecutive blocks and a seeded permutation chooses among them. Documents are tokenised one by one with
-the special tokens that the tokenizer adds by itself; texts that the literature reads as one string are
-tokenised once.
+Calibration sequences do not overlap (section 4: 2048 sequences of 128 tokens): the stream is cut into consecutive
+blocks, from which a seeded permutation selects. Documents are tokenized separately with the tokenizer's default special
+tokens; texts that the literature reads as one string are tokenized as one string.
 
-LLM-Pruner's released code instead cuts one window at a random position out of each of some random documents, without
-replacement, and passes over documents shorter than a sequence (section 4, baselines).
+LLM-Pruner's released code instead cuts one window at a random position from each of several random documents, without
+replacement, and skips documents shorter than a sequence (section 4, baselines).
 """
 
 import hashlib
@@ -23,17 +22,17 @@ from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.safe_parsing import quote
 
-# documents of a hub text for each window: of BookCorpus about 1 in 100 is long enough
+# documents of a hub text per window; in BookCorpus about 1 in 100 is long limit
 _DOCUMENTS_PER_WINDOW = 256
-# special tokens that a tokenizer puts around a document; every other token has a byte at least
+# maximum number of special tokens around a document; every other token has at least one byte
 _SPECIAL = 3
 
 
 def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None) -> Tokens:
-    """Draw one window of each of some random documents; see `draw`.
+    """Draw (samples, length) windows, one from each of `samples` random documents, as LLM-Pruner's code does.
 
-    The seed decides documents and windows; ids are (samples, length). Raises SettingsError if the name is not
-    valid, CorpusError if the text cannot be read, or too few of its documents are long enough.
+    Raises SettingsError if the name is not valid, CorpusError if the text cannot be read or too few of its documents
+    are long limit. For the arguments see `draw`.
     """
     source = resolve(text, "calibration", download=True, tokens=tokens_for_windows(samples, length), cache=cache)
     texts = list(read_documents(source))
@@ -59,13 +58,13 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
 
 
 def tokens_for_windows(samples: int, length: int) -> int:
-    """Return the tokens of a hub text among whose documents windows are cut."""
+    """Return the number of tokens of a hub text to download for `draw_windows`."""
     return _DOCUMENTS_PER_WINDOW * samples * length
 
 
 _BATCH_CHARACTERS = 1 << 20
 _BATCH_DOCUMENTS = 1024
-# of the documents of a hub text as many are read as give this many times the tokens asked for
+# tokens read from a hub text, as a multiple of the requested tokens
 _HUB_FACTOR = 4
 
 
@@ -80,9 +79,10 @@ def draw(
 ) -> Tokens:
     """Draw a calibration set: (samples, length) token-disjoint sequences.
 
-    `seed` is of the permutation that chooses and orders the sequences; `cache` is the folder of the store's texts;
-    `after` is the number of sequences of a calibration set under the same seed, with which these share none. Raises
-    SettingsError if the name is not valid, CorpusError if the text cannot be read or is too short.
+    `seed` is the seed of the permutation that selects and orders the sequences, and `cache` is the folder of the
+    store's texts. `after` skips the first sequences of the permutation, so that the result is disjoint from a
+    calibration set of `after` sequences with the same seed. Raises SettingsError if the name is not valid, CorpusError
+    if the text cannot be read or is too short.
     """
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
@@ -91,7 +91,7 @@ def draw(
 
 
 def tokens_for_calibration(samples: int, length: int) -> int:
-    """Return the tokens of a hub text among which a calibration set is drawn."""
+    """Return the number of tokens of a hub text to download for a calibration set."""
     return _HUB_FACTOR * samples * length
 
 
@@ -115,17 +115,17 @@ def choose(text: str, tokens: Array, samples: int, length: int, seed: int, after
 def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
     """Return the text as one (tokens,) int32 stream, for perplexity.
 
-    `limit` is the most tokens to return, the same prefix read sooner; `cache` is the folder of the store's texts.
-    Raises SettingsError if the name is not valid, CorpusError if the text cannot be read or is empty.
+    `limit` is the maximum number of tokens; `cache` is the folder of the store's texts. Raises SettingsError if the
+    name is not valid, CorpusError if the text cannot be read or is empty.
     """
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
     return _token_stream(source, tokenizer, limit)
 
 
 def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:
-    """Raise CorpusError if one of the token ids (any shape) has no row among a model's `embeddings`.
+    """Raise CorpusError if a token id is not less than the number of a model's `embeddings`.
 
-    With the `tokenizer` that made the ids, the message names the token.
+    With the `tokenizer` of the ids, the message includes the token.
     """
     if ids.size == 0 or (ids.min() >= 0 and ids.max() < embeddings):
         return
@@ -143,14 +143,14 @@ def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = No
 
 
 def token_fingerprint(ids: Array) -> str:
-    """Return the SHA-256 of token ids: of their shape and of the int32 values in little-endian order."""
+    """Return the SHA-256 of the shape of token ids and their little-endian int32 values."""
     digest = hashlib.sha256(repr(tuple(ids.shape)).encode())
     digest.update(np.ascontiguousarray(ids, dtype="<i4").tobytes())
     return digest.hexdigest()
 
 
-def _token_stream(source: Source, tokenizer: Any, enough: int | None) -> Array:
-    """(tokens,) of the whole text, or its first `enough` without reading further."""
+def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
+    """Return the (tokens,) ids of a text, or the first `limit` ids without reading further."""
     if tokenizer is None:
         raise CorpusError(
             f"the text {source.name.text!r} cannot be tokenised: the model's folder has no tokenizer. "
@@ -161,16 +161,16 @@ def _token_stream(source: Source, tokenizer: Any, enough: int | None) -> Array:
     for batch in _batches(_strings(source)):
         pieces.append(encode(batch, tokenizer))
         count += len(pieces[-1])
-        if enough is not None and count >= enough:
+        if limit is not None and count >= limit:
             break
     if not count:
         raise CorpusError(f"the text {source.name.text!r} is empty: give a text with words in it")
-    return np.concatenate(pieces)[:enough]
+    return np.concatenate(pieces)[:limit]
 
 
 def _strings(source: Source) -> Iterator[str]:
     strings = [BLANK_LINE.join(read_documents(source))] if source.joined else read_documents(source)
-    # a text of white space only counts as empty
+    # documents of white space only are skipped
     return (string for string in strings if string.strip())
 
 
@@ -188,7 +188,7 @@ def _batches(strings: Iterator[str]) -> Iterator[list[str]]:
 
 
 def encode(batch: list[str], tokenizer: Any) -> Array:
-    """Return the (tokens,) int32 ids of strings, one after the other, with the special tokens the tokenizer adds."""
+    """Return the concatenated (tokens,) int32 ids of strings with the tokenizer's default special tokens."""
     encoded = tokenizer(
         [_without_surrogates(string) for string in batch],
         padding=False,
@@ -201,7 +201,7 @@ def encode(batch: list[str], tokenizer: Any) -> Array:
 
 
 def _without_surrogates(string: str) -> str:
-    """JSON may hold half a surrogate pair, which no tokenizer takes."""
+    """Replace unpaired surrogates, which JSON may contain and tokenizers reject."""
     try:
         string.encode("utf-8")
     except UnicodeEncodeError:
@@ -210,13 +210,13 @@ def _without_surrogates(string: str) -> str:
 
 
 GIVEN = "given documents"
-"""name of documents in memory"""
+"""display name of documents in memory"""
 Words = str | os.PathLike[str] | Sequence[str]
-"""a text by its name, a file, or documents"""
+"""name of a text, path of a file, or documents in memory"""
 
 
 def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
-    """Draw a calibration set of a name, a file, or documents; see `draw`.
+    """Draw a calibration set from a named text, a file, or documents in memory; see `draw`.
 
     Raises CorpusError if the text cannot be read or is too short.
     """
@@ -227,7 +227,7 @@ def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: in
 
 
 def text_stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
-    """Return the (tokens,) stream of a name, a file, or documents; see `stream`.
+    """Return the (tokens,) stream of a named text, a file, or documents in memory; see `stream`.
 
     Raises CorpusError if the text cannot be read or is empty.
     """

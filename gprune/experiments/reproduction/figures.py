@@ -138,9 +138,9 @@ def _bin(bins: decisions.Bins, index: int) -> list[Measure]:
         raise MethodError(f"the model has only {len(bins.names)} modules, too few for {BINS} bins")
     columns = {
         "mean drift": bins.drift,
-        "retained, GPrune": bins.ours,
+        "retained, GPrune": bins.gprune,
         "retained, FLAP": bins.base,
-        "difference": bins.ours - bins.base,
+        "difference": bins.gprune - bins.base,
         "Jaccard": bins.jaccard,
         "Jaccard by chance": bins.chance,
     }

@@ -95,7 +95,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
         ranked = _combined(method, pooled, shape)
         target, equal = work.study.retention, _equal_counts(work.study, shape)
         if attention is not None:
-            masks = uniform.allocate_around(ranked, shape, target, attention.heads, equal)
+            masks = uniform.allocate_with_fixed_groups(ranked, shape, target, attention.heads, equal)
         elif method.decision == "flap" and equal is None:
             masks = flap.allocate(ranked, shape, target)
         else:
@@ -137,8 +137,8 @@ def _sequential(graph: Graph, _: Method) -> Declared:
 
         retention, batch = work.study.retention, work.study.calibration.batch
         choose = uniform.layer_decision(layer_score, shape, retention, _equal_counts(work.study, shape))
-        units = sequential.prune_upwards(work.decoder, tokens, batch, choose, work.progress)
-        return uniform.masks(shape, *units, retention), margin(ffn_scores, units[0])
+        units = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
+        return uniform.build_masks(shape, *units, retention), margin(ffn_scores, units[0])
 
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
 
@@ -271,17 +271,17 @@ def _removed(graph: Graph, method: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
         from gprune.pruning.removal import osscar, slimllm
-        from gprune.pruning.removal.walk import remove_upwards
+        from gprune.pruning.removal.walk import remove_layerwise
 
         assert method.fit is not None
         study, batch = work.study, work.study.calibration.batch
         if method.decision == "osscar":
             choose = osscar.osscar_decision(shape, study.retention, _equal_counts(study, shape))
         else:
-            change = slimllm.cosines(work.decoder, tokens, batch, work.progress)
+            change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
             choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
-        walked = remove_upwards(work.decoder, tokens, batch, choose, method.fit, work.progress)
-        masks = uniform.masks(shape, walked.ffn, walked.heads, study.retention)
+        walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
+        masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
         return masks, _margins(walked.order, walked.ffn)
 
     return {"tokens": tokens(graph)}, decide

@@ -115,10 +115,10 @@ def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[r
     variant, count = replace(settings, flap_variant="released" if released else "paper"), settings.positions
 
     def make(work: RunContext, tokens: Tokens) -> records.ActivationStatistics:
-        from gprune.pruning.calibration import collect, strongest_of
+        from gprune.pruning.calibration import collect, track_strongest
 
         key = positions(graph, text).key if count else ""
-        strongest = strongest_of(work.decoder, tokens, count) if key in work.missing else None
+        strongest = track_strongest(work.decoder, tokens, count) if key in work.missing else None
         moments = collect(work.decoder, tokens, variant, work.progress, strongest)
         if strongest is not None:
             work.keep(key, strongest.result(tokens))
@@ -257,7 +257,7 @@ def components(graph: Graph, layer: int) -> Stage[records.Components]:
 
         rows = work.decoder.neuron_parameters(layer).cpu().numpy()
         work.progress(0, 1, f"principal components of {len(rows):,} neurons")
-        neuron_embedding.require_different(rows, f"the parameters of layer {layer}")
+        neuron_embedding.require_distinct(rows, f"the parameters of layer {layer}")
         return records.Components(layer, *principal_coordinates(rows, neuron_embedding.MOST_COMPONENTS))
 
     return graph.stage(
@@ -286,7 +286,7 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
     ) -> records.NeuronMap:
         points = neuron_embedding.behaviour(measured, layer).places if reduced is None else reduced.places
         work.progress(0, 1, f"UMAP of {len(points):,} neurons")
-        layout, variance = neuron_embedding.laid_out(points, seed)
+        layout, variance = neuron_embedding.umap_layout(points, seed)
         return records.NeuronMap(layer, basis, variance, layout)
 
     needs: dict[str, Any] = {"reduced": components(graph, layer)}

@@ -37,9 +37,9 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
     seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
 
     def make_layers(_: Any, shape: ModelShape) -> Partition:
-        from gprune.pruning.modules.replacement import whole_layers
+        from gprune.pruning.modules.replacement import one_module_per_layer
 
-        return whole_layers(shape.layers, shape.neurons)
+        return one_module_per_layer(shape.layers, shape.neurons)
 
     def make_shuffled(_: Any, modules: Partition) -> Partition:
         from gprune.pruning.modules.replacement import shuffle_members

@@ -9,9 +9,9 @@ from gprune.records import Array, ModelShape, PruningMasks, budget
 
 
 def align_widths(masks: PruningMasks, margins: Array, shape: ModelShape, alignment: int) -> PruningMasks:
-    """Round FFN widths to multiples of `alignment`, the neurons nearest the cut first; 1 changes nothing.
+    """Round FFN widths to multiples of `alignment`, starting with the neurons nearest the cut; 1 changes nothing.
 
-    `margins` (layers, neurons) say by how much neurons were kept (positive) or removed (negative).
+    `margins` is (layers, neurons): the distance of a neuron from the cut, positive if it was kept.
     """
     if alignment == 1:
         return masks
@@ -20,10 +20,11 @@ def align_widths(masks: PruningMasks, margins: Array, shape: ModelShape, alignme
 
 
 def margin(scores: Array, mask: Array, labels: Array | None = None) -> Array:
-    """Return (layers, neurons) rank quantile in the layer, or its group there, above the share removed; in [-1, 1].
+    """Return the (layers, neurons) distance of each neuron from the cut of its group, in [-1, 1].
 
-    `labels` are groups that were cut each by itself; none where a layer was cut as a whole. Ranks make scores
-    of different layers comparable, and each layer or group has its cut at zero.
+    The distance is the rank quantile within the group minus the removed share of the group, so every cut is at 0
+    and layers are comparable. `labels` (layers, neurons) are groups that were cut separately; None if a layer was
+    cut as one group.
     """
     layers, neurons = scores.shape
     groups = np.zeros((layers, neurons), dtype=np.int64) if labels is None else labels

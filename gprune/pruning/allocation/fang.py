@@ -1,7 +1,6 @@
-"""FANG's allocation: a ratio for each layer, and the same for each functional group but the shared one.
+"""FANG's allocation: one pruning ratio per layer, applied to each functional group except the shared one.
 
-A baseline of section 4, without its weight reconstruction. A layer that changes its input much is pruned
-less.
+A baseline of section 4, without its weight reconstruction. Layers that change their input more are pruned less.
 """
 
 import numpy as np
@@ -10,22 +9,21 @@ from gprune.pruning.allocation import uniform
 from gprune.records import Array, ModelShape, Partition, PruningMasks, UnitScores, budget
 
 STRENGTH = 0.5
-"""how far layers differ: their ratios span 2 * STRENGTH times the overall pruning ratio (FANG: 0.5)"""
+"""the ratios of the layers span 2 * STRENGTH times the overall pruning ratio (FANG: 0.5)"""
 
 
 def layer_ratios(layer_change: Array, target: float) -> Array:
-    """Return the pruned share of each layer, (layers,) in [0, 1], of mean 1 - target.
+    """Return the pruned share of each layer, (layers,) in [0, 1], with mean 1 - target.
 
-    The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to a
-    span of 2 * STRENGTH times the overall ratio. Ratios outside [0, 1] are clipped, and all others are
-    shifted alike until the mean is the overall ratio again. `layer_change` (layers,) is the mean of 1 -
-    cosine similarity of a layer's input and output.
+    Ratios fall linearly with the layer's change and span 2 * STRENGTH times the mean ratio. Ratios outside [0, 1]
+    are clipped; the others are shifted by one amount that restores the mean. `layer_change` (layers,) is the mean
+    of 1 - cosine similarity between a layer's input and output.
     """
     change = np.asarray(layer_change, dtype=np.float64)
     pruned = 1 - target
     spread = np.ptp(change)
     scaled = (change - change.min()) / (spread if spread > 0 else 1.0) * 2 * STRENGTH * pruned
-    return _level(-scaled, 0.0, 1.0, pruned * len(change))
+    return _shift_to_sum(-scaled, 0.0, 1.0, pruned * len(change))
 
 
 def allocate(
@@ -36,32 +34,31 @@ def allocate(
     target: float,
     equal: uniform.Counts | None = None,
 ) -> PruningMasks:
-    """Prune each layer at its ratio (see `layer_ratios`), and in it every group of a context at one ratio.
+    """Prune each layer at its ratio (see `layer_ratios`) and all functional groups of a layer at one ratio.
 
-    Key/value groups are chosen first, as near a layer's ratio as they come, and its neurons make up the
-    difference. The shared group (the last label of a layer) is kept whole, unless the layer loses more
-    neurons than all other groups hold: then those go, and the shared group gives the rest.
+    The number of key/value groups is rounded first; the neurons make up the difference. The shared group (the
+    last label of a layer) loses neurons only after all other groups are empty.
 
-    Of `equal` widths every layer keeps so many neurons and key/value groups, whatever its change.
+    With `equal`, every layer keeps these numbers of neurons and key/value groups instead.
 
-    The scores are twFLAP's under the groups, heads by FLAP. Every layer keeps a neuron and a key/value group
-    at least. What these floors cost is taken from the other layers, and the kept weights are as near the
-    target as one neuron allows, unless the floors alone exceed it.
+    Neurons are scored by twFLAP under the groups, heads by FLAP. Every layer keeps at least one neuron and one
+    key/value group, at the expense of the other layers. The kept weights meet the target to within one neuron,
+    unless these minimums alone exceed it.
     """
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
-    kept_groups, kept_neurons = counts(layer_ratios(layer_change, target), shape, target, shared)
+    kept_groups, kept_neurons = unit_counts(layer_ratios(layer_change, target), shape, target, shared)
     if equal is not None:
         kept_neurons, kept_groups = (np.full(shape.layers, count) for count in equal)
     layers = range(shape.layers)
-    ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
+    ffn = [_keep_by_group(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
     heads = [budget.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
-    return uniform.masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
+    return uniform.build_masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
 
 
-def counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
+def unit_counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
     """Return (layers,) key/value groups, at least one, and (layers,) neurons, at least the shared group."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
-    shares = _level(1 - ratios, smallest, 1.0, target * shape.layers)
+    shares = _shift_to_sum(1 - ratios, smallest, 1.0, target * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
     groups, neurons = (np.array(part) for part in zip(*counts, strict=True))
     ffn_weights = target * shape.decoder_weights - int(groups.sum()) * shape.group_weights
@@ -69,10 +66,10 @@ def counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tupl
     total = min(max(total, shape.layers), shape.layers * shape.neurons)
     # the shared group is kept whole if the budget can hold it in every layer
     minimum = shared if total >= shape.layers * shared else 1
-    return groups, _round_to_sum(_level(neurons, float(minimum), float(shape.neurons), float(total)), total)
+    return groups, _round_to_sum(_shift_to_sum(neurons, float(minimum), float(shape.neurons), float(total)), total)
 
 
-def _level(values: Array, low: float, high: float, total: float) -> Array:
+def _shift_to_sum(values: Array, low: float, high: float, total: float) -> Array:
     """Shift all values by one amount and clip them to [low, high], so that their sum is near `total`."""
     shifts = np.sort(np.concatenate([low - values, high - values]))
     # the sum is piecewise linear in the shift, with a kink where a value is clipped
@@ -88,7 +85,7 @@ def _round_to_sum(quotas: Array, total: int) -> Array:
     return counts
 
 
-def _keep(scores: Array, labels: Array, count: int) -> Array:
+def _keep_by_group(scores: Array, labels: Array, count: int) -> Array:
     """Return (neurons,) bool with `count` True: the highest scores of each group."""
     sizes = np.bincount(labels)
     pruned = min(len(scores) - count, int(sizes[:-1].sum()))

@@ -10,11 +10,11 @@ from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Keep the highest standardised scores of the whole model, by FLAP or another metric.
+    """Keep the units with the highest standardized scores of the whole model, by FLAP or another metric.
 
-    The ranking is cut where the kept weights are nearest the target. A layer that the cut would leave without
-    a neuron or without a key/value group keeps its best one; the rest is then ranked for what remains, so
-    that the retention misses the target by half a key/value group at most, unless the floors alone exceed it.
+    The ranking is cut where the kept weights are nearest the target. A layer that would lose all neurons or all
+    key/value groups keeps its best one, and the ranking is cut again. The retention misses the target by at most
+    half a key/value group, unless these minimums alone exceed it.
     """
     ffn = standardize(scores.ffn)
     # a head is the mean of standardized channels and not standardized again, as in FLAP's code

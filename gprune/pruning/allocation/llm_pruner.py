@@ -1,6 +1,6 @@
-"""LLM-Pruner's allocation: the first and last layers stay dense, those between are pruned at one ratio.
+"""LLM-Pruner's allocation: keep the first and last layers dense and prune the middle layers at one ratio.
 
-A baseline of section 4, without fine-tuning. It was published for 32 layers; other depths are scaled.
+A baseline of section 4, without fine-tuning. The published layer range is for 32 layers and is scaled to the depth.
 """
 
 import math
@@ -14,7 +14,7 @@ from gprune.records.budget import nearest_whole
 from gprune.system.errors import MethodError
 
 PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
-"""depth LLM-Pruner was published for, the first layer it prunes there, and the first that it leaves again"""
+"""number of layers that LLM-Pruner was published for, and the range of layers that it prunes there"""
 
 
 def pruned_layers(layers: int) -> range:
@@ -35,9 +35,9 @@ def lowest_retention(shape: ModelShape) -> float:
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Prune the layers between at the one ratio that meets the target over the whole decoder.
+    """Prune the middle layers at the ratio that meets the target over the whole decoder.
 
-    Raises MethodError if the target is below what is left when these layers keep one unit of each kind.
+    Raises MethodError if the target is below `lowest_retention`.
     """
     block = pruned_layers(shape.layers)
     lowest = lowest_retention(shape)
@@ -53,4 +53,4 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
     for index, layer in enumerate(block):
         ffn[layer], heads[layer] = uniform.allocate_layer(scores.ffn[layer], scores.heads[layer], part, inner, index)
-    return uniform.masks(shape, ffn, heads, target, "llm_pruner")
+    return uniform.build_masks(shape, ffn, heads, target, "llm_pruner")

@@ -1,6 +1,6 @@
-"""Wanda-sp's allocation, a baseline of section 4: every layer is pruned at one ratio, from its own scores.
+"""Wanda-sp's allocation, a baseline of section 4: prune every layer at the same ratio by the scores of the layer.
 
-Targets are the fraction of the decoder's linear weights to keep, in (0, 1).
+A target is the fraction of the decoder's linear weights to keep, in (0, 1).
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import numpy as np
 from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 Counts = tuple[int, int]
-"""neurons and key/value groups that every layer keeps, where all are to keep as many"""
+"""neurons and key/value groups that every layer keeps, if all layers have equal widths"""
 LayerUnits = Callable[[int, Array, Array, int], tuple[Array, Array]]
-"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to what neurons and groups have."""
+"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) -> (neurons,) and (groups,) scores or masks."""
 
 
 def allocate_layer(
@@ -20,53 +20,53 @@ def allocate_layer(
 ) -> tuple[Array, Array]:
     """Return (neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
-    Where the budget is not a whole number of neurons, some layers round up and some down, so that the total does
-    not drift.
+    If the budget of a layer is not a whole number of neurons, some layers round up and some down, so that the total
+    stays on target.
     """
     neurons, groups = layer_counts(shape, target, layer, equal)
     return budget.highest(ffn, neurons), budget.highest(heads, groups)
 
 
 def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | None = None) -> tuple[int, int]:
-    """Return the neurons and key/value groups that a layer keeps: see `allocate_layer`, or those of `equal` widths."""
+    """Return the number of neurons and key/value groups that a layer keeps; `equal` itself if it is set."""
     if equal is not None:
         return equal
     groups, neurons = budget.uniform_counts(shape, target)
-    return _share(layer, neurons), groups
+    return _neurons_of_layer(layer, neurons), groups
 
 
-def _share(layer: int, neurons: float) -> int:
+def _neurons_of_layer(layer: int, neurons: float) -> int:
     """Return the neurons of one layer, so that the running total over layers stays on target."""
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None) -> PruningMasks:
-    """Prune every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
+    """Prune every layer at one ratio by the scores of the dense model; the metric's name becomes the masks' name."""
     layers = [
         allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer, equal)
         for layer in range(shape.layers)
     ]
     ffn, heads = (np.stack(part) for part in zip(*layers, strict=True))
-    return masks(shape, ffn, heads, target, scores.metric)
+    return build_masks(shape, ffn, heads, target, scores.metric)
 
 
-def allocate_around(
+def allocate_with_fixed_groups(
     scores: UnitScores, shape: ModelShape, target: float, heads: Array, equal: Counts | None = None
 ) -> PruningMasks:
-    """Prune the neurons of every layer at one ratio, such that given key/value groups meet the target.
+    """Prune the neurons of every layer at one ratio, with the kept key/value groups fixed.
 
-    `heads` (layers, key/value groups) stays as it is; the masks are as near the target as one neuron allows,
-    or as near as the given groups leave possible.
+    `heads` (layers, key/value groups) bool is not changed. The retention meets the target to within one neuron, if
+    the fixed groups allow it.
     """
     left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
     neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
-    counts = [_share(layer, neurons) if equal is None else equal[0] for layer in range(shape.layers)]
+    counts = [_neurons_of_layer(layer, neurons) if equal is None else equal[0] for layer in range(shape.layers)]
     ffn = np.stack([budget.highest(row, count) for row, count in zip(scores.ffn, counts, strict=True)])
-    return masks(shape, ffn, np.array(heads), target, scores.metric)
+    return build_masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
 def layer_decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts | None = None) -> LayerUnits:
-    """Return the decision of a layer-by-layer pass: score a layer and keep its best units (bool, True = kept)."""
+    """Return a function for layer-by-layer pruning that scores a layer and returns its masks (bool, True = kept)."""
 
     def decide(layer: int, ffn_energy: Array, attention_energy: Array, samples: int) -> tuple[Array, Array]:
         ffn, heads = score(layer, ffn_energy, attention_energy, samples)
@@ -75,6 +75,6 @@ def layer_decision(score: LayerUnits, shape: ModelShape, target: float, equal: C
     return decide
 
 
-def masks(shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp") -> PruningMasks:
-    """Put the bool decisions of all layers, True = kept, into one record with the retention they reach."""
+def build_masks(shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp") -> PruningMasks:
+    """Return a record of (layers, units) masks (bool, True = kept) with the retention that they reach."""
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)

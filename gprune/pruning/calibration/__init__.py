@@ -1,3 +1,3 @@
-"""One pass of the dense model over a calibration set, and the statistics that every score follows from."""
+"""Activation statistics of the dense model on calibration texts, from which importance scores are computed."""
 
-from gprune.pruning.calibration.collection import collect, collect_strongest, strongest_of
+from gprune.pruning.calibration.collection import collect, collect_strongest, track_strongest

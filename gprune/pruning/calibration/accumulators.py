@@ -1,9 +1,9 @@
 """Streaming moments of the inputs of a projection, channel by channel.
 
-Each sequence is reduced to the sum and the sum of squares of every channel about a running estimate of the
-channel's mean, in float32 and in pieces that stay in the cache; about that estimate the squares neither
-cancel nor overflow. Everything after that is float64 and small. Shards are extended by Chan's rule, so
-neither the batch size nor the order of the sequences matters. Nothing waits for the device on the way.
+Each sequence is reduced to the sum and the sum of squares of every channel, in float32 and in buffers that fit the
+CPU cache. Values are shifted by a running estimate of the channel's mean, so that the squares neither cancel nor
+overflow. The sums of batches are merged in float64 by Chan's rule, so that the result depends neither on the batch
+size nor on the order of the sequences. The device is not synchronized while batches run.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from gprune.models.oom_backoff import Pending, commit
 from gprune.records import Array
 from gprune.system.errors import NumericsError
 
-# Activations reduced at a time: half of a usual second-level cache; on a GPU enough to keep it busy.
-_CPU_PIECE = 2**17
-_GPU_PIECE = 2**25
+# activations that are reduced at a time: half of a typical L2 cache, or enough to keep a GPU busy
+_CPU_BUFFER = 2**17
+_GPU_BUFFER = 2**25
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +31,36 @@ class Moments:
     energy: Array
     """(shards, layers, channels) sum over tokens of the square"""
     released_fluctuation: Array
-    """(layers, channels) fluctuation of the released recursion; zeros where it was not asked for"""
+    """(layers, channels) fluctuation as FLAP's released code computes it; zeros if it was not requested"""
 
 
-class Released:
+class ReleasedFluctuation:
     """The fluctuation that FLAP's released code accumulates at batch 1.
 
     fluc = 1/(n-1) * sum over samples j = 1 ... n-1 of j/(j+1) * sum over tokens of (x_jt - mean_{0..j})^2,
-    where the mean is over all tokens of the samples up to and including j. The order of the samples counts.
+    where the mean is over all tokens of the samples up to and including j. The result depends on the sample order.
     """
 
     def __init__(self, like: torch.Tensor) -> None:
-        """Start empty; `like` is (layers, channels) on the device."""
+        """Start with zero sums of the shape (layers, channels) and on the device of `like`."""
         self.samples = 0
         self.sum = torch.zeros_like(like, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 
     def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
-        """Return the changes by a batch's sequences, given their (layers, sequences, channels) sums about `centre`."""
-        together, total = self.sum.clone(), self.total.clone()
+        """Return the updates for a batch from its (layers, sequences, channels) sums about `centre`; apply none."""
+        token_sum, total = self.sum.clone(), self.total.clone()
         for sample in range(sums.shape[1]):
             offset_sum, j = sums[:, sample].double(), self.samples + sample
-            together += offset_sum + length * centre
+            token_sum += offset_sum + length * centre
             # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
-            distance = together / ((j + 1) * length) - centre
+            distance = token_sum / ((j + 1) * length) - centre
             about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
             total += about_mean * (j / (j + 1))
-        return [(self.sum, together), (self.total, total)]
+        return [(self.sum, token_sum), (self.total, total)]
 
     def commit(self, samples: int) -> None:
-        """Count the samples of a prepared batch."""
+        """Add the samples of an applied batch to the count."""
         self.samples += samples
 
     def result(self) -> Array:
@@ -82,8 +82,8 @@ class ChannelMoments:
     ) -> None:
         """Start empty for the `channels` inputs of a projection in some decoder layers.
 
-        `name` stands in messages, `shards` are groups of sequences that are kept apart, and `released` says
-        whether the fluctuation of FLAP's released code is wanted as well.
+        `name` is used in messages, `shards` is the number of groups of sequences with separate moments, and
+        `released` requests the fluctuation of FLAP's released code as well.
         """
         self.name = name
         self.first = layers.start
@@ -93,58 +93,58 @@ class ChannelMoments:
         self.shift = torch.zeros(len(layers), channels, device=device)
         self.sums = torch.empty(len(layers), 0, channels, device=device)
         self.squares = torch.empty_like(self.sums)
-        self.piece = torch.empty(0, device=device)
+        self.buffer = torch.empty(0, device=device)
         self.length = 0
-        self.released = Released(self.shift) if released else None
+        self.released = ReleasedFluctuation(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Reduce one layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
+        """Reduce one layer's (sequences, length, channels) inputs (any float type) of the current batch."""
         sequences, self.length, channels = inputs.shape
         index = layer - self.first
         if self.sums.shape[1] != sequences:
             self.sums = self.sums.new_empty(len(self.shift), sequences, channels)
             self.squares = torch.empty_like(self.sums)
         if not any(self.tokens):
-            # the first sequence's own mean serves until there is a better estimate
+            # the mean of the first sequence is the first estimate
             self.shift[index] = inputs[0].float().mean(dim=0)
-        limit = _CPU_PIECE if inputs.device.type == "cpu" else _GPU_PIECE
+        limit = _CPU_BUFFER if inputs.device.type == "cpu" else _GPU_BUFFER
         step = min(max(limit // (self.length * channels), 1), sequences)
-        if self.piece.shape != (step, self.length, channels):
-            self.piece = self.piece.new_empty(step, self.length, channels)
+        if self.buffer.shape != (step, self.length, channels):
+            self.buffer = self.buffer.new_empty(step, self.length, channels)
         for start in range(0, sequences, step):
             rows = slice(start, min(start + step, sequences))
-            piece = self.piece[: rows.stop - start]
+            buffer = self.buffer[: rows.stop - start]
             # widened first: the squares of float16 activations would overflow
-            piece.copy_(inputs[rows]).sub_(self.shift[index])
-            torch.sum(piece, dim=1, out=self.sums[index, rows])
-            torch.sum(piece.square_(), dim=1, out=self.squares[index, rows])
+            buffer.copy_(inputs[rows]).sub_(self.shift[index])
+            torch.sum(buffer, dim=1, out=self.sums[index, rows])
+            torch.sum(buffer.square_(), dim=1, out=self.squares[index, rows])
 
     def finish_batch(self, shard: Array) -> None:
-        """Merge the batch that every layer has added; the (sequences,) `shard` of its sequences ascends."""
+        """Merge the current batch after all layers were added; `shard` is (sequences,), ascending."""
         self.commit(shard, self.prepare(shard))
 
     def prepare(self, shard: Array) -> Pending:
-        """Return the changes by the batch that every layer has added; nothing is changed yet."""
+        """Return the updates for the current batch after all layers were added; apply none."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
             pending += self.released.extend(self.sums, self.squares, centre, self.length)
-        for index, rows in _runs(shard):
+        for index, rows in _rows_of_shards(shard):
             tokens = (rows.stop - rows.start) * self.length
             offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens
             moment = self.squares[:, rows].sum(dim=1, dtype=torch.float64) - tokens * offset**2
-            pending += self._extended(index, tokens, centre + offset, moment)
+            pending += self._merge_moments(index, tokens, centre + offset, moment)
         return pending
 
     def commit(self, shard: Array, pending: Pending) -> None:
-        """Merge a prepared batch; this needs no memory, so it cannot end halfway."""
+        """Apply the updates of a batch; this allocates no memory, so it cannot fail halfway."""
         commit(pending)
-        for index, rows in _runs(shard):
+        for index, rows in _rows_of_shards(shard):
             self.tokens[index] += (rows.stop - rows.start) * self.length
         if self.released is not None:
             self.released.commit(len(shard))
         self.shift.copy_(self.mean[int(shard[-1])])
 
-    def _extended(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
+    def _merge_moments(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
         """Merge one group of tokens into a shard by Chan's rule."""
         old_tokens, new_tokens = self.tokens[shard], self.tokens[shard] + tokens
         centre, spread = self.mean[shard], self.moment[shard]
@@ -152,8 +152,8 @@ class ChannelMoments:
         between = difference**2 * (old_tokens * tokens / new_tokens)
         return [(centre, centre + difference * (tokens / new_tokens)), (spread, spread + (moment + between))]
 
-    def not_finite(self, shard: int) -> tuple[int, str] | None:
-        """Return layer and location of a shard's first NaN or infinite input; synchronizes with the device."""
+    def find_nonfinite(self, shard: int) -> tuple[int, str] | None:
+        """Return the layer of a shard's first NaN or infinite input and a description; synchronizes the device."""
         faults = torch.nonzero(~torch.isfinite(self.mean[shard] + self.moment[shard]))
         if not len(faults):
             return None
@@ -161,23 +161,23 @@ class ChannelMoments:
         return self.first + layer, f"{self.name} in layer {self.first + layer} (channel {channel})"
 
     def result(self) -> Moments:
-        """Copy the moments out of the device."""
+        """Return the moments as arrays on the CPU."""
         mean, moment = self.mean.cpu().numpy(), self.moment.clamp(min=0).cpu().numpy()
         tokens = np.array(self.tokens, dtype=np.float64).reshape(-1, 1, 1)
         released = np.zeros(mean.shape[1:]) if self.released is None else self.released.result()
         return Moments(mean, moment, moment + tokens * mean**2, released)
 
 
-def _runs(shard: Array) -> list[tuple[int, slice]]:
-    """Return every shard of a batch with its rows."""
+def _rows_of_shards(shard: Array) -> list[tuple[int, slice]]:
+    """Return the index and the rows of every shard of a batch."""
     indices = range(int(shard[0]), int(shard[-1]) + 1)
     return [(index, slice(*np.searchsorted(shard, (index, index + 1)).tolist())) for index in indices]
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
-    """Raise NumericsError that names the first layer in which an input of a shard is NaN or infinite."""
+    """Raise NumericsError that names the first layer of a shard with a NaN or infinite input."""
     # checked in order of computation, because a NaN spreads to everything after it
-    faults = [fault for fault in (attention.not_finite(shard), ffn.not_finite(shard)) if fault]
+    faults = [fault for fault in (attention.find_nonfinite(shard), ffn.find_nonfinite(shard)) if fault]
     if faults:
         _, location = min(faults, key=lambda fault: fault[0])
         raise NumericsError.of(f"the input of {location}")

@@ -10,17 +10,17 @@ import numpy as np
 
 from gprune.records import Array
 
-# Lloyd steps, and rounds of prices within each.
+# Lloyd steps, and rounds of price updates within each
 _ITERATIONS, _SWEEPS = 25, 5
-# A Lloyd step that tightens the clusters by a smaller share than this is the last.
+# the search ends when a Lloyd step reduces the summed squared distance by a smaller share than this
 _LEAST_GAIN = 1e-4
 
 
 def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
     """Cluster points into clusters of equal size by k-means++ and Lloyd steps.
 
-    Takes (points, dimensions) float64, and a count from 2 up to that of the points. Gives (points,) labels, whose
-    sizes differ by one at most, and the (count, dimensions) means of the clusters.
+    Takes (points, dimensions) float64 and a count from 2 to the number of points. Returns (points,) labels and the
+    (count, dimensions) means of the clusters. Cluster sizes differ by at most one.
     """
     labels, centroids, _ = _lloyd(points, count, generator, balanced_labels)
     return labels, centroids
@@ -29,9 +29,9 @@ def balanced_clusters(points: Array, count: int, generator: np.random.Generator)
 def bounded_clusters(
     points: Array, count: int, generator: np.random.Generator, slack: float, starts: int
 ) -> tuple[Array, Array]:
-    """Cluster points into clusters of about equal size: the best of several k-means++ starts.
+    """Cluster points into clusters of similar size and return the best of several k-means++ starts.
 
-    `slack` is how far a size may be from an even share of the points, as a share of that.
+    A cluster size may deviate from an even share of the points by the fraction `slack` of it.
     """
     even = len(points) / count
     low, high = max(1, math.floor((1 - slack) * even)), math.ceil((1 + slack) * even)
@@ -50,11 +50,11 @@ def _lloyd(
     """Return labels, means and the summed squared distance of one start."""
     centroids, best = _seeds(points, count, generator), np.inf
     labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
-    room = np.empty_like(points)
+    buffer = np.empty_like(points)
     for _ in range(_ITERATIONS):
         cost = (centroids**2).sum(axis=1) - points @ (2 * centroids).T
         proposed = assign(cost)
-        means = _means(points, proposed, count, room)
+        means = _means(points, proposed, count, buffer)
         spread = total - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
         # balancing is greedy, so a step may also loosen the clusters
         if spread >= (1 - _LEAST_GAIN) * best:
@@ -63,10 +63,10 @@ def _lloyd(
     return labels, centroids, float(best)
 
 
-def _means(points: Array, labels: Array, count: int, room: Array) -> Array:
+def _means(points: Array, labels: Array, count: int, buffer: Array) -> Array:
     """Return the (count, dimensions) means of the clusters."""
     order = np.argsort(labels.astype(np.uint16), kind="stable")
-    ordered = points.take(order, axis=0, out=room, mode="clip")
+    ordered = points.take(order, axis=0, out=buffer, mode="clip")
     ends = np.cumsum(np.bincount(labels, minlength=count))
     return np.stack([part.mean(axis=0) for part in np.split(ordered, ends[:-1])])
 
@@ -85,65 +85,63 @@ def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
 def balanced_labels(cost: Array) -> Array:
     """Assign points to clusters of equal size, near the least total cost.
 
-    Prices first even out the demand for the clusters; as the sizes are fixed, they change the total cost by a
-    constant. Then every point asks for its cheapest cluster with room. A cluster that is asked by as many as
-    it has room for, or more, takes those that would lose most elsewhere, and closes; the others ask again.
-    There always is such a cluster, so this ends after as many rounds as there are clusters, at most.
+    An auction: prices first balance the demand for the clusters. Since the sizes are fixed, prices change the total
+    cost by a constant only. Then every point requests its cheapest open cluster. A cluster with at least as many
+    requests as capacity accepts the points that would lose most in another cluster, and closes. The other points
+    request again. At least one cluster closes in each round, so the loop ends.
 
-    `cost` is (points, clusters), up to a constant for each point, of at least two clusters and no more than
-    points. The sizes of the (points,) labels differ by one at most; the clusters nearest to most are the
-    larger.
+    `cost` is (points, clusters), with two or more clusters and at least as many points. Cluster sizes of the
+    returned (points,) labels differ by at most one; the clusters with the highest demand are the larger ones.
     """
     points, count = cost.shape
-    room = np.full(count, points // count)
+    capacity = np.full(count, points // count)
     demand = np.bincount(cost.argmin(axis=1), minlength=count)
-    room[np.argsort(-demand, kind="stable")[: points % count]] += 1
+    capacity[np.argsort(-demand, kind="stable")[: points % count]] += 1
 
     def price(cluster: int, gain: Array) -> float:
-        return _between(gain, points - int(room[cluster]))
+        return _midpoint(gain, points - int(capacity[cluster]))
 
-    return _hand_out(cost + _prices(cost, price), room)
+    return _assign_by_capacity(cost + _prices(cost, price), capacity)
 
 
 def bounded_labels(cost: Array, low: int, high: int) -> Array:
-    """Return (points,) labels of clusters of `low` to `high` points each, at nearly the least total cost.
+    """Return (points,) labels of clusters with `low` to `high` points each, at nearly the lowest total cost.
 
-    As `balanced_labels`, but only clusters that would be too large or too small get a price. Where the
-    nearest clusters have sizes within the bounds, every point gets its nearest. All points must fit in the
-    bounds.
+    Like `balanced_labels`, but only clusters that would be too large or too small get a price. If no cluster
+    violates the bounds, every point gets its nearest cluster. The bounds must allow for all points.
     """
 
     def price(_: int, gain: Array) -> float:
-        # the price is 0 if as many points prefer a cluster as it may have
-        asking = int(np.count_nonzero(gain > 0))
-        split_index = len(gain) - min(max(asking, low), high)
-        return 0.0 if split_index == len(gain) - asking else _between(gain, split_index)
+        # the price is 0 if the number of points that prefer the cluster is within the bounds
+        requests = int(np.count_nonzero(gain > 0))
+        split_index = len(gain) - min(max(requests, low), high)
+        return 0.0 if split_index == len(gain) - requests else _midpoint(gain, split_index)
 
     priced = cost + _prices(cost, price)
     demand = np.bincount(priced.argmin(axis=1), minlength=cost.shape[1])
-    room = np.clip(demand, low, high)
-    shortfall = len(cost) - int(room.sum())
+    capacity = np.clip(demand, low, high)
+    shortfall = len(cost) - int(capacity.sum())
     while shortfall:
         # the remainder goes to or comes from the clusters that the bounds changed least
-        movable = room < high if shortfall > 0 else room > low
-        cluster = np.where(movable, np.abs(room - demand), np.iinfo(np.int64).max).argmin()
-        room[cluster] += np.sign(shortfall)
+        movable = capacity < high if shortfall > 0 else capacity > low
+        cluster = np.where(movable, np.abs(capacity - demand), np.iinfo(np.int64).max).argmin()
+        capacity[cluster] += np.sign(shortfall)
         shortfall -= int(np.sign(shortfall))
-    return _hand_out(priced, room)
+    return _assign_by_capacity(priced, capacity)
 
 
-def _hand_out(cost: Array, room: Array) -> Array:
-    """Return (points,) labels: each point requests its cheapest cluster that has room."""
+def _assign_by_capacity(cost: Array, capacity: Array) -> Array:
+    """Return (points,) labels, at most `capacity` (clusters,) points in each cluster; see `balanced_labels`."""
     (points, count), cost = cost.shape, cost.copy()
     labels, pending = np.full(points, -1), np.arange(points)
     while len(pending):
         choices = cost[pending]
-        wish, cheapest = choices.argmin(axis=1), np.partition(choices, 1, axis=1)
+        preferred, cheapest = choices.argmin(axis=1), np.partition(choices, 1, axis=1)
         regret = cheapest[:, 1] - cheapest[:, 0]
-        demand = np.bincount(wish, minlength=count)
-        for cluster in np.flatnonzero((demand >= room) & (demand > 0)):
-            asking = np.flatnonzero(wish == cluster)
-            winners = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
+        demand = np.bincount(preferred, minlength=count)
+        for cluster in np.flatnonzero((demand >= capacity) & (demand > 0)):
+            requests = np.flatnonzero(preferred == cluster)
+            winners = requests[np.argsort(-regret[requests], kind="stable")[: capacity[cluster]]]
             labels[pending[winners]] = cluster
             cost[:, cluster] = np.inf
         pending = np.flatnonzero(labels < 0)
@@ -151,41 +149,42 @@ def _hand_out(cost: Array, room: Array) -> Array:
 
 
 def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
-    """Return (clusters,) prices at which as many points prefer each cluster as it has room for.
+    """Return the (clusters,) prices that balance the demand for the clusters.
 
-    `price` makes it of a cluster and the (points,) numbers that each gains there, which it may overwrite.
+    `price` returns the price of a cluster from its index and the (points,) gain of each point there compared with
+    the best other cluster; it may overwrite the gains.
     """
     # rows are contiguous, which makes this several times faster
-    plain = np.ascontiguousarray(cost.T)
-    priced = plain.copy()
+    unpriced = np.ascontiguousarray(cost.T)
+    priced = unpriced.copy()
     for _ in range(_SWEEPS):
-        for cluster, elsewhere in _least_elsewhere(priced):
-            gain = np.subtract(elsewhere, plain[cluster], out=elsewhere)
-            np.add(plain[cluster], price(cluster, gain), out=priced[cluster])
-    return priced[:, 0] - plain[:, 0]
+        for cluster, other_cost in _lowest_other_costs(priced):
+            gain = np.subtract(other_cost, unpriced[cluster], out=other_cost)
+            np.add(unpriced[cluster], price(cluster, gain), out=priced[cluster])
+    return priced[:, 0] - unpriced[:, 0]
 
 
-def _least_elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:
-    """Yield each cluster with the (points,) least cost of the other clusters, which may be overwritten.
+def _lowest_other_costs(priced: Array) -> Iterator[tuple[int, Array]]:
+    """Yield each cluster and the (points,) lowest cost of all other clusters, which the caller may overwrite.
 
-    The row of a cluster that was given may have changed by the time the next is asked for.
+    The caller may also change the row of the yielded cluster before it requests the next.
     """
-    later = priced[1:].copy()
-    for cluster in range(len(later) - 2, -1, -1):
+    lowest_after = priced[1:].copy()
+    for cluster in range(len(lowest_after) - 2, -1, -1):
         # `accumulate` along the rows is many times slower
-        np.minimum(later[cluster], later[cluster + 1], out=later[cluster])
-    least_before, least = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
+        np.minimum(lowest_after[cluster], lowest_after[cluster + 1], out=lowest_after[cluster])
+    lowest_before, least = np.full(priced.shape[1], np.inf), np.empty(priced.shape[1])
     for cluster in range(len(priced)):
-        if cluster < len(later):
-            yield cluster, np.minimum(least_before, later[cluster], out=least)
+        if cluster < len(lowest_after):
+            yield cluster, np.minimum(lowest_before, lowest_after[cluster], out=least)
         else:
-            yield cluster, least_before
+            yield cluster, lowest_before
             return
-        np.minimum(least_before, priced[cluster], out=least_before)
+        np.minimum(lowest_before, priced[cluster], out=lowest_before)
 
 
-def _between(gain: Array, first: int) -> float:
-    """Return the midpoint of the ``first``-th smallest number and the next; reorders the numbers."""
+def _midpoint(gain: Array, first: int) -> float:
+    """Return the midpoint of the ``first``-th smallest number and the next larger one; reorders `gain`."""
     # numpy partitions at two positions three times faster than at one
     gain.partition((first - 1, first))
     return float(gain[first - 1] + gain[first]) / 2

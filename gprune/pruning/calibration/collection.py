@@ -1,7 +1,7 @@
-"""Activation statistics of the dense model on a calibration set, from one pass (section 3).
+"""Collect activation statistics of the dense model on a calibration set in one forward pass (section 3).
 
-The inputs of down_proj and o_proj are reduced as they pass by, for disjoint shards of the sequences, so that
-any half of the set can be scored later without another pass. The LM head is never run.
+Hooks reduce the inputs of down_proj and o_proj separately for disjoint shards of the sequences. Any half of the set
+can then be scored without another pass. The LM head is not run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.strongest import Strongest
+from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
 from gprune.study import CalibrationSettings
 from gprune.system.errors import GpruneError, SettingsError
@@ -26,10 +26,10 @@ from gprune.system.progress import Progress, silent
 _SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
 
 Observer = Callable[[int, torch.Tensor], None]
-"""Told of a layer's index and the (sequences, length, channels) inputs of one of its projections."""
+"""called with a layer's index and the (sequences, length, channels) inputs of one of its projections"""
 
 
-def in_batches(
+def batch_runner(
     batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> AdaptiveBatches:
     """Return a batch runner for calibration sequences that halves the batch when memory runs out."""
@@ -42,18 +42,18 @@ def collect(
     tokens: Tokens,
     settings: CalibrationSettings,
     on_progress: Progress = silent,
-    strongest: Strongest | None = None,
+    strongest: PeakTracker | None = None,
 ) -> ActivationStatistics:
-    """Run the unmodified model once and keep the moments of every FFN and attention channel per shard.
+    """Run the dense model once and return the moments of every FFN and attention channel per shard.
 
-    Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
-    and nothing else, and is halved where memory runs out. `strongest` keeps strongest positions on the way.
+    Shards are contiguous runs of the sequences, whose order is already random. The batch size affects speed only and
+    is halved when memory runs out. `strongest` records the strongest positions in the same pass.
     Raises SettingsError if there are fewer sequences than shards, they are longer than the model's
     positions, or not even one of them fits in memory. Raises NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    shard = shard_of(tokens, settings.shards)
+    shard = assign_shards(tokens, settings.shards)
     ffn, attention = _accumulators(decoder, settings)
 
     def measure(rows: slice) -> None:
@@ -70,17 +70,17 @@ def collect(
         for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
             require_finite(attention, ffn, complete)
 
-    observer = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
+    observer = _chain_observers(ffn.add, strongest.add) if strongest is not None else ffn.add
     with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
-        in_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
+        batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
 
-def strongest_of(decoder: Decoder, tokens: Tokens, count: int) -> Strongest:
-    """Keep each FFN neuron's `count` strongest positions while `collect` goes over a calibration set."""
+def track_strongest(decoder: Decoder, tokens: Tokens, count: int) -> PeakTracker:
+    """Return a tracker of each FFN neuron's `count` strongest positions, to be passed to `collect`."""
     shape = decoder.shape
-    return Strongest(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
+    return PeakTracker(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
 
 
 @torch.no_grad()
@@ -91,13 +91,10 @@ def collect_strongest(
     count: int,
     on_progress: Progress = silent,
 ) -> StrongestPositions:
-    """Run the unmodified model once for the strongest positions alone, if the moments exist already.
-
-    Batches and errors are those of `collect`.
-    """
+    """Run the dense model once and return only the strongest positions; batches and errors as in `collect`."""
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    strongest = strongest_of(decoder, tokens, count)
+    strongest = track_strongest(decoder, tokens, count)
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "strongest positions")
@@ -108,7 +105,7 @@ def collect_strongest(
 
     layers = range(decoder.shape.layers)
     with observe_inputs(decoder, layers, strongest.add, lambda *_: None):
-        in_batches(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
+        batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "strongest positions")
     return strongest.result(tokens)
 
@@ -122,7 +119,7 @@ def _require_positions(decoder: Decoder, length: int) -> None:
         )
 
 
-def _both(first: Observer, second: Observer) -> Observer:
+def _chain_observers(first: Observer, second: Observer) -> Observer:
     def observer(layer: int, inputs: torch.Tensor) -> None:
         first(layer, inputs)
         second(layer, inputs)
@@ -130,8 +127,8 @@ def _both(first: Observer, second: Observer) -> Observer:
     return observer
 
 
-def shard_of(tokens: Tokens, shards: int) -> Array:
-    """Return (samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
+def assign_shards(tokens: Tokens, shards: int) -> Array:
+    """Return the (samples,) shard of each sequence: contiguous runs whose sizes differ by at most one.
 
     Raises SettingsError if there are fewer sequences than shards.
     """
@@ -146,21 +143,21 @@ def shard_of(tokens: Tokens, shards: int) -> Array:
 
 
 def observe_inputs(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
-    """Show the inputs of down_proj and o_proj of some layers to observers, on the decoder's device, while open."""
+    """Return a context in which observers receive the inputs of down_proj and o_proj, on the decoder's device."""
 
-    def observing(observer: Observer, layer: int) -> Callable[..., None]:
+    def make_hook(observer: Observer, layer: int) -> Callable[..., None]:
         return lambda _, arguments: observer(layer, arguments[0].to(decoder.device))
 
-    hooks = {decoder.down_proj(layer): observing(ffn, layer) for layer in layers}
-    return hook_inputs(hooks | {decoder.o_proj(layer): observing(attention, layer) for layer in layers})
+    hooks = {decoder.down_proj(layer): make_hook(ffn, layer) for layer in layers}
+    return hook_inputs(hooks | {decoder.o_proj(layer): make_hook(attention, layer) for layer in layers})
 
 
 @contextmanager
 def hook_inputs(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Call a hook before each of some modules, with its positional inputs, while the context is open."""
-    with ExitStack() as undone:
+    """Register a forward pre-hook on each module while the context is open."""
+    with ExitStack() as stack:
         for module, hook in hooks.items():
-            undone.callback(module.register_forward_pre_hook(hook).remove)
+            stack.callback(module.register_forward_pre_hook(hook).remove)
         yield
 
 

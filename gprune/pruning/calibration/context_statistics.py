@@ -1,9 +1,9 @@
-"""Statistics of every neuron in each context, for token-weighted FLAP and FANG (section 4).
+"""Collect statistics of every neuron in each context, for token-weighted FLAP and FANG (section 4).
 
-While a text passes through the dense model, every token is assigned to a context in every layer, and the
-inputs of down_proj are reduced to moments for each shard and context. From those any token-weighted mean and
-variance follows exactly, without another pass. With a backward pass comes the affinity of contexts and
-neurons, the mean of |input * gradient of the loss|, by which FANG groups neurons.
+In a forward pass of the dense model, every token is assigned to a context in every layer, and the inputs of
+down_proj are reduced to moments per shard and context. Any token-weighted mean and variance follows exactly from
+these moments. A backward pass adds the affinity between contexts and neurons, the mean of
+|input * gradient of the loss|, by which FANG groups neurons.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +16,8 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Pending, commit
-from gprune.pruning.calibration.collection import hook_inputs, in_batches, shard_of
-from gprune.pruning.calibration.contexts import Lookup
+from gprune.pruning.calibration.collection import assign_shards, batch_runner, hook_inputs
+from gprune.pruning.calibration.contexts import ContextLookup
 from gprune.pruning.calibration.gradients import loss_gradient
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
 from gprune.system.errors import MethodError, NumericsError, SettingsError
@@ -33,20 +33,19 @@ def collect_contexts(
     gradient: bool,
     on_progress: Progress = silent,
 ) -> list[ContextStatistics]:
-    """Run the unmodified model once and keep the moments of every neuron per shard and context, float64.
+    """Run the dense model once and return the moments of every neuron per shard and context, float64.
 
-    One record for each of the `contexts`, as each gives alone. Shards are contiguous runs of the sequences;
-    `batch` changes speed, not results, and is halved where memory runs out. `gradient` asks for the
-    affinity, which takes a backward pass as well; the loss of a sequence is the sum over its predictions.
-    Without it the affinity is zero, no graph is built and the LM head is not run.
+    Returns one record for each of the `contexts`. Shards are contiguous runs of the sequences. `batch` affects speed
+    only and is halved when memory runs out. `gradient` requests the affinity, which needs a backward pass; the
+    loss of a sequence is the sum over its predictions. Without it the affinity is zero and the LM head is not run.
 
     Raises:
-        SettingsError: there are fewer sequences than shards, not even one of them fits in memory, or the layers of
-            which a gradient is asked for are offloaded.
-        MethodError: a gradient is asked for and does not fit in memory.
+        SettingsError: there are fewer sequences than shards, not even one sequence fits in memory, or `gradient` is
+            set and layers are offloaded.
+        MethodError: `gradient` is set and one sequence does not fit in memory.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
-    samples, shard = len(tokens.ids), shard_of(tokens, shards)
+    samples, shard = len(tokens.ids), assign_shards(tokens, shards)
     if gradient:
         decoder.require_whole("the affinity of contexts and neurons")
     pass_ = _Pass(decoder, contexts, shards, gradient)
@@ -55,10 +54,10 @@ def collect_contexts(
         on_progress(rows.start, samples, "context statistics")
         pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows])
 
-    # only some methods need the gradient; the forward pass alone is as large as everyone's
+    # if memory runs out in the backward pass, only the methods that need the gradient fail
     kind = MethodError if gradient else SettingsError
     with torch.set_grad_enabled(gradient), pass_.observing():
-        in_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).run_batches(samples, measure)
+        batch_runner(batch, tokens.ids.shape[1], decoder, on_progress, kind).run_batches(samples, measure)
     on_progress(samples, samples, "context statistics")
     return pass_.records(tokens.text)
 
@@ -66,36 +65,36 @@ def collect_contexts(
 class GroupMoments:
     """Moments of the inputs of down_proj for each shard, layer and context.
 
-    A batch is reduced about the mean of each of its groups, in float32, and what that mean lacks by rounding
-    is measured too; batches are merged in float64 by Chan's rule. So neither a mean far from zero nor an
-    outlier in another context costs accuracy.
+    A batch is reduced in float32 about the mean of each group, with a correction for the rounding of that mean.
+    Batches are merged in float64 by Chan's rule. Means far from zero and outliers in other contexts therefore do not
+    reduce the accuracy.
     """
 
     def __init__(self, shards: int, layers: int, contexts: int, channels: int, device: torch.device) -> None:
-        """Start empty."""
+        """Start with zero sums."""
         self.tokens = torch.zeros(shards, layers, contexts, dtype=torch.float64, device=device)
         self.mean = torch.zeros(shards, layers, contexts, channels, dtype=torch.float64, device=device)
         self.moment = torch.zeros_like(self.mean)
 
     def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
-        """Return the changes by one layer's (tokens, channels) inputs of any floating type; nothing is changed yet.
+        """Return the updates for one layer's (tokens, channels) inputs of any float type; apply none.
 
-        `members` is (groups, tokens) float32, 1 if a token belongs to a group: a context in one of the
-        `shards` that the tokens belong to, contexts of the first shard first.
+        `members` is (groups, tokens) float32, 1 if a token belongs to a group. A group is a pair of one of the
+        batch's `shards` and a context, sorted by shard.
         """
         wide = inputs.float()
         tokens = members.sum(dim=1, dtype=torch.float64)[:, None]
         count = tokens.clamp(min=1)
-        # products and no scattered sums, whose order a GPU does not keep; each token is in one group
+        # matrix products instead of scattered sums, which are not deterministic on a GPU; each token is in one group
         centre = (members @ wide) / count.float()
         centred = wide - centre[members.argmax(dim=0)]
         remainder = (members @ centred).double() / count
         moment = (members @ centred.square_()).double() - tokens * remainder**2
         shape = self.mean[shards, layer].shape
         mean = (centre.double() + remainder).view(shape)
-        return self._extended(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
+        return self._merge_moments(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
 
-    def _extended(
+    def _merge_moments(
         self, layer: int, shards: slice, tokens: torch.Tensor, mean: torch.Tensor, moment: torch.Tensor
     ) -> Pending:
         """Merge (shards, contexts) groups of one layer by Chan's rule; an empty group changes nothing."""
@@ -111,30 +110,30 @@ class GroupMoments:
 
 
 class _ContextSums:
-    """Sums so far under one set of contexts, and the groups of the tokens that are in the model."""
+    """Running sums for one set of contexts, and the groups of the current batch's tokens."""
 
     def __init__(self, decoder: Decoder, contexts: Contexts, shards: int) -> None:
         shape = decoder.shape
-        self.text, self.lookup = contexts.text, Lookup(decoder, contexts)
+        self.text, self.lookup = contexts.text, ContextLookup(decoder, contexts)
         self.contexts = contexts.centroids.shape[1]
         self.moments = GroupMoments(shards, shape.layers, self.contexts, shape.neurons, decoder.device)
         self.affinity = torch.zeros_like(self.moments.mean[0])
         self.members: dict[int, torch.Tensor] = {}
 
     def assign(self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor) -> None:
-        """Group (tokens, hidden) FFN inputs of a layer, of so many shards."""
+        """Assign the tokens of a batch from `shards` shards to groups by their (tokens, hidden) FFN inputs."""
         group = shard_of_token * self.contexts + self.lookup.labels(layer, inputs)
         members = torch.zeros(shards * self.contexts, len(group), device=group.device)
         self.members[layer] = members.scatter_(0, group[None], 1)
 
     def affinity_change(self, layer: int, effect: torch.Tensor, scale: torch.Tensor) -> Pending:
-        """Return the change by (tokens, neurons) |input * gradient| of a layer; the loss was multiplied by `scale`."""
+        """Return the update for (tokens, neurons) |input * gradient| of a layer; the loss was multiplied by `scale`."""
         total = (self.members[layer] @ effect).double() / scale
         affinity = self.affinity[layer]
         return [(affinity, affinity + total.view(-1, *affinity.shape).sum(dim=0))]
 
     def record(self, text: str, layer_change: torch.Tensor) -> ContextStatistics:
-        """Copy the statistics out of the device."""
+        """Return the statistics as arrays on the CPU."""
         moments = self.moments
         tokens = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
         return ContextStatistics(
@@ -149,7 +148,7 @@ class _ContextSums:
 
 
 class _Pass:
-    """The state of one pass: the sums so far, and the batch that is in the model."""
+    """One pass over a calibration set: the running sums, and the current batch."""
 
     def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
@@ -163,27 +162,27 @@ class _Pass:
         self.scale = torch.ones((), dtype=torch.float64, device=device)
         # updates are applied only after forward and backward, because memory may run out in between
         self.pending: Pending = []
-        self.sound: dict[int, torch.Tensor] = {}
+        self.is_finite: dict[int, torch.Tensor] = {}
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Record layers, FFN inputs and neurons of the model while the context is open."""
+        """Register the hooks on layers, FFN inputs and neurons while the context is open."""
         decoder = self.decoder
         layers = range(decoder.shape.layers)
         with ExitStack() as stack:
-            stack.enter_context(hook_inputs({decoder.entrance(i): self._assign(i) for i in layers}))
-            stack.enter_context(hook_inputs({decoder.down_proj(i): self._measure(i) for i in layers}))
+            stack.enter_context(hook_inputs({decoder.entrance(i): self._context_hook(i) for i in layers}))
+            stack.enter_context(hook_inputs({decoder.down_proj(i): self._moments_hook(i) for i in layers}))
             for i in layers:
-                hook = decoder.layers[i].register_forward_hook(self._compare(i), with_kwargs=True)
+                hook = decoder.layers[i].register_forward_hook(self._layer_change_hook(i), with_kwargs=True)
                 stack.callback(hook.remove)
             yield
 
     def run(self, ids: torch.Tensor, shard: Array) -> None:
-        """Send a batch through the model, and the gradient of its loss back."""
+        """Run a batch of (sequences, length) ids forward and, if requested, backward."""
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
-        self._forget()
+        self._clear_batch()
         with self.decoder.counted_whole():
             hidden = self.decoder.hidden_states(ids)
             self._require_finite("input of down_proj")
@@ -191,13 +190,13 @@ class _Pass:
                 self._backward(hidden, ids)
         commit(self.pending)
         self.tokens += ids.numel()
-        self._forget()
+        self._clear_batch()
 
     def records(self, text: str) -> list[ContextStatistics]:
-        """Copy the statistics out of the device."""
+        """Return the statistics under each set of contexts as arrays on the CPU."""
         return [sums.record(text, self.change / self.tokens) for sums in self.sums]
 
-    def _forget(self) -> None:
+    def _clear_batch(self) -> None:
         """Drop the intermediate values of a batch."""
         self.pending = []
         for sums in self.sums:
@@ -209,7 +208,7 @@ class _Pass:
         self.decoder.count_backward(ids.numel())
         self._require_finite("gradient at the input of down_proj")
 
-    def _assign(self, layer: int) -> Callable[..., None]:
+    def _context_hook(self, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
             inputs = arguments[0].detach().flatten(0, 1).to(self.decoder.device)
             shards = self.shards.stop - self.shards.start
@@ -218,32 +217,32 @@ class _Pass:
 
         return hook
 
-    def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
+    def _moments_hook(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
             inputs = arguments[0].detach().to(self.decoder.device)
             for sums in self.sums:
                 members = sums.members[layer]
-                self._note(layer, sums.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
+                self._queue_changes(layer, sums.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
             if not self.gradient:
                 return None
             # nothing below the first neurons needs a gradient, so the graph begins there
             tracked = arguments[0].detach().requires_grad_() if layer == 0 else arguments[0]
-            tracked.register_hook(self._weigh(layer, inputs))
+            tracked.register_hook(self._affinity_hook(layer, inputs))
             return (tracked,)
 
         return hook
 
-    def _weigh(self, layer: int, inputs: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    def _affinity_hook(self, layer: int, inputs: torch.Tensor) -> Callable[[torch.Tensor], None]:
         @torch.no_grad()
         def hook(gradient: torch.Tensor) -> None:
             # widened first: a product of float16 numbers would underflow
             effect = gradient.to(inputs.device).float().mul(inputs).abs_().flatten(0, 1)
             for sums in self.sums:
-                self._note(layer, sums.affinity_change(layer, effect, self.scale))
+                self._queue_changes(layer, sums.affinity_change(layer, effect, self.scale))
 
         return hook
 
-    def _compare(self, layer: int) -> Callable[..., None]:
+    def _layer_change_hook(self, layer: int) -> Callable[..., None]:
         @torch.no_grad()
         def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
             inputs = arguments[0] if arguments else keywords["hidden_states"]
@@ -255,15 +254,15 @@ class _Pass:
 
         return hook
 
-    def _note(self, layer: int, pending: Pending) -> None:
-        """Store the changes of a batch in a layer, and whether they are finite, which is checked later."""
+    def _queue_changes(self, layer: int, pending: Pending) -> None:
+        """Queue the updates of a layer and record whether they are finite; `_require_finite` checks that later."""
         self.pending += pending
-        self.sound[layer] = torch.isfinite(pending[0][1]).all()
+        self.is_finite[layer] = torch.isfinite(pending[0][1]).all()
 
     def _require_finite(self, quantity: str) -> None:
-        """Raise NumericsError that names the first layer, or for gradients the last, that is not finite."""
-        sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
-        faulty_layers = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
+        """Raise NumericsError that names the first layer with NaN or infinity; the last layer for gradients."""
+        finite = torch.stack([self.is_finite[layer] for layer in range(self.decoder.shape.layers)])
+        faulty_layers = [layer for layer, is_finite in enumerate(finite.tolist()) if not is_finite]
         if not faulty_layers:
             return
         layer = faulty_layers[-1] if quantity.startswith("gradient") else faulty_layers[0]

@@ -1,9 +1,8 @@
 """Contexts of tokens: clusters of the FFN inputs of a layer (section 4, base metrics).
 
-Token-weighted FLAP and FANG weight a token by its context. A context is a size-balanced k-means
-cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
-The clusters are made on one text, from a small part of it, and then serve every text: a token belongs to the
-context with the nearest centroid.
+Token-weighted FLAP and FANG weight a token by its context. A context is a size-balanced k-means cluster of a
+layer's FFN inputs, taken after the norm and projected onto their principal components. The clusters are fitted to a
+part of one text and used for all texts: a token belongs to the context with the nearest centroid.
 """
 
 from collections.abc import Callable
@@ -16,22 +15,22 @@ from threadpoolctl import threadpool_limits
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.collection import hook_inputs, in_batches
+from gprune.pruning.calibration.collection import batch_runner, hook_inputs
 from gprune.pruning.calibration.principal import principal_components
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
 from gprune.system.errors import NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
-# FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
+# FANG's released code: relative deviation of a cluster's size from an even share, and number of k-means starts
 _SLACK, _STARTS = 0.4, 10
 _MOST_THREADS = 8
-"""layers that are clustered side by side; more of them wait for the interpreter, see docs/performance.md"""
+"""layers that are clustered in parallel; more threads wait for the interpreter lock (docs/performance.md)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Projected:
-    """The FFN inputs of a text in their principal components: what contexts of any seed are made from."""
+class Projection:
+    """FFN inputs of a text projected onto their principal components; contexts of any seed are fitted to them."""
 
     text: str
     mean: Array
@@ -49,12 +48,12 @@ def project_inputs(
     settings: ContextSettings,
     batch: int,
     on_progress: Progress = silent,
-) -> Projected:
-    """Take the FFN inputs of every layer, from one forward pass over the first sequences of a text.
+) -> Projection:
+    """Collect and project the FFN inputs of every layer in one forward pass over the first sequences of a text.
 
-    The sequences are as many as hold `settings.tokens` tokens; `batch` changes speed, not results, and is
-    halved where memory runs out. Raises SettingsError if there are fewer than two tokens for each context
-    or not even one sequence fits in memory, NumericsError if an FFN input is NaN or infinite.
+    Uses enough sequences for `settings.tokens` tokens. `batch` affects speed only and is halved when memory runs
+    out. Raises SettingsError if there are fewer than two tokens per context or not even one sequence fits in memory,
+    NumericsError if an FFN input is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     sequences = min(samples, -(-settings.tokens // length))
@@ -71,14 +70,11 @@ def project_inputs(
         layers.append(_project_layer(layer, points.to(decoder.device), settings.dimensions))
     on_progress(len(inputs), len(inputs), "principal components")
     mean, components, projected = (np.stack(part) for part in zip(*layers, strict=True))
-    return Projected(tokens.text, mean, components, projected)
+    return Projection(tokens.text, mean, components, projected)
 
 
-def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
-    """Cluster the FFN inputs of every layer, up to eight layers in parallel.
-
-    Every layer has a generator of its own.
-    """
+def fit_contexts(inputs: Projection, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
+    """Cluster the FFN inputs of every layer, up to eight layers in parallel; each layer has its own generator."""
     layers, fitted = len(inputs.points), []
 
     def fit(layer: int) -> Array:
@@ -94,22 +90,22 @@ def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_pro
                 centroids = future.result()
                 fitted.append((centroids.astype(np.float32), _distances(centroids)))
         finally:
-            # if a layer or the listener failed, waiting layers are cancelled
+            # if a layer or the progress callback raised, queued layers are cancelled
             pool.shutdown(cancel_futures=True)
     on_progress(layers, layers, "context clusters")
     centres, distances = (np.stack(part) for part in zip(*fitted, strict=True))
     return Contexts(inputs.text, inputs.mean, inputs.components, centres, distances, inputs.points.shape[1])
 
 
-class Lookup:
-    """Finds the context of a token: the nearest centroid in the projected space.
+class ContextLookup:
+    """Find the context of a token: the nearest centroid in the projected space.
 
-    |P(x - m) - c|^2 = |P(x - m)|^2 - 2 (x - m) . P'c + |c|^2, and its first term is the same for all
-    contexts, so one product with (contexts, hidden) directions tells the nearest.
+    |P(x - m) - c|^2 = |P(x - m)|^2 - 2 (x - m) . P'c + |c|^2, and its first term is the same for all contexts, so
+    one product with (contexts, hidden) directions is enough to find the nearest centroid.
     """
 
     def __init__(self, decoder: Decoder, contexts: Contexts) -> None:
-        """Prepare the directions."""
+        """Compute the (layers, contexts, hidden) directions P'c and the (layers, contexts) offsets."""
         centroids = contexts.centroids.astype(np.float64)
         directions = centroids @ contexts.components.astype(np.float64)
         offsets = (centroids**2).sum(axis=-1) / 2 + np.einsum("lch,lh->lc", directions, contexts.mean)
@@ -143,7 +139,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
         decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
 
     with hook_inputs({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
-        in_batches(batch, length, decoder, on_progress).run_batches(sequences, run)
+        batch_runner(batch, length, decoder, on_progress).run_batches(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return inputs.flatten(1, 2)
 

@@ -1,8 +1,8 @@
 """Gradients of the language-model loss, for LLM-Pruner and for contexts (section 4).
 
-The LM head is run in chunks of tokens and its gradients are taken there and then, so that neither the logits
-of a batch nor a graph through the head exist at once. LLM-Pruner (without LoRA) reduces the gradient of every
-weight to its units as soon as it is there, so that never more than one matrix's gradient exists.
+The LM head and its gradient are computed in chunks of tokens, so that the logits of a whole batch never exist at
+once. For LLM-Pruner (without LoRA), the gradient of a weight matrix is summed over each unit as soon as it is
+computed, so that at most one matrix's gradient exists at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +21,10 @@ from gprune.system.progress import Progress, silent
 
 # logits in float32 that exist at a time: 64 MiB
 _BLOCK_LOGITS = 2**24
-# Keeps the softmax of a large vocabulary above the smallest number of float16 on its way through the head.
+# factor on the loss that keeps the gradients of a large vocabulary's logits above the smallest float16 number
 _HEAD_SCALE = 2.0**8
 
-# A unit's share of a matrix lies in a row (dimension 1 is summed away) or in a column (0).
+# dimension that is summed: 1 if a unit has a row of the matrix, 0 if it has a column
 _SUMMED = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
 
 Reduced = dict[tuple[int, str], torch.Tensor]
@@ -34,13 +34,13 @@ Reduced = dict[tuple[int, str], torch.Tensor]
 def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the gradient of the summed next-token loss with respect to the final hidden states.
 
-    A sum and not a mean, so that a sequence's gradient does not depend on the others of its batch. In float16
-    it comes multiplied by a power of two that brings its largest entry to at most 1, the loss being computed
-    in float32: entries a million times smaller survive then, and layers may enlarge it 60000 times.
+    The loss is a sum, so that the gradient of a sequence does not depend on its batch. In float16 the gradient is
+    multiplied by a power of two that brings its largest entry to at most 1. This leaves room for entries a million
+    times smaller, and for growth by a factor of 60,000 in the backward pass.
 
     Takes the (sequences, length, hidden) states of `Decoder.hidden_states` and (sequences, length) int64 ids.
-    Gives the gradient, in the shape and number type of `hidden` and zero at the last token of a sequence, and
-    the power of two (scalar float64) that it is to be divided by.
+    Returns the gradient, in the shape and number type of `hidden` and zero at the last token of a sequence, and
+    the power of two (scalar float64) by which it was multiplied.
     """
     states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
     half = hidden.dtype == torch.float16
@@ -69,22 +69,22 @@ def taylor_scores(
 ) -> UnitScores:
     """Return LLM-Pruner's unit scores: the sum of |weight * gradient| over the coupled matrices.
 
-    The loss is the mean cross-entropy of all predictions of the first sequences' first tokens, and there is
-    one backward pass of one batch. A neuron sums its gate row, up row and down column. A key/value group sums
-    the rows of its query heads, of its key and of its value head, and the columns of o_proj that belong to
-    it. Of these an o_proj channel's score holds its column, the row of q_proj of the same place, and the rows
-    of k_proj and v_proj of the same place divided by the query heads that share them; a group is the sum of
-    its channels.
+    The loss is the mean cross-entropy over the first `taylor_length` tokens of the first `taylor_samples` sequences,
+    in one batch and one backward pass. A neuron's score is the sum over its rows of gate_proj and up_proj and its
+    column of down_proj. An o_proj channel's score is the sum over its column, the matching row of q_proj, and the
+    matching rows of k_proj and v_proj divided by the number of query heads that share them. A key/value group's
+    score is the sum over its channels.
 
-    The weights are frozen again afterwards. Raises MethodError if the calibration set is smaller than
-    that or the batch does not fit on the GPU. Raises SettingsError if layers are offloaded. Raises NumericsError if an
-    activation or a gradient is NaN or infinite.
+    Raises:
+        MethodError: the calibration set is too small, or the batch does not fit on the GPU.
+        SettingsError: layers are offloaded.
+        NumericsError: an activation or a gradient is NaN or infinite.
     """
-    ids = _first(tokens, settings)
+    ids = _first_sequences(tokens, settings)
     decoder.require_whole("LLM-Pruner")
     on_progress(0, 1, "gradients of the weights")
     reduced: Reduced = {}
-    with _reduced_gradients(decoder, reduced):
+    with _reduce_gradients(decoder, reduced):
         try:
             scale = _backward(decoder, ids)
         except torch.OutOfMemoryError as error:
@@ -100,7 +100,7 @@ def taylor_scores(
     return _unit_scores(decoder.shape, tokens.text, values)
 
 
-def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
+def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
     """Return (taylor_samples, taylor_length) int64 ids from the start of the calibration set."""
     samples, length = settings.taylor_samples, settings.taylor_length
     available = tokens.ids.shape
@@ -115,7 +115,7 @@ def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
 
 def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
     """Run the model forward and backward once; return the factor on the gradients."""
-    with torch.enable_grad(), _checked_outputs(decoder):
+    with torch.enable_grad(), _check_layer_outputs(decoder):
         hidden = decoder.hidden_states(ids)
     gradient, scale = loss_gradient(decoder, hidden, ids)
     hidden.backward(gradient)
@@ -124,7 +124,7 @@ def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _checked_outputs(decoder: Decoder) -> Iterator[None]:
+def _check_layer_outputs(decoder: Decoder) -> Iterator[None]:
     """Raise NumericsError on exit for the first layer whose output is not finite."""
     finite: list[torch.Tensor] = []
 
@@ -132,9 +132,9 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
         states = output[0] if isinstance(output, tuple) else output
         finite.append(torch.isfinite(states.detach()).all().to(decoder.device))
 
-    with ExitStack() as undone:
+    with ExitStack() as stack:
         for layer in decoder.layers:
-            undone.callback(layer.register_forward_hook(check).remove)
+            stack.callback(layer.register_forward_hook(check).remove)
         yield
     # synchronizes with the device once for all layers
     for index, is_finite in enumerate(torch.stack(finite).tolist()):
@@ -143,8 +143,8 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
 
 
 @contextmanager
-def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
-    """Reduce the gradient of every projection to its units as soon as it exists, and free it."""
+def _reduce_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
+    """Sum |weight * gradient| over the units of every projection in a backward pass, and free the gradients."""
     weights = {
         (layer, key): (linear.weight, slices)
         for layer in range(decoder.shape.layers)
@@ -155,7 +155,7 @@ def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
     try:
         for (layer, _), (weight, slices) in weights.items():
             weight.requires_grad_(True)
-            handles.append(weight.register_post_accumulate_grad_hook(_reduce(layer, slices, reduced)))
+            handles.append(weight.register_post_accumulate_grad_hook(_reduction_hook(layer, slices, reduced)))
         yield
     finally:
         for handle in handles:
@@ -165,7 +165,7 @@ def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
             weight.requires_grad_(requires_grad[key])
 
 
-def _reduce(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
+def _reduction_hook(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
     def hook(weight: torch.Tensor) -> None:
         gradient: Any = weight.grad
         # widened first: a product of float16 numbers would underflow
@@ -180,15 +180,15 @@ def _reduce(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[
 def _require_finite_gradients(decoder: Decoder, reduced: Reduced) -> None:
     """Raise NumericsError for the last layer whose gradients are not finite."""
     finite = [torch.isfinite(total).all().to(decoder.device) for total in reduced.values()]
-    sound = dict(zip(reduced, torch.stack(finite).tolist(), strict=True))
+    is_finite = dict(zip(reduced, torch.stack(finite).tolist(), strict=True))
     for layer in reversed(range(decoder.shape.layers)):
         for name in _SUMMED:
-            if not sound[layer, name]:
+            if not is_finite[layer, name]:
                 raise NumericsError(f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16")
 
 
 def _unit_scores(shape: ModelShape, text: str, values: dict[tuple[int, str], Array]) -> UnitScores:
-    """Sum the values of the matrices over each unit."""
+    """Return unit scores from the (units,) sums of each matrix, by layer and projection."""
     part = {name: np.stack([values[layer, name] for layer in range(shape.layers)]) for name in _SUMMED}
     shared = (part["k_proj"] + part["v_proj"]).reshape(shape.layers, shape.kv_heads, 1, shape.head_width)
     spread = np.repeat(shared / shape.group_size, shape.group_size, axis=2)

@@ -1,9 +1,8 @@
-"""The principal components of many points of high dimension, without a matrix of dimension by dimension.
+"""Compute principal components of many high-dimensional points without forming their covariance matrix.
 
-FFN inputs are clustered in a few principal components (section 4, base metrics). Where the points are wide,
-these are found in the space that a random block spans together with what repeated products with the points
-make of it (block Krylov iteration): directions of large variance grow with every product, so that a few are
-enough. The random block is the same for all: components depend on the points alone.
+FFN inputs are clustered in a few principal components (section 4, base metrics). For wide points the components are
+computed by block Krylov iteration: a random block is multiplied by the points repeatedly, which amplifies the
+directions of large variance. The random block is fixed, so that the components depend on the points only.
 """
 
 import numpy as np
@@ -12,15 +11,15 @@ import torch
 from gprune.records import Array
 
 _BLOCKS = 12
-"""blocks of the space, each of half as many directions as are asked for: narrow blocks, multiplied often,
-come nearer to the exact directions than wide ones that cost as much"""
+"""blocks of the Krylov space; each has half the requested number of directions, because many narrow blocks are more
+accurate than few wide ones at the same cost"""
 
 
 def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
-    """Return (points, directions) float32 points in at most `limit` directions of largest variance, and the shares.
+    """Project points onto at most `limit` principal components.
 
-    `rows` is (points, width) float32, at least two of them different; the shares of the whole variance are
-    (directions,) float64.
+    `rows` is (points, width) float32, with at least two different rows. Returns (points, directions) float32
+    coordinates and the (directions,) float64 share of the total variance.
     """
     centred = rows - rows.mean(axis=0)
     _, coordinates = principal_components(torch.from_numpy(centred), min(limit, len(rows) - 1, rows.shape[1]))
@@ -31,23 +30,23 @@ def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
 
 
 def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the directions of largest variance, and the points in them.
+    """Return the directions of largest variance and the coordinates of the points in them.
 
-    `centred` is (points, width) float32 of mean zero; dimensions are at most the width and fewer than points.
-    Gives (dimensions, width) float32 orthonormal rows, largest variance first, the largest entry of each
-    positive; and the (points, dimensions) float32 products of the points with them.
+    `centred` is (points, width) float32 with mean zero. Returns (dimensions, width) float32 orthonormal rows in
+    order of falling variance, with the largest entry of each positive, and (points, dimensions) float32 coordinates.
+    `dimensions` is at most the width and less than the number of points.
     """
     block = (dimensions + 1) // 2
     # iteration saves nothing if the space is nearly as wide as the points
     narrow = min(centred.shape) <= 2 * _BLOCKS * block
-    rows = _exact(centred, dimensions) if narrow else _iterated(centred, dimensions, block)
+    rows = _exact_directions(centred, dimensions) if narrow else _krylov_directions(centred, dimensions, block)
     # a direction's sign is arbitrary: its largest entry is made positive
     largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
     rows = (rows * torch.where(largest < 0, -1.0, 1.0)).float()
     return rows, centred @ rows.T
 
 
-def _exact(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
+def _exact_directions(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
     """Return (dimensions, width) float64 eigenvectors of the covariance."""
     if len(centred) < centred.shape[1]:
         return torch.linalg.svd(centred.double(), full_matrices=False).Vh[:dimensions]
@@ -55,22 +54,22 @@ def _exact(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
     return vectors[:, -dimensions:].T.flip(0)
 
 
-def _iterated(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tensor:
+def _krylov_directions(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tensor:
     """Return (dimensions, width) directions of largest variance by block Krylov iteration."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(centred.shape[1], width, generator=generator)
     block = torch.linalg.qr(start.to(centred.device)).Q
     basis, images = block, centred @ block
     for _ in range(_BLOCKS - 1):
-        block = _beyond(centred.T @ images[:, -width:], basis)
+        block = _orthogonal_part(centred.T @ images[:, -width:], basis)
         basis, images = torch.cat([basis, block], dim=1), torch.cat([images, centred @ block], dim=1)
     # float64 costs little compared with the products with the points
     _, mixed = torch.linalg.eigh((images.T @ images).double())
     return (basis @ mixed[:, -dimensions:].float()).T.flip(0)
 
 
-def _beyond(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
-    """Return an orthonormal basis of a block's part outside another; done twice against rounding."""
+def _orthogonal_part(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
+    """Orthonormalize a block against a basis; repeated once to remove rounding errors."""
     for _ in range(2):
         block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
     return block

@@ -1,10 +1,9 @@
 """Sample calibration and evaluation texts from the dense model itself.
 
-Each document starts from the sign that begins a text and is drawn token by token from the model's own
-distribution, with keys and values kept. It never ends before its length: signs that begin or end a text are
-not drawn. Of all documents those are kept that the model finds most likely: errors of sampling add up, and
-one that has derailed has a high perplexity (Ji et al. 2025 drop the highest fifth). Each document has its own
-random numbers.
+Each document starts with the token that begins a text and is sampled token by token with a key/value cache. Special
+tokens are never sampled, so every document has the full length. Only the documents with the lowest perplexity are
+kept, because sampling errors accumulate and degenerate documents have a high perplexity (Ji et al. 2025 drop the
+highest fifth). Each document has its own random numbers.
 """
 
 from collections.abc import Callable
@@ -22,33 +21,32 @@ from gprune.system.errors import CorpusError, ModelError, NumericsError, Setting
 from gprune.system.progress import Progress, silent
 
 _ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
-# Documents written at a time. It is not a setting, because another batch size rounds differently and may change tokens.
+# documents per batch; not a setting, because another batch size rounds differently and may change tokens
 _MOST_DOCUMENTS = 128
 _MOST_TOKENS = 2**13
-_BEAT = 8
-"""tokens of each document between two words on the progress"""
+_PROGRESS_INTERVAL = 8
+"""tokens per document between two progress reports"""
 
 
 @torch.no_grad()
 def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
     """Sample a text from the model.
 
-    Raises SettingsError if a document does not fit the model, ModelError if the model has no sign that
-    a text could start from, CorpusError if too few of the documents differ, NumericsError if the
-    model's scores are not finite.
+    Raises SettingsError if a document is longer than the model's positions, ModelError if the model has no start
+    token, CorpusError if too few documents are distinct, NumericsError if the model's scores are not finite.
     """
-    _require_room(decoder, recipe, text)
+    _require_positions(decoder, recipe, text)
     start, prefix_length = _start(decoder, text)
     forbidden = _forbidden_tokens(decoder)
     ids, losses = [], []
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
-    for offset in range(0, recipe.drawn, size):
-        count = min(size, recipe.drawn - offset)
+    for offset in range(0, recipe.candidates, size):
+        count = min(size, recipe.candidates - offset)
         # one random number in [0, 1) for each token that is drawn
         seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(offset, offset + count))
         uniforms = np.stack([np.random.default_rng(seed).random(recipe.length - prefix_length) for seed in seeds])
         on_step = partial(_report, on_progress, recipe, offset, count)
-        continuations, loss = _write(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
+        continuations, loss = _generate_documents(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
         if not np.isfinite(loss).all():
             raise NumericsError(
                 f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
@@ -56,19 +54,19 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
             )
         ids.append(np.hstack([np.full((count, prefix_length), start, dtype=np.int32), continuations]))
         losses.append(loss)
-    _report(on_progress, recipe, recipe.drawn, 0, 0)
+    _report(on_progress, recipe, recipe.candidates, 0, 0)
     documents, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
-    keep = _likeliest(documents, perplexity, recipe, text)
+    keep = _select_likeliest(documents, perplexity, recipe, text)
     return SampledText(text=text, ids=documents[keep], perplexity=perplexity, kept=keep)
 
 
-def _report(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
-    """Report the tokens of complete documents and of those in progress."""
-    written = documents * recipe.length + writing * tokens
-    on_progress(written, recipe.drawn * recipe.length, "tokens written by the model")
+def _report(on_progress: Progress, recipe: Recipe, documents: int, unfinished: int, tokens: int) -> None:
+    """Report the tokens of complete documents and of `unfinished` documents with `tokens` tokens each."""
+    done = documents * recipe.length + unfinished * tokens
+    on_progress(done, recipe.candidates * recipe.length, "tokens written by the model")
 
 
-def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
+def _require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
     positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and recipe.length > positions:
         raise SettingsError(
@@ -78,7 +76,7 @@ def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
 
 
 def _start(decoder: Decoder, text: str) -> tuple[int, int]:
-    """Return the first token of every document, and 1 if the tokenizer puts it before other texts, else 0."""
+    """Return the first token of every document, and 1 if the tokenizer prepends it to texts, else 0."""
     tokenizer = decoder.tokenizer
     if tokenizer is None:
         raise CorpusError(
@@ -117,7 +115,7 @@ def _forbidden_tokens(decoder: Decoder) -> Tensor:
     return forbidden
 
 
-def _write(
+def _generate_documents(
     decoder: Decoder,
     start: int,
     forbidden: Tensor,
@@ -125,13 +123,13 @@ def _write(
     temperature: float,
     on_step: Callable[[int], None],
 ) -> tuple[Array, Array]:
-    """Write documents. Return (documents, tokens) int32 ids without the start, and (documents,) mean losses."""
+    """Return (documents, tokens) int32 sampled ids without the start token, and (documents,) mean losses in nats."""
     model: Any = decoder.model
     device_uniforms = torch.from_numpy(uniforms).to(decoder.device)
     last = torch.full((len(device_uniforms), 1), start, device=decoder.device)
     cache, tokens, loss = None, [], device_uniforms.new_zeros(len(device_uniforms))
     for step in range(device_uniforms.shape[1]):
-        if step % _BEAT == 0:
+        if step % _PROGRESS_INTERVAL == 0:
             on_step(step)
         result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
@@ -158,8 +156,8 @@ def _draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature
     return torch.searchsorted(summed, threshold, right=True).clamp(max=scores.shape[-1] - 1)
 
 
-def _likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Array:
-    """Return (drawn,) bool, True for the distinct documents of the lowest perplexities."""
+def _select_likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Array:
+    """Return (candidates,) bool, True for the distinct documents with the lowest perplexity."""
     _, first_occurrences = np.unique(ids, axis=0, return_index=True)
     if len(first_occurrences) < recipe.documents:
         raise CorpusError(

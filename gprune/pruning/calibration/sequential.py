@@ -1,8 +1,7 @@
-"""Layer-by-layer pruning on top of pruned layers: Wanda-sp's own pass (section 4).
+"""Layer-by-layer pruning as in Wanda-sp (section 4).
 
-The hidden states of all sequences travel upwards layer by layer: a layer is measured on what the pruned
-layers below it hand up, decided on, and run again with its units masked. The scores of every other method
-come from the dense model and need none of this.
+The hidden states of all sequences are propagated layer by layer. Each layer is measured on the output of the pruned
+layers below, then pruned, then run again with its units masked.
 """
 
 from collections.abc import Callable
@@ -17,46 +16,44 @@ from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.masking import mask_units
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.collection import in_batches, observe_inputs
+from gprune.pruning.calibration.collection import batch_runner, observe_inputs
 from gprune.records import Array, Tokens
 from gprune.system.progress import Progress, silent
 
 Decide = Callable[[int, Array, Array, int], tuple[Array, Array]]
-"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to the masks of neurons and groups."""
+"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) -> (neurons,) and (groups,) bool masks"""
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""Arguments of a layer besides the hidden states."""
+"""positional and keyword arguments of a layer, without the hidden states"""
 
 
 @torch.no_grad()
-def prune_upwards(
+def prune_layerwise(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress = silent
 ) -> tuple[Array, Array]:
-    """Prune layer by layer, each layer measured on the already pruned ones below it.
+    """Prune layer by layer, measuring each layer on the output of the pruned layers below it.
 
-    Gives the (layers, neurons) and (layers, key/value groups) bool masks, True = kept. `decide` is asked
-    again where memory runs out and the walk begins anew with half the batch; the model is left as it was. It
-    counts as one forward pass over the calibration set: the second run of each layer, once it is pruned, and
-    the passes that show how the model calls its layers are not counted.
+    Returns (layers, neurons) and (layers, key/value groups) bool masks, True = kept. If memory runs out, pruning
+    restarts with half the batch and calls `decide` again. The model is not changed. Counts as one forward pass over
+    the calibration set.
 
-    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is NaN
-    or infinite.
+    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
-    # every layer depends on those below, so the walk restarts if memory runs out
-    decisions = in_batches(batch, length, decoder, on_progress).fitting(
-        lambda size: _walked(decoder, tokens, size, decide, on_progress), samples
+    # every layer depends on the layers below, so pruning restarts if memory runs out
+    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
+        lambda size: _prune_layers(decoder, tokens, size, decide, on_progress), samples
     )
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
     decoder.count_forward(tokens.ids.size)
     return np.stack([ffn for ffn, _ in decisions]), np.stack([heads for _, heads in decisions])
 
 
-def _walked(
+def _prune_layers(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress
 ) -> list[tuple[Array, Array]]:
     """Return the masks of neurons and groups of every layer."""
-    blocks = enter(decoder, tokens, batch)
+    blocks = embed_sequences(decoder, tokens, batch)
     decisions: list[tuple[Array, Array]] = []
     for layer in range(decoder.shape.layers):
         on_progress(layer, decoder.shape.layers, "layer-by-layer pruning")
@@ -71,7 +68,7 @@ def _walked(
 
 @dataclass
 class Block:
-    """A batch of sequences on its way up."""
+    """The hidden states of a batch between two layers."""
 
     states: torch.Tensor
     """(sequences, length, hidden) input of the next layer"""
@@ -85,12 +82,12 @@ class Block:
         return output[0] if isinstance(output, tuple) else output
 
 
-def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> list[Block]:
-    """Embed all sequences and learn from the model itself how it calls its layers.
+def embed_sequences(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> list[Block]:
+    """Embed all sequences and record the arguments with which the model calls its layers.
 
-    Families and library versions differ in what they pass to a layer, and layers in their attention masks;
-    none of it depends on the sequences, so one ordinary pass for each batch size shows it. The batches stand
-    in front of the first layer, on the model's device if it has room for so many copies, else on the CPU.
+    The arguments differ between families, library versions and layers, but not between sequences, so one forward
+    pass per batch size records them. The hidden states are on the model's device if half of its free memory holds
+    `copies` copies of them, else on the CPU.
     """
     samples, length = tokens.ids.shape
     state_bytes, device = samples * length * decoder.shape.hidden * decoder.dtype.itemsize, decoder.device
@@ -106,21 +103,21 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> li
     return blocks
 
 
-class Reached(Exception):  # noqa: N818
-    """The module of interest was reached; the rest of the pass is not needed."""
+class StopForward(Exception):  # noqa: N818
+    """Ends a forward pass after the module of interest."""
 
 
 def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
-    """Return the arguments of every layer besides the hidden states, for this batch size."""
+    """Return the arguments of every layer besides the hidden states, for the batch size of `ids`."""
     calls: list[Call] = []
 
     def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         arguments, keywords, _states = _without_states(arguments, keywords)
         calls.append((arguments, keywords))
 
-    with ExitStack() as undone:
+    with ExitStack() as stack:
         for layer in decoder.layers:
-            undone.callback(layer.register_forward_pre_hook(record, with_kwargs=True).remove)
+            stack.callback(layer.register_forward_pre_hook(record, with_kwargs=True).remove)
         decoder.hidden_states(ids)
     # the pass only records the calls
     decoder.count_forward(-ids.numel())
@@ -133,10 +130,10 @@ def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         reached.append(_without_states(arguments, keywords)[2])
-        raise Reached
+        raise StopForward
 
     # leaving the handle's context removes the hook
-    with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(Reached):
+    with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(StopForward):
         decoder.hidden_states(ids)
     return reached[0]
 

@@ -1,7 +1,7 @@
 """Admission of the drift direction to the profile (BCM; appendix, direction-aware refinement).
 
-Direction is admitted when the modules it gives are less mixed across the pruning boundary by a larger share
-than their drift varies more.
+Direction is admitted if it reduces the mixing of modules across the pruning boundary by a larger fraction than it
+increases the drift variation within modules.
 """
 
 import numpy as np
@@ -56,7 +56,7 @@ def below_boundary(primary: Array, auxiliary: Array) -> Array:
 
 
 def boundary_mixing(labels: Array, below: Array) -> float:
-    """I (Eq. 17): share of neurons on their module's minor side of the boundary, doubled.
+    """Return I (Eq. 17): twice the share of neurons that are on the minority side of the boundary in their module.
 
     Args:
         labels: (layers, neurons) modules, without gaps.
@@ -74,7 +74,7 @@ def boundary_mixing(labels: Array, below: Array) -> float:
 
 
 def drift_variation(labels: Array, magnitude: Array) -> float:
-    """S (Eq. 17): standard deviation of d within modules, averaged over neurons.
+    """Return S (Eq. 17): the standard deviation of d within modules, averaged over neurons.
 
     Args:
         labels: (layers, neurons) modules, without gaps.

@@ -1,7 +1,7 @@
 """FANG's functional groups of neurons, a baseline of section 4.
 
-One group for each context and a shared group for the neurons that many contexts need. Made from the
-affinities of one text; compared with behavior-consistent modules in Fig. 1b.
+There is one group per context and a shared group for the neurons that many contexts use. The groups are computed
+from the affinities on one text and compared with behavior-consistent modules in Fig. 1b.
 """
 
 import numpy as np
@@ -13,15 +13,15 @@ from gprune.system.errors import MethodError
 def functional_groups(affinity: Array, grouping: str) -> Partition:
     """Group the neurons of every layer by the context they serve most.
 
-    The shared group comes first: it takes the neurons that are among the best of the most contexts, again
-    and again, until it holds an even share of the layer. The others are then handed out from the largest
-    affinity down, each to its context while that has room.
+    The shared group is filled first: the neurons that rank among the best in the most contexts join it, until it
+    has an even share of the layer. The other neurons are assigned in order of falling affinity, each to its best
+    context with free capacity.
 
     Args:
         affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
-        grouping: `balanced` fits any width, sizes differ by one at most, and of neurons that are equally
-            shared those of larger affinity join first; `released` is FANG's code, for widths that divide
-            evenly: the first of equally shared neurons joins, and the last of equal contexts gets a neuron.
+        grouping: `balanced` supports any width, with group sizes that differ by at most one; ties for the shared
+            group are broken by affinity. `released` follows FANG's code and requires an evenly divisible width; ties
+            for the shared group go to the first neuron, ties between contexts to the last context.
 
     Returns:
         Labels 0 ... contexts - 1 are the groups of the contexts, label `contexts` is the shared group.
@@ -36,7 +36,7 @@ def functional_groups(affinity: Array, grouping: str) -> Partition:
 
 
 def group_profile(contexts: int) -> Array:
-    """Return (contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
+    """Return (contexts + 1, contexts) shares of the contexts in each group: one context, or all equally if shared."""
     return np.concatenate([np.eye(contexts), np.full((1, contexts), 1.0 / contexts)])
 
 
@@ -87,11 +87,10 @@ def _shared(affinity: Array, size: int, preference: Array) -> Array:
 
 
 def _assign(affinity: Array, size: int) -> Array:
-    """Return the (neurons,) context of each neuron, assigned from the largest affinity down.
+    """Return the (neurons,) context of each neuron, assigned in order of falling affinity.
 
-    While no context fills up, every neuron goes to its best context; so a step hands out as many as it can
-    until one does. A context holds `size` neurons, and those that get there first one more, until none is
-    left over.
+    Each round assigns neurons to their best open context until one context is full. A context has `size` neurons;
+    the contexts that fill first take one more, until the remainder is used up.
     """
     contexts, neurons = affinity.shape
     labels, counts = np.zeros(neurons, dtype=np.int32), np.zeros(contexts, dtype=np.int64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gprune.pruning.modules.k_means import ITERATIONS, SCREENING, advance, begin, promising, silhouette
+from gprune.pruning.modules.k_means import ITERATIONS, SCREENING, advance, screen_searches, silhouette, start_searches
 from gprune.records import Array
 
 NEURONS_PER_MODULE = 8
@@ -25,7 +25,6 @@ class Clustering:
     labels: Array
     """(neurons,) int64 module of each neuron, 0 ... count - 1 without gaps"""
     count: int
-    """number of modules"""
     silhouette: Array
     """(candidates,) best cosine silhouette of each candidate count, or NaN if the candidate was skipped"""
 
@@ -33,15 +32,15 @@ class Clustering:
 def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]:
     """Return the candidate module counts that fit a layer, None for the others.
 
-    A candidate is clamped to an eighth of the width, but not below 2; what then repeats an earlier one is
-    dropped. Fewer than 4 neurons cannot make two modules of two: they stay one module.
+    A candidate is clamped to an eighth of the width, but not below 2. Repeated counts are dropped. A layer with
+    fewer than 4 neurons is one module.
 
     Args:
-        candidates: module counts asked for, each at least 2.
+        candidates: requested module counts, each at least 2.
         neurons: width of the layer.
 
     Returns:
-        One entry for each candidate: the count to try, or None if it is dropped.
+        For each candidate the count to try, or None if it is dropped.
     """
     limit = max(2, neurons // NEURONS_PER_MODULE)
     clamped = [min(candidate, limit) if neurons >= 4 else 1 for candidate in candidates]
@@ -60,13 +59,13 @@ def cluster(
     Args:
         rows: (neurons, width) unit rows, on any device.
         candidates: module counts to try.
-        restarts: k-means starts for each count; those of about the best silhouette after a few steps are run
-            to their end, and of these the best silhouette wins, the smaller count at a tie.
-        rng: source of the starting centroids.
-        greedy: whether each of these is the best of several draws.
+        restarts: k-means starts for each count. After a few steps only the starts with nearly the best silhouette
+            continue.
+        rng: generator of the initial centroids.
+        greedy: use greedy k-means++, which takes the best of several draws for each centroid.
 
     Returns:
-        The partition with the best silhouette over all counts.
+        The partition with the best silhouette over all counts; the smaller count at a tie.
     """
     candidate_counts = module_counts(candidates, len(rows))
     valid_counts = [count for count in candidate_counts if count is not None]
@@ -75,9 +74,9 @@ def cluster(
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
     # the number of draws is scikit-learn's
     trials = 2 + int(np.log(max(valid_counts))) if greedy else 1
-    starts_by_count = begin(rows, valid_counts, restarts, rng, trials)
+    starts_by_count = start_searches(rows, valid_counts, restarts, rng, trials)
     advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)
-    searches = [search for starts in starts_by_count for search in promising(rows, starts)]
+    searches = [search for starts in starts_by_count for search in screen_searches(rows, starts)]
     advance(rows, searches, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
     means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in searches]
@@ -91,8 +90,8 @@ def cluster(
 def split(labels: Array, drift: Array, fraction: float) -> Array:
     """Split the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
 
-    The lower half keeps its number and the upper half takes the layer's next free one. A module whose
-    neurons all have the same drift is never split.
+    The lower part keeps its label and the upper part gets the layer's next free label. A module whose neurons all
+    have the same drift is not split.
 
     Args:
         labels: (layers, neurons) modules of each layer, numbered from 0 without gaps.
@@ -108,7 +107,7 @@ def split(labels: Array, drift: Array, fraction: float) -> Array:
         for layer in range(len(labels))
         for members in (np.flatnonzero(labels[layer] == k) for k in range(int(labels[layer].max()) + 1))
     ]
-    # sorted() is stable: at a tie the module of the earlier layer and the smaller number goes first
+    # sorted() is stable: at a tie the module of the earlier layer and the smaller label is split first
     ordered = sorted(modules, key=lambda module: -module[0])
     for _, layer, members in ordered[: int(np.floor(fraction * len(modules) + 0.5))]:
         upper = two_means(drift[layer][members])
@@ -118,10 +117,9 @@ def split(labels: Array, drift: Array, fraction: float) -> Array:
 
 
 def two_means(values: Array) -> Array:
-    """Split numbers into the two groups of least squared deviation, exactly.
+    """Split numbers into two groups with the least sum of squared deviations, exactly.
 
-    Optimal groups on a line are a lower and an upper part, so every cut of the sorted values is tried with
-    prefix sums.
+    The optimal groups are a lower and an upper part of the sorted values, so every cut is tried with prefix sums.
 
     Args:
         values: (units,) numbers.

@@ -1,10 +1,10 @@
-"""Spherical k-means of several module counts and from several starts, side by side (BCM, section 3.1).
+"""Spherical k-means for several module counts and starts at once (BCM, section 3.1).
 
-All searches share the product that tells every neuron its closest centroids, which is most of the work; and
-once few neurons still move, sums follow the movers alone. Of the starts of one module count only the best
-goes on after a few steps. The silhouette of what is found is exact.
+All searches share the matrix product with the centroids, which is most of the work. When few neurons change their
+module, the sums are updated for these neurons only. After a few steps only the most promising starts of a module
+count continue. The silhouette is exact.
 
-Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
+Everything is linear in the number of neurons: no neuron-by-neuron matrix is formed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,17 @@ from torch.nn.functional import one_hot
 from gprune.models import devices
 
 ITERATIONS = 50
-"""k-means steps at most; a search stops as soon as no neuron changes its module"""
+"""maximum number of k-means steps; a search stops as soon as no neuron changes its module"""
 SCREENING = 8
-"""steps after which the starts of one module count are held against each other"""
+"""steps after which the starts of one module count are compared"""
 _NEARLY = 0.05
-"""share of the largest silhouette by which another start may lie below it and still go on"""
+"""a start continues if its silhouette is below the largest one by at most this fraction"""
 _FEW = 0.25
-"""share of neurons up to which moving them is less work than new sums"""
+"""largest share of moved neurons for which the sums are updated instead of recomputed"""
 
 
 class Search:
-    """One k-means search: its modules, their sums, and whether it has settled."""
+    """One k-means search: labels, sums of the rows of each module, and whether the search has converged."""
 
     def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
         """Assign each neuron to the most similar of the starting centroids.
@@ -47,7 +47,7 @@ class Search:
 
         Args:
             rows: (neurons, width) unit rows.
-            projection: (neurons, modules) products with the sums as they are.
+            projection: (neurons, modules) products with the current sums.
         """
         length = self.sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
         new_labels = fill_empty(projection / length)
@@ -72,22 +72,19 @@ class Search:
         return rows @ self.sums.T
 
 
-def begin(
+def start_searches(
     rows: torch.Tensor, module_counts: Sequence[int], restarts: int, rng: Generator, trials: int = 1
 ) -> list[list[Search]]:
-    """Return a search for every module count and every start.
+    """Return the searches of every module count, one for each start.
 
-    The first K of many k-means++ centroids are k-means++ centroids for K: one draw serves every count.
+    The first K of many k-means++ centroids are k-means++ centroids for K, so the starts of all counts share one draw.
 
     Args:
         rows: (neurons, width) unit rows, on any device.
         module_counts: module counts, each at least 2 and at most the number of neurons.
-        restarts: starts of each.
-        rng: source of the starting centroids.
+        restarts: starts per module count.
+        rng: generator of the initial centroids.
         trials: see `kmeans_plus_plus`.
-
-    Returns:
-        For each count one search for each start.
     """
     centroids = kmeans_plus_plus(rows, max(module_counts), restarts, rng, trials)
     similarity = rows @ rows[[index for start in centroids for index in start]].T
@@ -96,7 +93,7 @@ def begin(
 
 
 def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
-    """Take `steps` steps in every search that has not settled; a GPU uses TF32 products."""
+    """Run `steps` steps of every search that has not converged; a GPU uses TF32 products."""
     with _fast_products(rows.device):
         for _ in range(steps):
             searches = [search for search in searches if not search.settled]
@@ -106,8 +103,8 @@ def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
                 search.step(rows, projection)
 
 
-def promising(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
-    """Return the searches whose mean silhouette is currently near the largest one."""
+def screen_searches(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
+    """Return the searches whose current mean silhouette is near the largest one."""
     if len(searches) == 1:
         return list(searches)
     squares = rows.square().sum(1)
@@ -140,19 +137,19 @@ def _fast_products(device: torch.device) -> Iterator[None]:
 
 
 def kmeans_plus_plus(rows: torch.Tensor, count: int, starts: int, rng: Generator, trials: int = 1) -> list[list[int]]:
-    """Draw k-means++ centroids: each next one is a neuron drawn by its cosine distance to the nearest.
+    """Draw k-means++ centroids: neurons with probability proportional to the cosine distance to the nearest centroid.
 
-    Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.
+    With several `trials` (greedy k-means++), the draw that minimizes the summed distance is taken.
 
     Args:
         rows: (neurons, width) unit rows.
         count: centroids of each start.
-        starts: how often they are drawn; one product a centroid serves all of them.
-        rng: source of the draws, which a start takes one after the other.
+        starts: number of independent starts.
+        rng: generator of the draws.
         trials: draws for each centroid.
 
     Returns:
-        For each start `count` different neurons.
+        For each start the indices of `count` different neurons.
     """
     draws = [(int(rng.integers(len(rows))), rng.random((count - 1, trials))) for _ in range(starts)]
     centroids = [[first] for first, _ in draws]
@@ -176,12 +173,12 @@ def _distances(rows: torch.Tensor, neurons: list[int]) -> torch.Tensor:
     return (1 - rows[neurons] @ rows.T).clamp_min(0)
 
 
-def _draw_neurons(weight: np.ndarray, taken: list[int], shares: np.ndarray) -> np.ndarray:
-    """Draw neurons by inverse transform: those at which the summed weights pass each share of the total."""
-    weight[taken] = 0.0
+def _draw_neurons(weight: np.ndarray, chosen: list[int], shares: np.ndarray) -> np.ndarray:
+    """Draw neurons by inverse transform sampling of their weights at `shares` in [0, 1); never `taken` ones."""
+    weight[chosen] = 0.0
     if weight.sum() <= 0:
         weight[:] = 1.0
-        weight[taken] = 0.0
+        weight[chosen] = 0.0
     cumulative = np.cumsum(weight)
     neurons = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
     return np.minimum(neurons, np.flatnonzero(weight)[-1])
@@ -224,7 +221,7 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
     """Return the exact cosine silhouette of every neuron, without pairwise distances.
 
     With S_k the sum of module k's unit vectors, the mean cosine distance of neuron i to another module is
-    1 - w_i . S_k / |C_k|, and to the rest of its own (w_i . S - |w_i|^2) / (|C| - 1) below 1.
+    1 - w_i . S_k / |C_k|, and to the rest of its own module 1 - (w_i . S - |w_i|^2) / (|C| - 1).
 
     Args:
         projection: (neurons, modules) products w_i . S_k, two modules or more.

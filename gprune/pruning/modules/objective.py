@@ -14,7 +14,7 @@ TERMS = ("inner", "pair", "repulsion", "consistency", "total")
 
 
 def soft_assignment(similarity: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Soft memberships p (Eq. 2); the paper's equation has temperature 1.
+    """Return the soft memberships p (Eq. 2); the paper's equation has temperature 1.
 
     Args:
         similarity: (neurons, modules) cosine of each neuron with each centroid.
@@ -27,12 +27,12 @@ def soft_assignment(similarity: torch.Tensor, temperature: float) -> torch.Tenso
 
 
 def compactness(membership: torch.Tensor, similarity: torch.Tensor) -> torch.Tensor:
-    """L_inner (Eq. 3): mean cosine distance of neurons to the centroids they belong to."""
+    """Return L_inner (Eq. 3): the mean cosine distance of neurons to their centroids, weighted by membership."""
     return (membership * (1 - similarity)).sum(1).mean()
 
 
 def repulsion(directions: torch.Tensor) -> torch.Tensor:
-    """L_rep (Eq. 4): mean squared cosine over pairs of different centroids; 0 for a single one.
+    """Return L_rep (Eq. 4): the mean squared cosine over pairs of different centroids; 0 for one centroid.
 
     Args:
         directions: (modules, width) unit centroids.
@@ -46,12 +46,12 @@ def repulsion(directions: torch.Tensor) -> torch.Tensor:
 
 
 def consistency(membership: torch.Tensor, profile: torch.Tensor) -> torch.Tensor:
-    """L_consis (Eq. 5): soft variance of the drift within modules, averaged over modules and coordinates.
+    """Return L_consis (Eq. 5): the soft variance of the drift within modules, averaged over modules and coordinates.
 
     Args:
         membership: (neurons, modules) soft memberships.
-        profile: (neurons, coordinates) drift profile, each coordinate of variance 1 over the layer, so that
-            the term is a share of the layer's variance. No coordinate at all gives 0.
+        profile: (neurons, coordinates) drift profile. Each coordinate has variance 1 over the layer, so the term is a
+            share of the layer's variance. Without coordinates the term is 0.
 
     Returns:
         A scalar >= 0.
@@ -68,7 +68,7 @@ def consistency(membership: torch.Tensor, profile: torch.Tensor) -> torch.Tensor
 
 
 def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch.Tensor) -> torch.Tensor:
-    """L_pair (Eq. 14): mean pairwise cosine distance within the most dispersed quartile of modules.
+    """Return L_pair (Eq. 14): the mean pairwise cosine distance within the most dispersed quartile of modules.
 
     No pairs are formed: with u_k = sum_i p_ik w_i, the sum over i != j of p_ik p_jk cos(w_i, w_j) is
     |u_k|^2 - sum_i p_ik^2 |w_i|^2.
@@ -87,8 +87,8 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
     quartile = -(-membership.shape[1] // 4)
     widest = _dispersion(fixed, squares, lengths).topk(quartile).indices
     part = membership.index_select(1, widest)
-    # d|u|^2/dp_i = 2 w_i.u: with u held fixed, value and gradient below are exact, and the backward pass
-    # is spared a product over all modules
+    # d|u|^2/dp_i = 2 w_i.u: with a fixed u, value and gradient below are exact, and the backward pass needs no
+    # product over all modules
     along = rows @ sums[widest].T
     return _dispersion(part, squares, 2 * (part * along).sum(0) - lengths[widest]).mean()
 

@@ -1,7 +1,7 @@
 """Partition of the neurons of a layer into modules: the BCM stage (section 3.1 and appendix).
 
-k-means on parameters, a split by rank drift, a refinement of both together, and the rule that decides
-whether the direction of the drift takes part.
+The stage clusters parameters by k-means, splits modules by rank drift, refines both together, and decides by the
+admission rule whether the direction of the drift is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,19 +30,19 @@ _CLUSTERING, _RANDOM = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The modules that the refinement starts from, and how their number came about."""
+    """Modules that the refinement starts from, with the number of modules before the split."""
 
     labels: Array
     """(layers, neurons)"""
     counts: Array
-    """(layers,) modules before the split, or of the modules given"""
+    """(layers,) modules before the split, or of the initial modules"""
     silhouette: Array
-    """(layers, candidates), or NaN if nothing was clustered"""
+    """(layers, candidates), NaN without clustering"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Modules:
-    """Modules of all layers under one drift profile, with the losses that led to them."""
+    """Refined modules of all layers under one drift profile, with the losses of each step."""
 
     profile: str
     labels: Array
@@ -64,30 +64,29 @@ def modularize(
     """Partition the neurons of every layer into behavior-consistent modules.
 
     Args:
-        parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column], so that
-            one layer is held at a time.
+        parameters: function from a layer's index to its (neurons, 3 * hidden) unit rows [gate row, up row, down
+            column], so that only one layer is in memory at a time.
         drift: rank drift of every layer.
-        primary: scores on A; its metric decides the direction preset.
+        primary: scores on A; the metric determines the direction preset.
         auxiliary: scores on B.
-        initial: what `cluster_layers` gave for the same parameters, settings and seed, which is split; or
-            (layers, neurons) modules to start from, numbered from 0 without gaps in each layer. A metric
-            whose scores depend on the modules (twFLAP) is scored under a first partition and refines that one
-            (appendix, BCM settings).
+        initial: the result of `cluster_layers` for the same parameters, settings and seed, which is split; or
+            (layers, neurons) initial modules, numbered from 0 without gaps in each layer. A metric whose scores
+            depend on the modules (twFLAP) is scored under a first partition, which is then refined (appendix, BCM
+            settings).
         settings: settings of BCM.
-        seed: seed of random modules; each layer has a stream of its own.
-        on_progress: is told (done, total, message) after each piece of work.
+        seed: seed of random modules; each layer has its own random stream.
+        on_progress: called with (done, total, message) after each unit of work.
 
     Returns:
-        The partition. Kind `random` has as many modules in each layer as the initialization has after its
-        split, of sizes that differ by one at most. Kinds `random` and `initialization` return modules
-        that were given as they are.
+        The partition. Kind `random` has as many modules per layer as the initialization after its split, with sizes
+        that differ by at most one. Kinds `random` and `initialization` return initial modules unchanged.
 
     Raises:
         NumericsError: parameters or losses are not finite.
     """
     profiles = direction.profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
     if isinstance(initial, Partition):
-        start = _split(initial, drift, settings, seed)
+        start = _split_clusters(initial, drift, settings, seed)
     else:
         silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
         start = _Start(initial, initial.max(axis=1) + 1, silhouette)
@@ -107,12 +106,12 @@ def cluster_layers(
     """Cluster the parameters of every layer; no calibration text is used.
 
     Args:
-        parameters: gives a layer's (neurons, 3 * hidden) unit rows.
+        parameters: function from a layer's index to its (neurons, 3 * hidden) unit rows.
         layers: number of decoder layers.
         neurons: FFN width.
         settings: candidates and restarts.
-        seed: seed of k-means; each layer has a stream of its own.
-        on_progress: is told (done, total, message) after each layer.
+        seed: seed of k-means; each layer has its own random stream.
+        on_progress: called with (done, total, message) after each layer.
 
     Returns:
         The clusters, of kind `clusters`, with the silhouette of every candidate count.
@@ -123,7 +122,7 @@ def cluster_layers(
     clusterings = []
     for layer in range(layers):
         rng = np.random.default_rng([seed, _CLUSTERING, layer])
-        rows = _rows(parameters, layer)
+        rows = _load_rows(parameters, layer)
         greedy = settings.seeding == "greedy"
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
         on_progress(layer + 1, layers, f"clustered layer {layer + 1} of {layers}")
@@ -131,8 +130,8 @@ def cluster_layers(
     return Partition.unrefined("clusters", labels, counts, np.stack([c.silhouette for c in clusterings]))
 
 
-def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
-    """Split the modules of large drift variation, or draw as many random modules."""
+def _split_clusters(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
+    """Split the modules with the largest drift variation; for kind `random`, draw as many random modules."""
     labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
     return _Start(
         labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
@@ -141,7 +140,7 @@ def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettin
     )
 
 
-def _rows(parameters: Parameters, layer: int) -> torch.Tensor:
+def _load_rows(parameters: Parameters, layer: int) -> torch.Tensor:
     """Return the parameters of one layer. Raise NumericsError if they are not finite."""
     rows = parameters(layer).detach()
     if not torch.isfinite(rows).all():
@@ -175,7 +174,7 @@ def _refine_layers(
 
     def jobs() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
         for layer in range(layers if profiles else 0):
-            rows = _rows(parameters, layer)
+            rows = _load_rows(parameters, layer)
             for profile in profiles:
                 coordinates = direction.drift_profile(drift, layer, profile)
                 yield is_single_threaded(rows), partial(refine, rows, initial[layer], coordinates, settings)
@@ -221,7 +220,7 @@ def _decide(
 
 R = TypeVar("R")
 _SMALL = 1 << 21
-"""numbers of a matrix up to which its products gain less by more threads than these cost"""
+"""largest number of matrix elements for which matrix products are faster on one thread"""
 
 
 def is_single_threaded(matrix: torch.Tensor) -> bool:
@@ -232,9 +231,9 @@ def is_single_threaded(matrix: torch.Tensor) -> bool:
 def run_in_parallel(jobs: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
     """Run jobs and yield their results in order.
 
-    Each job comes with True if it needs one thread only. Those jobs run in parallel, as many at a time as torch
-    may use threads; any other job runs alone with all threads. If the caller stops, waiting jobs are cancelled
-    and running ones finish.
+    Each job is paired with True if it needs only one thread. Such jobs run in parallel, up to the number of threads
+    of torch. Any other job runs alone with all threads. If the caller stops iterating, queued jobs are cancelled and
+    running jobs finish.
     """
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, "jobs", initializer=torch.set_num_threads, initargs=(1,))

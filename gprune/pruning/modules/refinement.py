@@ -31,7 +31,7 @@ def standardize_profile(profile: Array) -> Array:
     return scaled
 
 
-def without_gaps(labels: Array) -> Array:
+def renumber_labels(labels: Array) -> Array:
     """Return (neurons,) int32 labels renumbered 0, 1, ... in order, without unused numbers."""
     renumbered: Array = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     return renumbered
@@ -44,8 +44,8 @@ def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: Modulari
         rows: (neurons, width) unit rows; everything runs on their device and in their type.
         labels: (neurons,) initial modules, 0 ... K - 1 without gaps.
         profile: (coordinates, neurons) drift profile: d, or d and d±.
-        settings: weights, temperature, step size and steps. Without steps the modules are those of the
-            initial mean directions.
+        settings: weights, temperature, step size and steps. With 0 steps each neuron is assigned to the closest
+            initial mean direction.
 
     Returns:
         (neurons,) int32 labels without gaps, and (steps, 5) float64 losses before each step, in the order of
@@ -59,19 +59,18 @@ def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: Modulari
     # (modules, width) unit mean directions
     start = normalize(module_sums(rows, members, count), dim=1)
     drift = torch.tensor(standardize_profile(profile), dtype=rows.dtype, device=rows.device)
-    # cosines ignore length: with unit coordinates Adam's step is a relative change whatever the width
+    # cosines ignore length: with coordinates of order 1, Adam's step is a relative change for any width
     centroids = (start * rows.shape[1] ** 0.5).requires_grad_()
     descent = _Descent(rows, centroids, drift, settings)
     descent.run()
     closest = (rows @ normalize(centroids.detach(), dim=1).T).argmax(dim=1)
-    return without_gaps(closest.cpu().numpy()), _checked(descent.losses)
+    return renumber_labels(closest.cpu().numpy()), _require_finite_losses(descent.losses)
 
 
 class _Descent:
-    """Adam on the centroids of one layer, step by step; on a GPU as one graph that is replayed.
+    """Adam on the centroids of one layer; on a GPU, one step is captured as a graph and replayed.
 
-    A step is some hundred small operations beside five products: told one by one, a GPU waits for them nine
-    tenths of the time.
+    A step has about a hundred small operations. Launched one by one, they would leave a GPU idle for 90% of the time.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class _Descent:
 
         Args:
             rows: (neurons, width) unit rows.
-            centroids: (modules, width) leaf that learns, in place.
+            centroids: (modules, width) leaf tensor that is optimized in place.
             drift: (neurons, coordinates) drift profile of variance 1.
             settings: weights, temperature, step size and steps.
         """
@@ -96,7 +95,7 @@ class _Descent:
         self._optimizer = torch.optim.Adam([centroids], lr=rate, capturable=self._captures)
         self._number = torch.zeros(1, dtype=torch.long, device=rows.device)
         self.losses = rows.new_zeros(settings.steps, len(TERMS))
-        """losses before each step that was taken"""
+        """(steps, 5) losses before each step"""
 
     def run(self) -> None:
         """Take all steps."""
@@ -105,7 +104,7 @@ class _Descent:
                 self._step()
             return
         start = self._centroids.detach().clone()
-        # one step is taken and undone, so that one-time initialization is not captured in the graph
+        # one step is run and reverted, so that one-time initialization is not captured in the graph
         devices.aside(self._step)
         graph = devices.capture_graph(self._step)
         self._centroids.detach().copy_(start)
@@ -115,7 +114,7 @@ class _Descent:
             graph.replay()
 
     def _step(self) -> None:
-        """Write the losses and move the centroids; only tensors of fixed address change."""
+        """Record the losses and update the centroids; only tensors with a fixed address change."""
         self._optimizer.zero_grad()
         with torch.enable_grad():
             losses = objective(self._rows, self._squares, self._centroids, self._drift, self._settings)
@@ -125,8 +124,8 @@ class _Descent:
         self._number.add_(1)
 
 
-def _checked(history: torch.Tensor) -> Array:
-    """Move the (steps, 5) losses to the host. Raise NumericsError if they are not finite."""
+def _require_finite_losses(history: torch.Tensor) -> Array:
+    """Return the (steps, 5) losses as an array. Raise NumericsError if they are not finite."""
     losses: Array = history.double().cpu().numpy()
     if not np.isfinite(losses).all():
         step, term = (int(i) for i in np.argwhere(~np.isfinite(losses))[0])

@@ -6,12 +6,12 @@ import numpy as np
 
 from gprune.records import Array, Partition
 
-# a stream of the study's seed that neither k-means (0) nor random modules (1) draw from
+# random stream of the study's seed; k-means uses 0 and random modules 1
 _SHUFFLING = 2
 
 
-def whole_layers(layers: int, neurons: int) -> Partition:
-    """Return one module a layer, so that every neuron competes with all others of its layer.
+def one_module_per_layer(layers: int, neurons: int) -> Partition:
+    """Return a partition with one module per layer, so that each neuron competes with all neurons of its layer.
 
     Args:
         layers: number of decoder layers.
@@ -24,8 +24,8 @@ def shuffle_members(modules: Partition, seed: int) -> Partition:
     """Return modules of the same sizes with members drawn at random from the layer.
 
     Args:
-        modules: the modules whose sizes are kept, layer by layer and label by label.
-        seed: of the drawing; each layer has a stream of its own.
+        modules: the modules whose sizes are preserved in each layer.
+        seed: seed of the permutation; each layer has its own random stream.
     """
     return replace(modules, kind="shuffled", labels=permute_labels(modules.labels, seed))
 

@@ -1,1 +1,1 @@
-"""Recovery: a pruned and repaired model learns from the dense one, by changes of low rank (LoRA)."""
+"""Recovery: distil the dense model into a pruned and repaired model with low-rank adapters (LoRA)."""

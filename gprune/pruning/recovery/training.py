@@ -1,8 +1,8 @@
-"""Recovery of a pruned model by distillation from the dense one: steps of Adam on low-rank factors.
+"""Recover a pruned model by distillation from the dense one: train low-rank adapters with Adam.
 
-The weights of both models stay as they are; only the factors beside the pruned one's linear maps learn
-(`adapters`). Losses, batches, the dense model's states and what is saved on the way are those of sparsity
-learning. What is learned is merged into the weights by `gprune.models.low_rank`.
+The weights of both models are frozen; only the adapters of the pruned model's linear maps are trained. Losses,
+batches, the dense model's states and checkpoints are shared with sparsity learning. `gprune.models.low_rank` merges
+the adapters into the weights.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def recover(
     """Train low-rank changes to the linear maps of a pruned model.
 
     Args:
-        decoder: the dense decoder, from which the model learns; it is not changed.
-        model: what ``gprune.pruning.surgery.cut`` has made of it; adapters stay in it, so that it is of no
-            further use.
-        method: whose model it is.
-        texts: calibration sets, with sequences of the same length; every sequence is as likely.
-        settings: of this stage; where memory runs out, a batch goes through the model in portions.
+        decoder: the dense decoder, which is the teacher; it is not changed.
+        model: the pruned model from ``gprune.pruning.surgery.cut``; discard it afterwards, because the adapters stay
+            in it.
+        method: name of the method that made the model.
+        texts: calibration sets with sequences of the same length; all sequences are sampled with equal probability.
+        settings: settings of this stage; if memory runs out, a batch is split into portions.
         seed: seed of the factors and of the order of the sequences.
         on_progress: called after every step; may raise to stop.
-        resumption: where it leaves what it can go on from, and finds what an earlier process has left.
+        resumption: reads and writes checkpoints.
 
     Raises:
         SettingsError: the layers are offloaded.
@@ -73,7 +73,7 @@ def recover(
     )
 
 
-_NAME = "recovery"
+_ADAPTER = "recovery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,18 @@ class Adapters:
     """Low-rank factors that are trained next to the frozen weights of a model."""
 
     maps: tuple[str, ...]
-    """linear maps that have one, as 3.o_proj"""
+    """names of the adapted linear maps, such as 3.o_proj"""
     sizes: tuple[tuple[int, int], ...]
-    """outputs and inputs of each"""
+    """(outputs, inputs) of each map"""
     rank: int
     numbers: Tensor
-    """float32: of each map A, (rank, inputs), and then B, (outputs, rank)"""
+    """flat float32: for each map A, (rank, inputs), then B, (outputs, rank)"""
     gradient: Tensor
-    """where backward passes add up the gradients of `numbers`"""
+    """accumulated gradients of `numbers`"""
     pace: Tensor | None = None
 
     def begin(self, seed: int) -> Tensor:
-        """Return the numbers before the first step: A uniform as in LoRA's code, B zero."""
+        """Initialize and return the numbers: A uniform as in LoRA's code, B zero."""
         generator = torch.Generator().manual_seed(seed)
         for (_, inputs), (right, left) in zip(self.sizes, self._pairs(self.numbers), strict=True):
             uniform = torch.rand(right.shape, generator=generator).mul_(2).sub_(1)
@@ -101,37 +101,34 @@ class Adapters:
         return self.numbers
 
     def applied(self) -> AbstractContextManager[None]:
-        """Do nothing: the adapters stay in the model."""
+        """Return an empty context: the adapters are always active in the model."""
         return nullcontext()
 
     def _pairs(self, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
         return list(pairs(numbers, self.sizes, self.rank))
 
-    def enter(self, layers: Sequence[Any]) -> None:
-        """Make peft's layers, one for each map, compute with these numbers and add to this gradient."""
+    def attach(self, layers: Sequence[Any]) -> None:
+        """Use `numbers` as the weights and `gradient` as the gradients of peft's layers, one layer per map."""
         factors = zip(self._pairs(self.numbers), self._pairs(self.gradient), strict=True)
         for layer, (values, slopes) in zip(layers, factors, strict=True):
-            # the factors of all layers are on one device, whose product with the input goes back to the layer's
-            layer.lora_A[_NAME].register_forward_pre_hook(_moving_to(values[0].device))
-            layer.lora_B[_NAME].register_forward_hook(_moving_back(layer.weight.device))
+            # the factors of all layers are on one device; their output moves to the device of the layer
+            layer.lora_A[_ADAPTER].register_forward_pre_hook(_move_inputs_to(values[0].device))
+            layer.lora_B[_ADAPTER].register_forward_hook(_move_outputs_to(layer.weight.device))
             for part, value, slope in zip((layer.lora_A, layer.lora_B), values, slopes, strict=True):
-                part[_NAME].weight = nn.Parameter(value)
-                part[_NAME].weight.grad = slope
+                part[_ADAPTER].weight = nn.Parameter(value)
+                part[_ADAPTER].weight.grad = slope
 
 
-def _moving_to(device: torch.device) -> Any:
+def _move_inputs_to(device: torch.device) -> Any:
     return lambda _, inputs: (inputs[0].to(device),)
 
 
-def _moving_back(device: torch.device) -> Any:
+def _move_outputs_to(device: torch.device) -> Any:
     return lambda _, __, output: output.to(device)
 
 
 def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
-    """Insert zero factors next to the linear maps of a model, which is changed; its weights are not.
-
-    Needs the package peft.
-    """
+    """Insert adapters of zeros next to the linear maps of a model; requires the package peft."""
     from peft import LoraConfig, inject_adapter_in_model
 
     maps = linear_maps(model, layout, settings.targets)
@@ -149,6 +146,6 @@ def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings
     )  # fmt: skip
     # peft's random draws are overwritten below, so this process's random state is left unchanged
     with torch.random.fork_rng(devices=[]):
-        inject_adapter_in_model(config, model, _NAME)
-    adapters.enter([model.get_submodule(name) for name in names])
+        inject_adapter_in_model(config, model, _ADAPTER)
+    adapters.attach([model.get_submodule(name) for name in names])
     return adapters

@@ -1,1 +1,1 @@
-"""Methods that decide on each layer above pruned and repaired ones: OSSCAR and SlimLLM."""
+"""Methods that prune each layer after the layers below it are pruned and repaired: OSSCAR and SlimLLM."""

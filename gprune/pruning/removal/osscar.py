@@ -1,8 +1,8 @@
-"""OSSCAR: removes what costs least by the Hessian, in rounds, and has what stays take over its part.
+"""OSSCAR: remove the units with the lowest Hessian cost in rounds and refit the remaining weights.
 
-The published rule, as OSSCAR and Tyr-the-Pruner have it in their code (docs/method.md): H = sum of x x^T over
-the inputs x of a map with 0.01 of the mean of its diagonal added, W its weights. Removing a set S of inputs,
-with the others refitted, raises the squared error of the outputs by W_S (H^-1_SS)^-1 W_S / 2.
+The rule follows the code of OSSCAR and Tyr-the-Pruner (docs/method.md). H is the sum of x x^T over the inputs x of a
+map, plus 0.01 times the mean of its diagonal on the diagonal; W are the weights. Removing a set S of inputs and
+refitting the others raises half the squared error of the outputs by W_S (H^-1_SS)^-1 W_S / 2.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from gprune.pruning.repair import OutputMap
 from gprune.records import Array, ModelShape
 
 DAMPING = 0.01
-"""added to the diagonal of H, in means of it (OSSCAR, Tyr: 0.01)"""
+"""added to the diagonal of H, as a fraction of its mean (OSSCAR, Tyr: 0.01)"""
 ROUNDS = {"down_proj": 16, "o_proj": 1}
-"""rounds of removal in each map (Tyr: 16 for the FFN, one for heads)"""
+"""removal rounds per map (Tyr: 16 for the FFN, one for heads)"""
 
 
 def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
-    """Return the decision of a pass: one ratio in every layer; the units that cost least are removed."""
+    """Return the decision function: one pruning ratio in every layer; the units with the lowest cost are removed."""
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
         neurons, groups = uniform.layer_counts(shape, target, output.layer, equal)
@@ -34,22 +34,22 @@ def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | No
 
 @dataclass(slots=True, eq=False)
 class Removed:
-    """A map after removal."""
+    """Result of the removal of units from a map."""
 
     remaining: torch.Tensor
     """(units,) bool"""
     order: torch.Tensor
-    """(units,) float64: in which order they went, then what is kept by its cost at the end"""
+    """(units,) float64 position in the order of removal; the remaining units follow by rising final cost"""
     weight: torch.Tensor
-    """(inputs, outputs) float64 weights after the last round, zero if an input was removed"""
+    """(inputs, outputs) float64 weights after the last round, zero for removed inputs"""
 
 
 def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
-    """Remove units until `keep` of them stay, the cheapest first; costs are recomputed in every round.
+    """Remove the units with the lowest cost until `keep` units remain; costs are recomputed in every round.
 
-    `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) that of the dense map; a
-    unit is `width` inputs that follow each other. Units that no token has reached go first. Rounds differ by
-    one unit at most, the first ones being the larger; of equal costs the first unit goes.
+    `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) is the dense map's; a unit is
+    `width` consecutive inputs. Units whose inputs are always 0 are removed first. Rounds have equal sizes; a remainder
+    is distributed over the first rounds. At equal cost the first unit is removed.
     """
     units, wide = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
@@ -61,7 +61,7 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     if not bool(square.diagonal().any()):
         return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
     inverse = _inverse(square)
-    for count in _shares(units - keep - len(removed), rounds):
+    for count in _units_per_round(units - keep - len(removed), rounds):
         removed = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
         _eliminate(inverse, wide, _inputs(removed, width))
         remaining[removed] = False
@@ -78,19 +78,19 @@ def _inverse(square: torch.Tensor) -> torch.Tensor:
     return torch.cholesky_inverse(damped)
 
 
-def _shares(count: int, rounds: int) -> list[int]:
+def _units_per_round(count: int, rounds: int) -> list[int]:
     """Return the units to remove in each round."""
     rounds = min(rounds, count)
     return [count // rounds + (number < count % rounds) for number in range(rounds)]
 
 
 def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the input numbers of some units."""
+    """Return the input indices of some units."""
     return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
 
 
 def costs(inverse: torch.Tensor, wide: torch.Tensor, remaining: torch.Tensor, width: int) -> torch.Tensor:
-    """Return (units,) half the squared error that removing each unit adds; infinity for removed units."""
+    """Return (units,) half the squared error that the removal of each unit adds; infinity for removed units."""
     units = len(remaining)
     index = torch.arange(units, device=remaining.device)
     blocks = inverse.view(units, width, units, width)[index, :, index].clone()
@@ -101,7 +101,7 @@ def costs(inverse: torch.Tensor, wide: torch.Tensor, remaining: torch.Tensor, wi
 
 
 def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, removed: torch.Tensor) -> None:
-    """Remove inputs from H^-1 and fold their part into the weights of the others."""
+    """Remove inputs from H^-1 and refit the weights of the other inputs, both in place."""
     factor = torch.linalg.cholesky(inverse.index_select(0, removed).index_select(1, removed))
     rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, removed), upper=False)
     part = torch.linalg.solve_triangular(factor, wide.index_select(0, removed), upper=False)
@@ -113,7 +113,7 @@ def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, removed: torch.Tensor)
 
 
 def _removal_order(remaining: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:
-    """Return the (units,) order of removal: the removed units, then the others by rising cost."""
+    """Return the (units,) position of each unit: the removed units in order, then the others by rising cost."""
     last = cost.masked_fill(~remaining, torch.inf).argsort(stable=True)[: int(remaining.sum())]
     positions = torch.empty(len(remaining), dtype=torch.float64, device=remaining.device)
     positions[torch.cat([*order, last])] = torch.arange(len(remaining), dtype=torch.float64, device=remaining.device)

@@ -1,8 +1,8 @@
-"""SlimLLM: neurons by what they do to the principal directions of the output, heads by correlation.
+"""SlimLLM: score neurons by the principal directions of the layer's output and heads by output correlation.
 
-The rule of its released code without that code's slips (docs/method.md): layers that change their input least
-lose most, neurons of the highest scores stay, and of the heads those without which the attention's output
-correlates least with the whole one. Everything is measured above the layers that are pruned already.
+The rule follows the released code with its errors corrected (docs/method.md). Layers that change their input less
+are pruned more. The neurons with the highest scores stay, and the heads whose output together correlates most with
+the full attention output. Everything is measured on the output of the pruned layers below.
 """
 
 import math
@@ -16,8 +16,8 @@ from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
 from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
-from gprune.pruning.calibration.collection import in_batches
-from gprune.pruning.calibration.sequential import enter
+from gprune.pruning.calibration.collection import batch_runner
+from gprune.pruning.calibration.sequential import embed_sequences
 from gprune.pruning.removal.walk import Decide, MapInputs
 from gprune.pruning.repair import OutputMap
 from gprune.records import Array, ModelShape, Tokens, budget
@@ -25,16 +25,16 @@ from gprune.system.errors import MethodError
 from gprune.system.progress import Progress, silent
 
 PUBLISHED_LAYERS, PRUNED = 32, 30
-"""depth SlimLLM was published for, and the layers that its code prunes there"""
+"""number of layers that SlimLLM was published for, and how many of them it prunes"""
 SHARPNESS = 10
-"""of the softmax over the cosines of layers (SlimLLM: 10)"""
-_FLAT = 1e-12
-"""variance of an output channel, in those of the whole output, below which it says nothing"""
+"""inverse temperature of the softmax over the layers' cosine similarities (SlimLLM: 10)"""
+_LEAST_VARIANCE = 1e-12
+"""smallest variance of an output channel, relative to that of the full output, that counts"""
 
 
 @torch.no_grad()
-def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
-    """Return (layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
+def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
+    """Return (layers,) float64 mean over the tokens of the cosine similarity of a dense layer's input and output.
 
     Counts as one forward pass. Raises SettingsError if not even one sequence fits in memory.
     """
@@ -42,7 +42,7 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
 
     def run(size: int) -> Array:
         layer_means = []
-        blocks = enter(decoder, tokens, size)
+        blocks = embed_sequences(decoder, tokens, size)
         for layer in range(decoder.shape.layers):
             sum_ = 0.0
             for block in blocks:
@@ -53,19 +53,19 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
             layer_means.append(sum_ / tokens.ids.size)
         return np.array(layer_means)
 
-    means = in_batches(batch, length, decoder, on_progress).fitting(run, samples)
+    means = batch_runner(batch, length, decoder, on_progress).fitting(run, samples)
     decoder.count_forward(tokens.ids.size)
     return means
 
 
-def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
+def layer_unit_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
     """Return (layers,) key/value groups and (layers,) neurons that each layer keeps.
 
-    `change` (layers,) has the cosines. The layers of the highest are pruned, 30 of 32 scaled to the depth at
-    hand and from three layers on one fewer at least, in proportion to softmax(10 cosine); where that would
-    take more than all but one neuron and one group, the others give the rest. Whole key/value groups come as
-    near a layer's share as they can and neurons make up for them, so that the budget is met to one neuron.
-    Raises MethodError if the target is below what these layers can give.
+    `change` (layers,) is the cosine similarity of each layer's input and output. The layers with the highest cosine
+    are pruned: 30 of 32, scaled to the depth, and at least one layer stays dense if there are three or more. The
+    pruned share of a layer is proportional to softmax(10 cosine), up to all but one neuron and one group. The number
+    of key/value groups is rounded; neurons make up the difference, so that the budget is met to within one neuron.
+    Raises MethodError if the target cannot be reached with these layers.
     """
     pruned = _pruned(change)
     part = replace(shape, layers=len(pruned))
@@ -81,12 +81,12 @@ def kept_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array,
     ratios = _proportional(weights, 1 - smallest, (1 - inner) * len(pruned))
     groups = np.full(shape.layers, shape.kv_heads)
     neurons = np.full(shape.layers, shape.neurons)
-    groups[pruned], neurons[pruned] = fang.counts(ratios, part, inner, 1)
+    groups[pruned], neurons[pruned] = fang.unit_counts(ratios, part, inner, 1)
     return groups, neurons
 
 
 def _pruned(change: Array) -> Array:
-    """Return the ascending indices of the layers that are pruned: those of the highest cosine."""
+    """Return the ascending indices of the layers with the highest cosine similarity, which are pruned."""
     layers = len(change)
     limit = layers - 1 if layers > 2 else layers
     count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), limit), 1)
@@ -102,14 +102,14 @@ def _proportional(weights: Array, limit: float, total: float) -> Array:
 
 
 def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """Return the decision of a pass; `change` (layers,) is from `cosines`. Errors as `kept_counts`."""
+    """Return the decision function; `change` (layers,) is from `layer_cosines`. Errors as in `layer_unit_counts`."""
     shape = decoder.shape
-    groups, neurons = kept_counts(change, shape, target)
+    groups, neurons = layer_unit_counts(change, shape, target)
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
         covariance, weight = inputs.moments.about_means().square, output.dense.weight
         if output.name == "o_proj":
-            group_moments = contributions(weight, covariance, shape.kv_heads)
+            group_moments = output_covariances(weight, covariance, shape.kv_heads)
             return keep_groups(group_moments, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
         gate, up = decoder.gate_proj(output.layer), decoder.up_proj(output.layer)
         with present(module_of(gate)), present(module_of(up)):
@@ -127,11 +127,17 @@ def neuron_scores(
     energy: torch.Tensor,
     covariance: torch.Tensor,
 ) -> torch.Tensor:
-    """Return (neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
+    """Return (neurons,) float64 scores from the input rows and the output column of each neuron.
 
-    `rows` are (neurons, hidden) each, `down` (hidden, neurons), `entering` (hidden,) and `energy` (neurons,)
-    the sums of squares of the inputs of both, `covariance` (neurons, neurons) the second moments of the inputs of
-    down about their mean. A direction counts by sigmoid(variance / mean variance).
+    A score is the norm of the gate and up rows weighted by the inputs, plus the norm of the down column weighted by
+    the principal directions of the output, each with sigmoid(variance / mean variance).
+
+    Args:
+        rows: weights of gate_proj and up_proj, (neurons, hidden) each.
+        down: (hidden, neurons) weights of down_proj.
+        entering: (hidden,) sum of squares of the inputs of gate_proj and up_proj.
+        energy: (neurons,) sum of squares of the inputs of down_proj.
+        covariance: (neurons, neurons) second moments of the inputs of down_proj about their mean.
     """
     input_scores = torch.stack([(row.double().square() @ entering).sqrt() for row in rows]).sum(dim=0)
     wide = down.double()
@@ -141,7 +147,7 @@ def neuron_scores(
     return input_scores + weighted.norm(dim=0) * energy.sqrt()
 
 
-def contributions(weight: torch.Tensor, covariance: torch.Tensor, groups: int) -> torch.Tensor:
+def output_covariances(weight: torch.Tensor, covariance: torch.Tensor, groups: int) -> torch.Tensor:
     """Return (groups, groups, outputs) float64 covariances of the groups' outputs, by output channel.
 
     `weight` (outputs, inputs) is that of o_proj, `covariance` (inputs, inputs) the second moments of its inputs
@@ -158,36 +164,35 @@ def contributions(weight: torch.Tensor, covariance: torch.Tensor, groups: int) -
 def keep_groups(moments: torch.Tensor, keep: int) -> torch.Tensor:
     """Return (groups,) bool, True for the groups whose output correlates most with the full output.
 
-    `moments` is what `contributions` gives. Those without which the correlation is highest go, one look at each
-    against the whole. Each of them is then tried in the place of every group that stays, and takes the place
-    where the correlation of what stays rises most. It is summed over output channels, without its sign; a
-    channel that does not vary counts as 0.
+    `moments` is the result of `output_covariances`. First the groups whose removal alone leaves the highest
+    correlation are removed. Then each removed group is swapped with the kept group for which the correlation rises
+    most, if it rises. The correlation is the sum of its magnitude over output channels; a constant channel counts as 0.
     """
-    count, joint = len(moments), moments.sum(dim=1)
-    total = joint.sum(dim=0)
+    count, group_sums = len(moments), moments.sum(dim=1)
+    total = group_sums.sum(dim=0)
     alone = moments.diagonal().T
     # correlation of the full output with the output without each group
-    without = _correlation(total - joint, total - 2 * joint + alone, total)
+    without = _correlation(total - group_sums, total - 2 * group_sums + alone, total)
     order = without.argsort(descending=True, stable=True).tolist()
     removed, kept_groups = order[: count - keep], order[count - keep :]
-    best = float(_correlation(joint[kept_groups].sum(0), moments[kept_groups][:, kept_groups].sum((0, 1)), total))
-    for other in removed if keep else ():
+    best = float(_correlation(group_sums[kept_groups].sum(0), moments[kept_groups][:, kept_groups].sum((0, 1)), total))
+    for candidate in removed if keep else ():
         inner = moments[:, kept_groups].sum(dim=1)
         # covariance and variance after each kept group is replaced by the removed group
-        covariance = joint[kept_groups].sum(dim=0) - joint[kept_groups] + joint[other]
-        variance = inner[kept_groups].sum(dim=0) - 2 * inner[kept_groups] + alone[kept_groups] + alone[other]
-        variance = variance + 2 * (inner[other] - moments[other, kept_groups])
+        covariance = group_sums[kept_groups].sum(dim=0) - group_sums[kept_groups] + group_sums[candidate]
+        variance = inner[kept_groups].sum(dim=0) - 2 * inner[kept_groups] + alone[kept_groups] + alone[candidate]
+        variance = variance + 2 * (inner[candidate] - moments[candidate, kept_groups])
         correlations = _correlation(covariance, variance, total)
         position = int(correlations.argmax())
         if float(correlations[position]) > best:
-            best, kept_groups[position] = float(correlations[position]), other
+            best, kept_groups[position] = float(correlations[position]), candidate
     stays = torch.zeros(count, dtype=torch.bool, device=moments.device)
     stays[kept_groups] = True
     return stays
 
 
 def _correlation(covariance: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Return the summed |correlation| over (..., outputs) channels with an output of variance `total`."""
-    varies = (variance > _FLAT * total) & (total > 0)
+    """Return the sum over (..., outputs) channels of |covariance| / sqrt(variance * total)."""
+    varies = (variance > _LEAST_VARIANCE * total) & (total > 0)
     scale = (variance * total).clamp(min=1e-300).sqrt()
     return torch.where(varies, covariance.abs() / scale, 0).sum(dim=-1)

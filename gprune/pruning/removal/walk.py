@@ -1,9 +1,8 @@
 """Prune layer by layer, each map on the outputs of the pruned and repaired layers below.
 
-In a layer o_proj is decided on first and repaired, and down_proj on what then reaches it. What a decision
-sees are the second moments of a map's inputs, made for one map at a time and let go of after it: at the 7B
-shape those of down_proj take 0.9 GiB. The repair is the one that the method is published with, by the same
-solution as `gprune.pruning.repair.fitting`, which makes the same weights of the finished masks.
+In each layer o_proj is pruned and repaired first, then down_proj. A decision uses the second moments of a map's
+inputs. They exist for one map at a time, because those of down_proj take 0.9 GiB at the 7B shape. The repair is the
+one published with the method; `gprune.pruning.repair.fitting` computes the same weights from the final masks.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +14,18 @@ import torch
 
 from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
-from gprune.pruning.calibration.collection import in_batches
-from gprune.pruning.calibration.sequential import Block, Reached, enter
+from gprune.pruning.calibration.collection import batch_runner
+from gprune.pruning.calibration.sequential import Block, StopForward, embed_sequences
 from gprune.pruning.repair import OutputMap
-from gprune.pruning.repair.fitting import in_type, record_call, require_finite_moments
+from gprune.pruning.repair.fitting import cast_weights, record_call, require_finite_moments
 from gprune.pruning.repair.least_squares import FitMoments, solve
 from gprune.records import Array, Tokens
 from gprune.study.settings import OwnRepair
 from gprune.system.progress import Progress, silent
 
 PASSES = 3
-"""forward passes that a walk counts as: up to o_proj, up to down_proj, and the whole pruned layer"""
-_DOING = "pruning layer after layer"
+"""counted forward passes: up to o_proj, up to down_proj, and the complete pruned layer"""
+_PROGRESS_LABEL = "pruning layer after layer"
 
 
 @dataclass(slots=True, eq=False)
@@ -34,18 +33,17 @@ class MapInputs:
     """Statistics of the inputs of an output map, on which a decision is based."""
 
     moments: FitMoments
-    """of all its inputs"""
     entering: torch.Tensor
-    """(hidden,) float64 sum of squares of what enters gate and up; zeros at o_proj"""
+    """(hidden,) float64 sum of squares of the inputs of gate_proj and up_proj; zeros at o_proj"""
 
 
 Decide = Callable[[OutputMap, MapInputs], tuple[Array, Array]]
-"""Of a dense map and its inputs the (units,) bool, True = kept, and (units,) their order, the last to go
-highest; units are neurons at down_proj and key/value groups at o_proj."""
+"""(dense map, statistics of its inputs) -> (units,) bool, True = kept, and (units,) order of removal, highest for the
+last; units are neurons at down_proj and key/value groups at o_proj"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Removals:
+class RemovalDecisions:
     """Masks of all layers and the order of removal."""
 
     ffn: Array
@@ -57,38 +55,37 @@ class Removals:
 
 
 @torch.no_grad()
-def remove_upwards(
+def remove_layerwise(
     decoder: Decoder,
     tokens: Tokens,
     batch: int,
     decide: Decide,
     own_repair: OwnRepair,
     on_progress: Progress = silent,
-) -> Removals:
-    """Prune and repair layer by layer; the model is left as it was.
+) -> RemovalDecisions:
+    """Prune and repair layer by layer; the model is not changed.
 
-    `decide` is asked again where memory runs out and the walk begins anew with half the batch. Counts as
-    three forward passes over the calibration set.
+    If memory runs out, pruning restarts with half the batch and calls `decide` again. Counts as three forward passes
+    over the calibration set.
 
-    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not
-    finite.
+    Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not finite.
     """
     samples, length = tokens.ids.shape
-    decisions = in_batches(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
         lambda size: _remove_layers(decoder, tokens, size, decide, own_repair, on_progress), samples
     )
     decoder.count_forward(PASSES * tokens.ids.size)
-    on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
+    on_progress(decoder.shape.layers, decoder.shape.layers, _PROGRESS_LABEL)
     return decisions
 
 
 def _remove_layers(
     decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, own_repair: OwnRepair, on_progress: Progress
-) -> Removals:
-    blocks, layers = enter(decoder, tokens, batch), decoder.shape.layers
+) -> RemovalDecisions:
+    blocks, layers = embed_sequences(decoder, tokens, batch), decoder.shape.layers
     decisions: dict[str, list[tuple[Array, Array]]] = {"o_proj": [], "down_proj": []}
     for layer in range(layers):
-        on_progress(layer, layers, _DOING)
+        on_progress(layer, layers, _PROGRESS_LABEL)
         with ExitStack() as pruned:
             for name, dense in (("o_proj", decoder.o_proj(layer)), ("down_proj", decoder.down_proj(layer))):
                 output = OutputMap(name, layer, dense, np.ones(dense.in_features, dtype=bool))
@@ -97,17 +94,17 @@ def _remove_layers(
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
     (heads, _), (ffn, order) = (map(np.stack, zip(*part, strict=True)) for part in decisions.values())
-    return Removals(ffn, heads, order)
+    return RemovalDecisions(ffn, heads, order)
 
 
 def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]) -> MapInputs:
-    """Run a layer up to a map; the maps below are pruned and repaired."""
+    """Run a layer up to a map and return the statistics of the map's inputs."""
     device, hidden = output.device, decoder.shape.hidden
     moments = FitMoments(output.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)
     gate = decoder.entrance(output.layer)
     for block in blocks:
-        with record_call(gate) as below, record_call(output.dense, stop=True) as call, suppress(Reached):
+        with record_call(gate) as below, record_call(output.dense, stop=True) as call, suppress(StopForward):
             block.run(decoder, output.layer)
         x = call.x.flatten(0, -2)
         moments.add(x, x[:, :0])
@@ -127,7 +124,7 @@ def _prune(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: Own
         with present(output.dense):
             missing = inputs.moments.own_inputs(stays, output.dense.weight, own_repair.whole)
         weights, bias, _ = solve(output.columns(), output.dense_bias(), missing, own_repair.kind, own_repair.damping)
-        output.weight = in_type(weights, dtype, output)
+        output.weight = cast_weights(weights, dtype, output)
         if bias is not None and own_repair.kind != "least_squares":
             output.bias = bias.to(dtype)
     return units, order

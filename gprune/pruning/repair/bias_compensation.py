@@ -12,16 +12,16 @@ from gprune.system.progress import Progress
 
 
 def ready(_: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]:
-    """Return the mean inputs of the output maps over all texts and shards, by the map's name.
+    """Return the mean inputs over all texts and shards by the map's name.
 
-    o_proj has (layers, heads * head_width), down_proj (layers, neurons).
+    The shapes are (layers, heads * head_width) for o_proj and (layers, neurons) for down_proj.
     """
     statistics = reduce(pool, means).merge()
     return {"down_proj": statistics.ffn_mean[0], "o_proj": statistics.attention_mean[0]}
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], means: dict[str, Array], __: Progress) -> None:
-    """Add to every bias the output of the removed columns at their mean input; create missing biases."""
+    """Add the output of the removed columns at their mean input to every bias; create missing biases."""
     for output in maps:
         removed_weights = output.columns(staying=False).double()
         mean = means[output.name][output.layer][~output.mask]

@@ -1,4 +1,4 @@
-"""Put weights that `fitting` has computed for some masks into the output maps."""
+"""Apply weights that `fitting` has computed for a set of masks."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
 
 
 def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
-    """Return repaired maps as a record; maps without own weights keep those of the dense model."""
+    """Return repaired maps as a record; maps without repaired weights keep those of the dense model."""
     weights = [output.columns() if output.weight is None else output.weight for output in maps]
     biased = all(output.bias is not None for output in maps)
     return RepairedWeights(

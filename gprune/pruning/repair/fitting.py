@@ -1,9 +1,8 @@
 """Fit the output maps of a pruned model to calibration texts, layer by layer, in closed form.
 
-The masks are decided before. Two streams of activations travel upwards: the dense model's, and that of the
-pruned model, whose layers below are repaired already. What is missing at an output map is the target less
-what its dense weights make of the kept inputs; `least_squares` turns it into weights. The moments of one map
-are let go of before those of the next are made.
+The masks are fixed. Two sets of hidden states are propagated: those of the dense model, and those of the pruned model
+with repaired layers below. The missing output at an output map is the target minus the output of the dense weights on
+the kept inputs; `least_squares` computes weights that reduce it. Moments exist for one map at a time.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from torch import nn
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
 from gprune.models.offloading import execution_device
-from gprune.pruning.calibration.collection import in_batches
-from gprune.pruning.calibration.sequential import Reached as Reached
-from gprune.pruning.calibration.sequential import enter
-from gprune.pruning.repair import OutputMap, maps_of
+from gprune.pruning.calibration.collection import batch_runner
+from gprune.pruning.calibration.sequential import StopForward as StopForward
+from gprune.pruning.calibration.sequential import embed_sequences
+from gprune.pruning.repair import OutputMap, dense_maps
 from gprune.pruning.repair.fitted import pack_maps
 from gprune.pruning.repair.least_squares import FitMoments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
@@ -31,9 +30,9 @@ from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
 
-_DOING = "repairing the kept weights"
+_PROGRESS_LABEL = "repairing the kept weights"
 _Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
-"""of one batch (tokens, columns) inputs, (tokens, outputs) of what is missing, and the level of all inputs"""
+"""(tokens, columns) inputs and (tokens, outputs) missing outputs of a batch, and the mean square sum of all inputs"""
 
 
 @torch.no_grad()
@@ -47,9 +46,9 @@ def fit(
 ) -> RepairedWeights:
     """Fit weights and biases of all output maps to the masks; the model is not changed.
 
-    Every text counts by its tokens. In each layer all of them go once through the dense model, and through
-    the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
-    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing.
+    Every token has the same weight. Counts as three forward passes: the dense layer, the pruned attention, and the
+    pruned FFN, which runs twice. Maps below the first removed unit stay bit for bit unchanged; with the target
+    own_inputs, all maps without removed units do.
 
     Raises SettingsError if not even one sequence fits in memory or the texts do not determine the weights,
     NumericsError if an activation is not finite.
@@ -57,17 +56,17 @@ def fit(
     samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
 
     def walk(size: int) -> RepairedWeights:
-        maps, errors = _Walk(decoder, masks, texts, settings, size).run(on_progress)
+        maps, errors = _LayerWalk(decoder, masks, texts, settings, size).run(on_progress)
         return pack_maps(maps, masks.method, settings.kind, np.array(errors))
 
-    repaired = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
+    repaired = batch_runner(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
-    on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
+    on_progress(decoder.shape.layers, decoder.shape.layers, _PROGRESS_LABEL)
     return repaired
 
 
-class _Walk:
-    """Both streams on their way up."""
+class _LayerWalk:
+    """Propagation of the dense and the pruned model's hidden states through the layers."""
 
     def __init__(
         self,
@@ -78,28 +77,28 @@ class _Walk:
         batch: int,
     ) -> None:
         self.decoder, self.settings = decoder, settings
-        self.maps = maps_of(decoder, PrunedModel(masks))
-        # for every text: both streams, the attention's output and the layer's target
+        self.maps = dense_maps(decoder, PrunedModel(masks))
+        # for every text: both hidden states, the attention's output and the layer's target
         copies = 4 * len(texts)
-        self.dense = [block for text in texts for block in enter(decoder, text, batch, copies)]
+        self.dense = [block for text in texts for block in embed_sequences(decoder, text, batch, copies)]
         self.pruned = [replace(block) for block in self.dense]
         self.references: list[torch.Tensor | None] = [None] * len(self.dense)
-        """what the dense down_proj gives, where that is the target"""
+        """outputs of the dense down_proj per batch, if they are the target"""
         self.attended: list[tuple[torch.Tensor, Any]] = []
-        """of every batch the kept inputs of o_proj, then what it gives, and what else the attention gives"""
+        """for every batch the kept inputs of o_proj, later its output, and the other outputs of the attention module"""
         self.removed = False
-        """whether anything is removed so far"""
+        """True after the first map with removed units"""
         self.errors: list[tuple[float, float]] = []
-        """of every map the mean square that was missing, and what is left of it"""
+        """mean square of the missing output of every map before and after the repair"""
 
     def run(self, on_progress: Progress) -> tuple[list[OutputMap], list[tuple[float, float]]]:
         """Return the repaired maps and their errors."""
         for layer in range(self.decoder.shape.layers):
-            on_progress(layer, self.decoder.shape.layers, _DOING)
+            on_progress(layer, self.decoder.shape.layers, _PROGRESS_LABEL)
             attention, ffn = self.maps[2 * layer : 2 * layer + 2]
-            self._fit(attention, self._attention(attention, ffn))
-            self._attend(attention)
-            self._fit(ffn, self._ffn(ffn))
+            self._fit(attention, self._attention_batches(attention, ffn))
+            self._apply_repaired_attention(attention)
+            self._fit(ffn, self._ffn_batches(ffn))
             self._advance(ffn)
         return self.maps, self.errors
 
@@ -118,15 +117,15 @@ class _Walk:
         if is_needed:
             require_finite_moments(moments, output, "its weights are repaired")
             solution, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
-            output.weight = in_type(solution, weight.dtype, output)
+            output.weight = cast_weights(solution, weight.dtype, output)
             self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
         else:
             self.errors.append((0.0, 0.0))
         if kind != "least_squares":
             output.bias = (torch.zeros(len(weight), device=device) if bias is None else bias).to(weight.dtype)
 
-    def _attention(self, output: OutputMap, ffn: OutputMap) -> Iterator[_Batch]:
-        """Run a dense layer, which moves that stream on, and the attention of the pruned one."""
+    def _attention_batches(self, output: OutputMap, ffn: OutputMap) -> Iterator[_Batch]:
+        """Advance the dense states by a layer, run the pruned attention, and yield the batches for o_proj."""
         target, attention = self.settings.target, self._attention_of(output.layer)
         self.attended = []
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
@@ -135,28 +134,28 @@ class _Walk:
                 dense.states = dense.run(self.decoder, output.layer).to(dense_input.device)
             if target == "dense_inputs":
                 self.references[index] = below.y.to(dense_input.device)
-            with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(Reached):
+            with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(StopForward):
                 pruned.run(self.decoder, output.layer)
-            x, y = self._narrow(output, inner.x)
+            x, y = self._kept_part(output, inner.x)
             self.attended.append((x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
             shift /= self.decoder.residual_scale
             gap = dense_call.y.float() - y.float()
             yield self._batch(output, inner.x, x, gap + shift if target == "residual_stream" else gap)
 
-    def _attend(self, output: OutputMap) -> None:
-        """Compute the output of the repaired attention for every batch."""
+    def _apply_repaired_attention(self, output: OutputMap) -> None:
+        """Replace the stored inputs of o_proj by its repaired output for every batch."""
         weight, bias = output.narrowed()
         for index, (x, residual) in enumerate(self.attended):
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
             self.attended[index] = (y, residual)
 
-    def _ffn(self, output: OutputMap) -> Iterator[_Batch]:
-        """Run the pruned layer from its attention on."""
+    def _ffn_batches(self, output: OutputMap) -> Iterator[_Batch]:
+        """Run the pruned layer with the stored attention output and yield the batches for down_proj."""
         attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             reference = self.references[index]
-            with record_call(output.dense) as call, self._giving(attention, index), output.applied():
+            with record_call(output.dense) as call, self._stored_attention(attention, index), output.applied():
                 states = pruned.run(self.decoder, output.layer).float()
             if reference is not None:
                 gap = reference.to(states.device).float() - call.y.float()
@@ -168,22 +167,22 @@ class _Walk:
         if self.settings.target == "own_inputs":
             removed_inputs = full[..., output.index(staying=False)].float()
             gap = nn.functional.linear(removed_inputs, output.columns(staying=False).float())
-        levels_all = isinstance(self.settings, OwnRepair) and self.settings.whole
-        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if levels_all else 0.0
+        damp_by_all_inputs = isinstance(self.settings, OwnRepair) and self.settings.whole
+        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if damp_by_all_inputs else 0.0
         return x.flatten(0, -2), gap.flatten(0, -2), level
 
     def _advance(self, output: OutputMap) -> None:
-        """Advance the pruned stream by a layer; it equals the dense stream until something is removed."""
+        """Advance the pruned states by a layer; they equal the dense states below the first removed unit."""
         attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             if not self.removed:
                 pruned.states = dense.states
                 continue
-            with self._giving(attention, index), output.applied():
+            with self._stored_attention(attention, index), output.applied():
                 pruned.states = pruned.run(self.decoder, output.layer).to(pruned.states.device)
 
-    def _giving(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
-        """Replace the attention by its stored output for a batch."""
+    def _stored_attention(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
+        """Return a context in which the attention module returns its stored output for a batch."""
         y, residual = self.attended[index]
         y = y.to(execution_device(attention))
         output: Any = y if residual is None else (y, *residual)
@@ -192,7 +191,7 @@ class _Walk:
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
 
-    def _narrow(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _kept_part(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the kept inputs of a map and the output of its dense weights on them."""
         inputs = x[..., output.index()]
         return inputs, nn.functional.linear(inputs, output.columns(), output.dense_bias())
@@ -207,24 +206,24 @@ class ModuleCall:
 
 @contextmanager
 def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
-    """Record a call of a module while open, before units are silenced; `stop` ends the run after it."""
+    """Record input and output of a module's call, before masks are applied; `stop` ends the forward pass there."""
     call = ModuleCall()
 
-    def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         call.x = inputs[0] if inputs else None
 
-    def leaves(_: nn.Module, __: Any, output: Any) -> None:
+    def record_output(_: nn.Module, __: Any, output: Any) -> None:
         call.y = output
         if stop:
-            raise Reached
+            raise StopForward
 
-    with ExitStack() as undone:
-        undone.callback(module.register_forward_pre_hook(enters).remove)
-        undone.callback(module.register_forward_hook(leaves).remove)
+    with ExitStack() as stack:
+        stack.callback(module.register_forward_pre_hook(record_input).remove)
+        stack.callback(module.register_forward_hook(record_output).remove)
         yield call
 
 
-def in_type(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
+def cast_weights(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
     """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
     narrow = weights.to(dtype)
     if not bool(torch.isfinite(narrow).all()):

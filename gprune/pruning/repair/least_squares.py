@@ -1,8 +1,8 @@
 """Solve for the weights of an output map from moments of its inputs and of the missing output.
 
-x are the inputs on the kept columns, W the dense weights there, r what is missing. The repaired weights W + D
-minimise |r - D x|^2 + damping * mean(diag H) * |D|^2 with H the sum of x x^T, so that damping holds to the
-old weights (OSSCAR's last line, with a ridge; docs/method.md). Only the kept block of H is ever made.
+x are the inputs on the kept columns, W the dense weights there, r the missing output. The repaired weights W + D
+minimize |r - D x|^2 + damping * mean(diag H) * |D|^2, where H is the sum of x x^T. Damping is a ridge that pulls
+towards the old weights (the refit of OSSCAR; docs/method.md). Only the kept block of H is computed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from gprune.system.errors import SettingsError
 
 PIECE = 4096
-"""tokens whose products are summed in float32; sums of pieces are float64"""
+"""tokens whose products are summed in float32; the sums are added in float64"""
 
 
 class FitMoments:
@@ -34,7 +34,7 @@ class FitMoments:
         self.energy = torch.zeros(outputs, **wide)
         """(outputs,) sum of r^2"""
         self.level = torch.zeros(1, **wide)
-        """mean over all inputs of the map of their sum of squares, where damping counts in it; else 0"""
+        """mean sum of squares over all inputs of the map, if damping is relative to it; else 0"""
 
     def add(self, x: torch.Tensor, r: torch.Tensor) -> None:
         """Add (tokens, columns) inputs and (tokens, outputs) missing outputs."""
@@ -47,10 +47,10 @@ class FitMoments:
             self.missing += residuals.sum(dim=0, dtype=torch.float64)
             self.energy += residuals.double().square().sum(dim=0)
 
-    def own_inputs(self, mask: torch.Tensor, weight: torch.Tensor, levels_all: bool) -> FitMoments:
+    def own_inputs(self, mask: torch.Tensor, weight: torch.Tensor, damp_by_all_inputs: bool) -> FitMoments:
         """Return the moments for fitting the removed columns, from the moments of all inputs of a map.
 
-        `mask` (columns,) is bool, `weight` (outputs, columns) that of the dense map, `levels_all` as in OwnRepair.
+        `mask` is (columns,) bool, `weight` (outputs, columns) the dense weights; see OwnRepair.whole.
         """
         kept_inputs, removed = mask.nonzero().flatten(), (~mask).nonzero().flatten()
         left, moments = weight.index_select(1, removed).double(), copy.copy(self)
@@ -60,7 +60,7 @@ class FitMoments:
         moments.missing = left @ self.input[removed]
         inner = self.square.index_select(0, removed).index_select(1, removed)
         moments.energy = ((left @ inner) * left).sum(dim=1)
-        moments.level = self.square.diagonal().mean(dim=0, keepdim=True) if levels_all else self.level
+        moments.level = self.square.diagonal().mean(dim=0, keepdim=True) if damp_by_all_inputs else self.level
         return moments
 
     def about_means(self) -> FitMoments:
@@ -75,11 +75,10 @@ class FitMoments:
 def solve(
     weight: torch.Tensor, bias: torch.Tensor | None, moments: FitMoments, kind: str, damping: float
 ) -> tuple[torch.Tensor, torch.Tensor | None, float]:
-    """Return the repaired weights and bias of a map, in float64, and the mean square error that remains.
+    """Return the repaired weights and bias of a map in float64, and the remaining mean square error.
 
-    `weight` is (outputs, columns) of the dense map on the kept columns, `bias` (outputs,) or None; `kind` is
-    affine, least_squares or least_squares_bias. Raises SettingsError if the texts do not determine the
-    weights and damping is 0.
+    `weight` (outputs, columns) are the dense weights on the kept columns, `bias` is (outputs,) or None, and `kind` is
+    affine, least_squares or least_squares_bias. Raises SettingsError if the linear system is singular.
     """
     centred = moments if kind == "least_squares" else moments.about_means()
     wide = weight.double()
@@ -99,7 +98,7 @@ def solve(
 
 
 def _least_squares(moments: FitMoments, damping: float) -> torch.Tensor:
-    """Return the (columns, outputs) change of the weights."""
+    """Return the (columns, outputs) change of the weights, D^T."""
     ridge = damping * (moments.level if moments.level > 0 else moments.square.diagonal().mean())
     if not moments.square.diagonal().any():
         return torch.zeros_like(moments.cross)

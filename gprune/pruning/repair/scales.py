@@ -6,27 +6,27 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.repair import OutputMap, fitted, maps_of
+from gprune.pruning.repair import OutputMap, dense_maps, fitted
 from gprune.records import LearnedScales, PrunedModel, PruningMasks, RepairedWeights
 from gprune.system.errors import ModelError
 from gprune.system.progress import Progress, silent
 
 
 def ready(_: Decoder, scales: LearnedScales) -> LearnedScales:
-    """Return the scales: they hold for the masks that they were learned for alone."""
+    """Return the scales unchanged; they are valid only for the masks they were learned for."""
     return scales
 
 
 def fold(decoder: Decoder, masks: PruningMasks, weights: RepairedWeights, scales: LearnedScales) -> RepairedWeights:
-    """Return fitted weights with the scales and biases that were learned after them."""
-    maps = maps_of(decoder, PrunedModel(masks))
+    """Multiply fitted weights by scales learned after the fit, and add the learned biases."""
+    maps = dense_maps(decoder, PrunedModel(masks))
     fitted.repair(decoder, maps, weights, silent)
     repair(decoder, maps, scales, silent)
     return fitted.pack_maps(maps, weights.method, f"{weights.kind}_scales", weights.errors)
 
 
 def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _: Progress) -> None:
-    """Multiply every kept column by its factor, and add to every bias; a map without a bias gets one.
+    """Multiply every kept column by its factor and add the learned biases; create missing biases.
 
     Raises ModelError if the scales were learned for other masks.
     """

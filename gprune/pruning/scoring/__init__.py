@@ -4,13 +4,12 @@ The metrics are the base scores of section 4 ("GPrune-LLM with FLAP, Wanda-sp, .
 model or another forward pass: a text, any half of it or any other subset of its shards is scored in
 milliseconds. To add a metric, add a file with a function of the form ``Metric`` and a line in ``METRICS``.
 
-A baseline scores its units from two texts at once by `combine` (appendix, multi-dataset calibration): scores,
-or ranks within the layer, are averaged unit by unit. Pooling averages nothing: it scores the statistics of
-both texts as one, and is not done in this module.
+`combine_scores` scores the units of a baseline from two texts (appendix, multi-dataset calibration): it averages
+scores, or ranks within the layer. Pooled scores come from the merged statistics of both texts instead.
 
-`neuron_scorer` is for what RASA and the resampling control ask for hundreds of times: attention, whose
-merging takes time, is left out, and nothing is merged but what the metric reads. A layer at a time, so that
-all it takes stays in a core's own cache. The numbers are those of `score` bit for bit.
+`neuron_scorer` is a faster `score` for RASA and the resampling control, which score hundreds of subsets: it skips
+attention and merges only the statistics that the metric reads, one layer at a time to stay in the CPU cache. The
+numbers are equal bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +22,12 @@ from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, 
 from gprune.study import CalibrationSettings
 
 Metric = Callable[[ActivationStatistics, WeightNorms, ModelShape, CalibrationSettings], UnitScores]
-"""Scores statistics that have been merged into one shard."""
+"""(statistics merged into one shard, norms, shape, settings) -> scores"""
 
 METRICS: dict[str, Metric] = {"flap": flap.score, "wanda_sp": wanda_sp.score}
 
-SUMMED = ("wanda_sp",)
-"""metrics whose key/value group sums its channels' scores; that of the others is their mean"""
+SUMMED_METRICS = ("wanda_sp",)
+"""metrics for which a key/value group's score is the sum over its channels; for the others it is the mean"""
 
 
 def score(
@@ -41,10 +40,9 @@ def score(
 ) -> UnitScores:
     """Return importance scores of neurons and key/value groups from a calibration set or some `shards` of it.
 
-    Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and
-    has no value on a part of them: parts are then scored by the plain token variance.
-
-    Statistics and norms are those of one model.
+    Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and is not
+    defined on a subset, so subsets are scored by the plain token variance. Statistics and norms must be of the same
+    model.
     """
     merged = statistics.merge(None if shards is None else list(shards))
     is_complete = shards is None or len(set(shards)) == statistics.shards
@@ -52,16 +50,16 @@ def score(
 
 
 def combine_scores(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
-    """Average the scores of two texts by score_average, or by rank_average: ranks in the layer from 0.
+    """Average the scores of two texts (`score_average`), or their ranks in the layer from 0 (`rank_average`).
 
-    A key/value group follows from the averaged o_proj channels by the metric's own rule. Both scores are by one
-    metric on one model.
+    The score of a key/value group is computed from the averaged o_proj channels by the metric's rule. Both scores
+    must be of the same metric and model.
     """
     ffn, channels = (
         _average(scoring, getattr(primary, part), getattr(auxiliary, part)) for part in ("ffn", "channels")
     )
     grouped = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels)
-    heads = grouped.sum(axis=-1) if primary.metric in SUMMED else grouped.mean(axis=-1)
+    heads = grouped.sum(axis=-1) if primary.metric in SUMMED_METRICS else grouped.mean(axis=-1)
     return UnitScores(primary.metric, f"{primary.text} + {auxiliary.text}", ffn, heads, channels)
 
 
@@ -73,29 +71,29 @@ def _average(scoring: str, first: Array, second: Array) -> Array:
     return 0.5 * first + 0.5 * second
 
 
-Parts = Callable[[Sequence[int]], Array]
-"""(layers, neurons) scores of the shards of given indices."""
+ShardScorer = Callable[[Sequence[int]], Array]
+"""indices of shards -> (layers, neurons) or (neurons,) scores"""
 
-_LAYERS = {"flap": flap.flap_neurons, "wanda_sp": wanda_sp.wanda_sp_neurons}
+_LAYER_SCORERS = {"flap": flap.flap_neurons, "wanda_sp": wanda_sp.wanda_sp_neurons}
 
 
-def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> Parts:
-    """Return a function that scores the neurons of chosen shards by a metric of ``METRICS``.
+def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> ShardScorer:
+    """Return a function from shard indices to (layers, neurons) scores by a metric of ``METRICS``.
 
-    The released form of FLAP has no value on a part of a text: parts are scored by the plain token variance.
+    FLAP always uses the plain token variance, because the released form is not defined on a subset of a text.
     """
-    score = _LAYERS[metric]
+    score = _LAYER_SCORERS[metric]
 
-    def scored(shards: Sequence[int]) -> Array:
+    def score_shards(shards: Sequence[int]) -> Array:
         index, scores = np.asarray(shards), np.empty(statistics.ffn_mean.shape[1:])
         for layer in range(len(scores)):
             scores[layer] = score(statistics, norms, index, layer)
         return scores
 
-    return scored
+    return score_shards
 
 
-def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> Parts:
-    """Return a function that gives one layer's (neurons,) scores on the shards of given indices."""
-    score = _LAYERS[metric]
+def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> ShardScorer:
+    """Return a function from shard indices to the (neurons,) scores of one layer."""
+    score = _LAYER_SCORERS[metric]
     return lambda shards: score(statistics, norms, np.asarray(shards), layer)

@@ -1,7 +1,7 @@
-"""FLAP: how much a channel fluctuates, times what its column of weights makes of it (WIFV).
+"""FLAP: the fluctuation of a channel times the squared norm of its weight column (WIFV).
 
-The base metric behind most results of section 4. The plain form takes the variance of the channel over the
-tokens; the released form takes the fluctuation that FLAP's code accumulates sample by sample.
+The base metric of most results in section 4. The plain form uses the variance of the channel over tokens; the
+released form uses the fluctuation that FLAP's code accumulates sample by sample.
 """
 
 from dataclasses import replace
@@ -15,11 +15,10 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Score units by s_j = fluctuation_j * |W_:j|^2, of statistics that are merged into one shard.
+    """Return scores s_j = fluctuation_j * |W_:j|^2 from statistics that are merged into one shard.
 
-    The plain fluctuation is the population variance over tokens; ``flap_variant`` chooses.
-    ``square_head_score`` squares the channel scores of o_proj once more, as FLAP's code does; a group is
-    their mean.
+    ``flap_variant`` selects the fluctuation; the plain one is the population variance over tokens.
+    ``square_head_score`` squares the channel scores of o_proj, as FLAP's code does; a group's score is their mean.
     """
     ffn = _fluctuation(statistics, "ffn", settings) * norms.down_column_square
     channels = _fluctuation(statistics, "attention", settings) * norms.out_column_square
@@ -30,7 +29,7 @@ def score(
 
 
 def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """Return (neurons,) plain scores of one layer on the shards of given indices, from statistics per shard."""
+    """Return (neurons,) plain scores of one layer on the shards with these indices."""
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]
     _, merged = merge_moments(counts.astype(np.float64), mean, moment)

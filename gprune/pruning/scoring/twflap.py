@@ -1,8 +1,8 @@
-"""Token-weighted FLAP: how much a neuron fluctuates over the tokens that matter to its group (section 4).
+"""Token-weighted FLAP (twFLAP): FLAP with the tokens weighted by the contexts of a neuron's group (section 4).
 
-FANG's metric, and the base metric of GPrune-LLM (twFLAP). Every group of neurons weights the tokens by how
-near their context is to its own. A token's weight depends on its context only, so moments kept for each
-context give the weighted mean and fluctuation exactly: new groups or modules need no other forward pass.
+FANG's metric, and the base metric of GPrune-LLM. Every group of neurons weights tokens by the distance between their
+context and its own. A token's weight depends on its context only, so the moments per context give the weighted mean
+and variance exactly, and new groups or modules need no forward pass.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from gprune.study import ContextSettings
 def context_weights(profile: Array, statistics: ContextStatistics, distances: Array, temperature: float) -> Array:
     """Return the weight of a token for each group of neurons, by the context of the token.
 
-    A group that serves context k alone weights tokens by a softmax over all of them of the negative distance
-    between their context and k, times their number: weights are 1 on average. Other groups mix these.
+    A group of context k alone weights tokens by a softmax of the negative distance between their context and k over
+    all tokens, times the number of tokens, so that the mean weight is 1. Other groups average these by their profile.
 
     Args:
-        profile: (layers, groups, contexts) share of each context in a group, rows of sum 1; (groups,
-            contexts) where all layers are alike.
-        statistics: merged into one shard.
-        distances: (layers, contexts, contexts) between the contexts' centres.
-        temperature: of the softmax, > 0; the higher, the more alike the weights.
+        profile: (layers, groups, contexts) share of each context in a group, rows with sum 1; (groups, contexts) if
+            it is the same in all layers.
+        statistics: statistics merged into one shard.
+        distances: (layers, contexts, contexts) distances between the centres of the contexts.
+        temperature: softmax temperature, > 0.
 
-    Gives the (layers, groups, contexts) weight of one token; 0 for contexts without a token. Summed over all
-    tokens of a layer the weights give the number of tokens.
+    Returns:
+        (layers, groups, contexts) weight of one token; 0 for contexts without a token.
     """
     tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
     exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
@@ -38,13 +38,15 @@ def context_weights(profile: Array, statistics: ContextStatistics, distances: Ar
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
-    """Return (layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
+    """Return the (layers, groups, contexts) share of each context in each module, with rows of sum 1.
 
-    They follow from `affinity` (layers, contexts, neurons), the mean of |input * gradient of the loss| over a
-    context's tokens, and `labels` (layers, neurons); layers may have fewer than `groups` modules. Kind
-    dominant puts a module whole into the context in which its neurons stand out most above the layer's mean,
-    as FANG does with its groups; mixed takes the mean affinities as shares. A module that serves no context,
-    and rows that no module of the layer fills, have equal shares.
+    Args:
+        affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
+        labels: (layers, neurons) module of each neuron.
+        groups: number of rows per layer; a layer may have fewer modules.
+        kind: `dominant` assigns a module to the context with the largest ratio of its mean affinity to the layer's
+            mean, as FANG does; `mixed` uses the mean affinities as shares. Modules without affinity and unused rows
+            have equal shares.
     """
     layers, contexts, _ = np.shape(affinity)
     profile = np.full((layers, groups, contexts), 1.0 / contexts)
@@ -71,19 +73,17 @@ def score(
     settings: ContextSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Score neurons by s_j = weighted fluctuation about the weighted mean, times |W_:j|^2.
+    """Return scores s_j = weighted variance about the weighted mean, times |W_:j|^2.
 
     Args:
         statistics: moments of a calibration set per shard and context.
-        contexts: the contexts they were measured under.
+        contexts: the contexts of these statistics.
         norms: column norms of down_proj.
-        labels: (layers, neurons) group or module of each neuron, whose token weights it has.
+        labels: (layers, neurons) group or module of each neuron, which determines its token weights.
         profile: (layers, groups, contexts) or (groups, contexts) share of each context in a group.
-        heads: FLAP's scores of the same text, of which heads and channels are taken over.
+        heads: FLAP's scores on the same text, from which the scores of heads and channels are copied.
         settings: the temperature of the token weights.
         shards: indices of the shards to score; all by default.
-
-    Labels, profile, norms and contexts belong to these statistics.
     """
     merged = statistics.merge(None if shards is None else list(shards))
     weights = context_weights(profile, merged, contexts.distances, settings.temperature)
@@ -92,8 +92,8 @@ def score(
 
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
-    """Return (neurons,) token-weighted variance: within the contexts, and between their means."""
-    # (contexts, neurons) in memory: the sums below run over the few contexts, a row of neurons at a time
+    """Return (neurons,) token-weighted variance: within the contexts plus between their means."""
+    # the layout is (contexts, neurons), so that the sums over the few contexts read contiguous rows
     weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]
     share = merged.tokens[0, layer][:, None] * weight

@@ -1,7 +1,7 @@
-"""Wanda-sp: weight magnitude times activation norm, summed over what structured pruning removes together.
+"""Wanda-sp: weight magnitude times activation norm, summed over the weights of a unit.
 
-A base metric and a baseline of section 4. The activation norm of a channel is the root of its energy per
-sequence (not per token), as in the structured form of Wanda that came with FLAP.
+A base metric and a baseline of section 4. The activation norm of a channel is the square root of its energy per
+sequence (not per token), as in the structured form of Wanda that was released with FLAP.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Score units by s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences), of one merged shard.
+    """Return scores s_j = (mean over rows r of |W_rj|) * sqrt(energy_j / sequences), from one merged shard.
 
-    A group sums its channels. The settings are those of other metrics.
+    A key/value group's score is the sum over its channels. `settings` is not used.
     """
     samples = int(statistics.shard_samples[0])
     ffn = _product(norms.down_column_absolute, statistics.ffn_energy[0], samples)
@@ -25,7 +25,7 @@ def score(
 
 
 def wanda_sp_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """Return (neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
+    """Return (neurons,) scores of one layer on the shards with these indices."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)
     return _product(norms.down_column_absolute[layer], energy, samples)

@@ -1,8 +1,8 @@
 """Activation checkpointing: a masked forward pass stores inputs and recomputes the rest (section 3.3).
 
-What a backward pass needs is most of the memory of a step. The FFN's activations and their product are
-computed again from the two projections, and a norm's float32 copy of half-precision inputs from these: a few
-operations a number, for two fifths of what would be kept.
+Tensors stored for the backward pass take most of the memory of a step. The FFN's activations and their product are
+recomputed from the outputs of gate_proj and up_proj, and a norm's float32 copy from its half-precision input. This
+saves two fifths of the memory at the cost of a few element-wise operations.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# A', A'', B', B'' each see a copy of the masks of their own, so that one backward pass tells them apart.
+# A', A'', B' and B'' each use their own copy of the masks, so that one backward pass gives separate gradients
 SUBSETS = 4
 
-# Numbers of a product that are widened to float32 at a time: 16 MiB, a small part of what a step keeps.
+# elements of a product that are converted to float32 at a time (16 MiB)
 _PIECE = 1 << 22
 
 Function = Callable[[Tensor], Tensor]
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the number type of learned values and their gradients, for the model's number type."""
+    """Return the dtype of learned values and their gradients for a model of this dtype."""
     return torch.promote_types(dtype, torch.float32)
 
 
@@ -41,9 +41,9 @@ def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function)
 
     Args:
         gate: (subsets * sequences, tokens, channels) outputs of gate_proj.
-        up: the same of up_proj.
+        up: outputs of up_proj, of the same shape.
         mask: (subsets, channels) float32; its gradient is summed in float32.
-        activation: the FFN's, without parameters, element by element.
+        activation: element-wise activation function without parameters.
     """
     product: Tensor = _MaskedProduct.apply(gate, up, mask, activation)
     return product
@@ -61,11 +61,11 @@ def add_bias(outputs: Tensor, bias: Tensor) -> Tensor:
 
 
 def recompute(function: Function, inputs: Tensor) -> Tensor:
-    """Return a function's output and keep only its input for the backward pass.
+    """Return a function's output and store only its input for the backward pass.
 
     Args:
-        function: without parameters that learn.
-        inputs: that a gradient is asked for.
+        function: a function without trainable parameters.
+        inputs: a tensor that requires a gradient.
     """
     outputs: Tensor = _Recomputed.apply(inputs, function)
     return outputs
@@ -82,7 +82,7 @@ class _Masked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Return the gradients of the activations (where one is asked for) and of the mask copies."""
+        """Return the gradients of the activations (if needed) and of the mask copies."""
         activations, mask = ctx.saved_tensors
         gradient = output_gradients[0]
         mask_gradient = summed_products(gradient, activations, len(mask))
@@ -90,7 +90,7 @@ class _Masked(torch.autograd.Function):
 
 
 class _MaskedProduct(torch.autograd.Function):
-    """activation(gate) * up * mask; both factors of the product are formed again on the way back."""
+    """activation(gate) * up * mask; both factors are recomputed in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
@@ -101,7 +101,7 @@ class _MaskedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
-        """Return the gradients of both projections (where they are asked for) and of the mask copies."""
+        """Return the gradients of both projections (if needed) and of the mask copies."""
         gate, up, mask = ctx.saved_tensors
         gradient = output_gradients[0]
         leaf = gate.detach().requires_grad_()
@@ -132,7 +132,7 @@ class _Shifted(torch.autograd.Function):
 
 
 class _Recomputed(torch.autograd.Function):
-    """A function that is evaluated once more on the way back."""
+    """A function that is recomputed in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, function: Function) -> Tensor:
@@ -171,8 +171,7 @@ def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSET
     left, right = (values.unflatten(0, (subsets, -1)) for values in (gradient, activations))
     if gradient.dtype not in (torch.float16, torch.bfloat16):
         return (left * right).sum(dim=(1, 2), dtype=at_least_float32(gradient.dtype))
-    # half-precision products underflow where gradients are small, so each piece is widened first; what is
-    # written out is a piece and not the whole product
+    # half-precision products underflow for small gradients, so slices are converted to float32 one at a time
     total = torch.zeros(subsets, left.shape[-1], device=gradient.device)
     step = max(_PIECE // (subsets * left.shape[2] * left.shape[3]), 1)
     for start in range(0, left.shape[1], step):

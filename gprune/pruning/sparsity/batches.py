@@ -1,7 +1,7 @@
 """Sequences of each step, and the hidden states of the dense model for them (section 3.3).
 
-Each text is split once into two disjoint halves, A' and A'' or B' and B''; a step takes equally many
-sequences from each of the four, in an order reshuffled whenever a half has been gone through.
+Each text is split once into two disjoint halves, A' and A'' or B' and B''. A step takes the same number of sequences
+from each of the four halves; a half is reshuffled when it is exhausted.
 """
 
 from __future__ import annotations
@@ -22,38 +22,33 @@ from gprune.system import machine
 
 
 class Sampler:
-    """Draws sequences from disjoint sets, each reshuffled whenever it has been gone through."""
+    """Draw sequences from disjoint sets; a set is reshuffled when it is exhausted."""
 
     def __init__(self, generator: np.random.Generator, sets: Sequence[Array], each: int) -> None:
         """Start with empty queues.
 
         Args:
-            generator: of every order to come.
-            sets: (sequences,) int64 numbers of the sequences of each set.
-            each: sequences that a step takes of every set; at most as many as the smallest has.
+            generator: generator of the shuffles.
+            sets: (sequences,) int64 indices of the sequences of each set.
+            each: sequences per step and set; at most the size of the smallest set.
         """
         self._generator, self._sets, self._each = generator, list(sets), each
         self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
-        """Return (sequences,) int64 numbers of the next step's sequences, set after set."""
+        """Return (sequences,) int64 indices of the next step's sequences, sorted by set."""
         return np.concatenate([self._take(number) for number in range(len(self._sets))])
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the state that later draws depend on, besides the seed; see `take_up`."""
+        """Return the arrays and values from which `restore` continues."""
         # the queues need no copy, because a draw replaces them and changes none
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
-    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
-        """Continue from the state of another sampler of the same texts and seed.
+    def restore(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
+        """Continue from the `checkpoint_state` of a sampler of the same texts and seed.
 
-        Args:
-            arrays: as `checkpoint_state` has given them.
-            values: the same.
-
-        Raises:
-            ValueError: they are not those of these texts.
+        Raises ValueError if the state belongs to other texts.
         """
         queues = [arrays[f"queue.{number}"] for number in range(len(self._sets))]
         for members, queue in zip(self._sets, queues, strict=True):
@@ -72,9 +67,9 @@ class Sampler:
 
 
 class SubsetSampler(Sampler):
-    """Draws the sequences of each step, a quarter from each of A', A'', B' and B'', in this order.
+    """Draw the sequences of each step, a quarter from each of A', A'', B' and B'', in this order.
 
-    Sequences are numbered over both texts, the primary ones first.
+    Sequences are numbered over both texts, starting_gates with the primary text.
     """
 
     def __init__(self, primary: Tokens, auxiliary: Tokens, batch: int, seed: int) -> None:
@@ -83,8 +78,8 @@ class SubsetSampler(Sampler):
         Args:
             primary: calibration set A.
             auxiliary: calibration set B, with sequences of the same length.
-            batch: sequences of one step; fewer where the smallest half does not hold a quarter of it.
-            seed: seed of the split and of every order.
+            batch: sequences per step; reduced if the smallest half has less than a quarter of it.
+            seed: seed of the split and of the shuffles.
         """
         generator = np.random.default_rng(seed)
         sizes = len(primary.ids), len(auxiliary.ids)
@@ -97,30 +92,30 @@ class SubsetSampler(Sampler):
 
 @dataclass(slots=True)
 class Teacher:
-    """Final hidden states of the dense decoder, kept from the first epoch for the later ones.
+    """Final hidden states of the dense decoder, cached in the first epoch.
 
-    Which sequences went through the decoder together is remembered, since rounding depends on it: a process
-    that goes on with a learning makes what it misses in the same batches, and gets the same bits.
+    Rounding depends on which sequences share a batch. The batches are recorded, so that a resumed process recomputes
+    missing states in the same batches and gets the same bits.
     """
 
     decoder: Decoder
-    """the decoder, whose masks the caller has switched off before asking"""
+    """the decoder; the caller closes its mask gate before each call"""
     cache: Tensor | None
-    """(sequences, tokens, hidden) on the CPU; None if it would be too large or is of no use"""
+    """(sequences, tokens, hidden) on the CPU; None if it would be too large or every sequence is used once"""
     available: Array
-    """(sequences,) bool: the sequence is in the cache, or can be made as it was"""
+    """(sequences,) bool, True if the sequence is cached or can be recomputed in its original batch"""
     batch_of: Array
-    """(sequences,) int64 which of `batches` has made the sequence, where it is known"""
+    """(sequences,) int64 index into `batches` of the batch that computed the sequence"""
     batches: list[Array] = field(default_factory=list)
-    """numbers of the sequences of every pass that the cache is from"""
+    """indices of the sequences of every computed batch"""
     missed: Array | None = None
-    """(sequences,) bool: known, and not in the cache yet, or None if nothing is missed"""
+    """(sequences,) bool, True if available but not yet recomputed after a resume; None without a resume"""
     texts: Array | None = None
-    """(sequences, tokens) int64 ids, from which what is missed is made"""
+    """(sequences, tokens) int64 ids for recomputing missed sequences"""
 
     @classmethod
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
-        """Make room for the cache if sequences come more than once and the machine has that much free."""
+        """Return a teacher with a cache if there are several epochs and the machine has enough free memory."""
         values = sequences * length * decoder.shape.hidden
         fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
         size = (sequences, length, decoder.shape.hidden)
@@ -128,9 +123,9 @@ class Teacher:
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
 
     def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
-        """Return (sequences, tokens, hidden) states of sequences with the tokens `ids`, on the device of `ids`."""
+        """Return the (sequences, tokens, hidden) states of sequences with indices `numbers` and tokens `ids`."""
         if self.cache is not None and self.available[numbers].all():
-            self._make_again(numbers)
+            self._recompute_missing(numbers)
             return self.cache[torch.from_numpy(numbers)].to(ids.device)
         with torch.no_grad():
             hidden = self.decoder.hidden_states(ids)
@@ -144,13 +139,13 @@ class Teacher:
         return hidden
 
     def states(self, sequences: AdaptiveBatches, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
-        """Return (sequences, tokens, hidden) states, as many sequences at a time as memory allows.
+        """Return (sequences, tokens, hidden) states, computed in batches that fit in memory.
 
         Args:
-            sequences: how many go through the model at a time.
-            numbers: (sequences,) which they are.
-            ids: (sequences, tokens) their tokens, where the model computes.
-            progress: finished steps and steps in all, for the listener.
+            sequences: runs the batches.
+            numbers: (sequences,) indices of the sequences.
+            ids: (sequences, tokens) token ids on the device of the model.
+            progress: finished steps and total steps.
         """
         size = (*ids.shape, self.decoder.shape.hidden)
         states = torch.empty(size, dtype=self.decoder.dtype, device=ids.device)
@@ -162,7 +157,7 @@ class Teacher:
         return states
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the state that later results depend on; see `take_up`."""
+        """Return the arrays and values from which `restore` continues."""
         if self.cache is None:
             return {}, {"caches": False}
         # only batches that are still in the cache
@@ -174,20 +169,20 @@ class Teacher:
         sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
         return {"teacher.maker": makers, "teacher.members": members, "teacher.sizes": sizes}, {"caches": True}
 
-    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any], texts: Array) -> bool:
-        """Continue from the state of another teacher of the same texts.
+    def restore(self, arrays: Mapping[str, Array], values: Mapping[str, Any], texts: Array) -> bool:
+        """Continue from the `checkpoint_state` of a teacher of the same texts.
 
         Args:
-            arrays: as `checkpoint_state` has given them.
-            values: the same.
-            texts: (sequences, tokens) int64 ids of both texts.
+            arrays: arrays of the state.
+            values: values of the state.
+            texts: (sequences, tokens) int64 ids of all texts.
 
         Returns:
-            Whether its answers will have the same bits: not where the other had room for a cache, and there
-            is none now.
+            True if the states will have the same bits; False if the earlier process had a cache and this one has no
+            memory for it.
 
         Raises:
-            ValueError: they are not those of these texts.
+            ValueError: the state belongs to other texts.
         """
         if not values["caches"]:
             self.cache = None
@@ -203,8 +198,8 @@ class Teacher:
         self.missed, self.texts = self.available.copy(), texts
         return True
 
-    def _make_again(self, numbers: Array) -> None:
-        """Recompute missing sequences of the cache in the batches of the first time."""
+    def _recompute_missing(self, numbers: Array) -> None:
+        """Recompute missing states of sequences in their original batches."""
         if self.missed is None or self.texts is None or self.cache is None or not self.missed[numbers].any():
             return
         for index in np.unique(self.batch_of[numbers[self.missed[numbers]]]):
@@ -215,9 +210,9 @@ class Teacher:
                     hidden = self.decoder.hidden_states(ids)
             except (RuntimeError, MemoryError) as error:
                 if out_of_memory(error):
-                    # states that no longer fit are computed again, in portions that fit
+                    # states that no longer fit in memory are recomputed in smaller batches
                     self.available &= ~self.missed
                 raise
-            mine = self.missed[batch] & (self.batch_of[batch] == index)
-            self.cache[torch.from_numpy(batch[mine])] = hidden[torch.from_numpy(mine)].to("cpu", self.cache.dtype)
-            self.missed[batch[mine]] = False
+            missing = self.missed[batch] & (self.batch_of[batch] == index)
+            self.cache[torch.from_numpy(batch[missing])] = hidden[torch.from_numpy(missing)].to("cpu", self.cache.dtype)
+            self.missed[batch[missing]] = False

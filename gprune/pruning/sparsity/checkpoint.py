@@ -1,8 +1,8 @@
-"""The checkpoint of unfinished learning, of sparsity or of recovery: everything that the next step reads.
+"""Checkpoints of an unfinished training (sparsity learning, scales or recovery).
 
-What is learned (thresholds, gates or low-rank factors), the moments of Adam, the multiplier, the queues and
-generator of the sampler, how many sequences go through the model at a time, which sequences shared a batch
-when the dense model's states were computed, the random numbers of torch, and the rows and notices so far.
+A checkpoint has the trained numbers (thresholds, gates, scales or low-rank factors), the moments of Adam, the
+multiplier, the queues and generator of the sampler, the batch size, the batches in which the dense model's states
+were computed, the random states of torch, and the history rows and notices.
 """
 
 from __future__ import annotations
@@ -30,45 +30,44 @@ CHANGED_ROUNDING = (
 )
 _MOMENTS, _RANDOM = "optimizer.", "random."
 _LEARNED = "thresholds"
-"""what states call that which is learned: those of sparsity came first"""
+"""name of the trained numbers in a checkpoint"""
 
 
 class Batches(Protocol):
-    """Runner of the batches of a learning."""
+    """Runner of the batches of a training."""
 
     sequences: AdaptiveBatches
-    """that go through the model at a time"""
 
 
 @dataclass(slots=True)
 class Running:
-    """The parts of a learning that change from step to step."""
+    """Mutable state of a training."""
 
     learned: Tensor
-    """(numbers,) thresholds, gates or low-rank factors, changed in place"""
+    """(numbers,) thresholds, gates, scales or low-rank factors, changed in place"""
     optimizer: torch.optim.Optimizer
     constraint: RetentionConstraint | None
-    """of retention, or None if the units are decided"""
+    """constraint on the retention, or None if the masks are fixed"""
     sampler: Sampler
     teacher: Teacher
     passes: Batches
     rows: list[list[float]] = field(default_factory=list)
-    """history of every step so far"""
+    """history, one row per step"""
     notices: list[str] = field(default_factory=list)
-    """what is to be kept of what was said so far"""
+    """notices so far, which a resumed process reports again"""
 
-    def slow(self, rate: float, step: int, steps: int) -> float:
-        """Set the step size, which falls from `rate` as half a cosine, and return it."""
+    def decay_rate(self, rate: float, step: int, steps: int) -> float:
+        """Set and return the learning rate of a step; it decays from `rate` along half a cosine."""
         slower = rate * (1 + math.cos(math.pi * step / steps)) / 2
         self.optimizer.param_groups[0]["lr"] = slower
         return slower
 
     def state(self, steps: int, cost: list[float]) -> State:
-        """Return the checkpoint of this learning between two steps.
+        """Return a checkpoint of this training between two steps.
 
         Args:
-            steps: steps in all.
-            cost: what it has cost so far.
+            steps: total steps.
+            cost: cost so far, stored with the checkpoint.
         """
         # an optimizer has no state for its parameter before the first step
         moments = self.optimizer.state.get(self.learned, {})
@@ -92,23 +91,21 @@ class Running:
         arrays |= {**queues, **members, "rows": np.array(self.rows, dtype=np.float64)}
         return State(len(self.rows), steps, arrays, values)
 
-    def take_up(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
-        """Continue from a state.
+    def restore(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
+        """Continue from a checkpoint.
 
         Args:
-            state: what `state` has given in another process.
-            steps: steps in all.
-            columns: names of what a row tells.
-            texts: (sequences, tokens) int64 ids of both texts.
+            state: result of `state` in another process.
+            steps: total steps.
+            columns: names of the columns of the history.
+            texts: (sequences, tokens) int64 ids of all texts.
 
         Returns:
-            Whether what follows has the same bits as without the stop, on the same device.
+            True if the following steps have the same bits as without the interruption, on the same device.
 
         Raises:
-            ValueError: it is the state of another learning; what is taken up then is of no use.
-            KeyError: the same.
-            TypeError: the same.
-            RuntimeError: the same.
+            ValueError, KeyError, TypeError, RuntimeError: the checkpoint belongs to another training; this object
+                may be partly changed and must be discarded.
         """
         arrays, values = state.arrays, state.values
         rows, learned = arrays["rows"], arrays[_LEARNED]
@@ -120,8 +117,8 @@ class Running:
         random = {n.removeprefix(_RANDOM): _tensor(a) for n, a in arrays.items() if n.startswith(_RANDOM)}
         multiplier = float(values["multiplier"]) if self.constraint is not None else 0.0
         size, notices = int(values["size"]), list(values["notices"])
-        self.sampler.take_up(arrays, values["sampler"])
-        is_exact = self.teacher.take_up(arrays, values["teacher"], texts)
+        self.sampler.restore(arrays, values["sampler"])
+        is_exact = self.teacher.restore(arrays, values["teacher"], texts)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
         self.learned.copy_(_tensor(learned))
@@ -134,8 +131,8 @@ class Running:
         return is_exact
 
 
-def noting(notices: list[str], listener: Progress) -> Progress:
-    """Return a listener that records the notices that it forwards."""
+def record_notices(notices: list[str], listener: Progress) -> Progress:
+    """Return a progress callback that appends notices to a list and forwards everything to `listener`."""
 
     def listen(done: int, total: int, message: str) -> None:
         if isinstance(message, Notice):

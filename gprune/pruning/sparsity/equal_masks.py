@@ -1,6 +1,6 @@
-"""Masks that keep as many units in every layer, whatever is learned: modules or gates compete within a layer.
+"""Masks with the same number of units in every layer (``sparsity.widths`` equal).
 
-The pruned model is then one of its family's own architecture (``sparsity.widths`` equal).
+Modules or gates then compete within a layer, and the pruned model has its family's standard architecture.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.records import PruningMasks, budget
 
 
-def best(values: Tensor, count: int) -> Tensor:
-    """Return (layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
+def highest_per_layer(values: Tensor, count: int) -> Tensor:
+    """Return (layers, units) bool, True for the `count` highest values of each layer; the first ones at a tie."""
     order = values.detach().sort(dim=1, descending=True, stable=True).indices[:, :count]
     return torch.zeros_like(values, dtype=torch.bool).scatter_(1, order, True)
 
 
 @dataclass(frozen=True, slots=True)
 class EqualMasks(MaskFamily):
-    """Threshold masks that keep equally many neurons in every layer: those of the highest margins.
+    """Threshold masks that keep the neurons with the highest margins, the same number in every layer.
 
-    The key/value groups are fixed: a layer's one threshold could only keep those of the highest scores.
+    The key/value groups are fixed, because the single threshold of a layer can only keep those with the highest scores.
     """
 
     neurons: int
-    """neurons that every layer keeps"""
+    """number of neurons that every layer keeps"""
     members: Tensor
-    """(layers, thresholds) float32, 1 if an FFN threshold is of a module of the layer"""
+    """(layers, thresholds) float32, 1 if an FFN threshold belongs to a module of the layer"""
 
     @classmethod
     def from_family(cls, family: MaskFamily, neurons: int) -> Self:
@@ -53,19 +53,19 @@ class EqualMasks(MaskFamily):
         return torch.cat([(neurons - cut_margin).flatten(), groups.flatten()])
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
+        """Return (units,) bool: the neurons with the highest margins in each layer, and the fixed groups."""
         neurons, groups = self.split(MaskFamily.margins(self, learned))
-        return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
+        return torch.cat([highest_per_layer(neurons, self.neurons).flatten(), groups.flatten() >= 0])
 
-    def competing(self, gradient: Tensor, slope: Tensor) -> Tensor:
-        """Return the (thresholds,) gradient without its component along the layer's kept share.
+    def without_common_shift(self, gradient: Tensor, slope: Tensor) -> Tensor:
+        """Return the (thresholds,) gradient without its component along the gradient of each layer's retained share.
 
-        All thresholds of a layer moving together change no mask; what is left is what modules win from each
-        other. It is Lagrange's condition under the budget of each layer, its multiplier by least squares.
+        A common shift of all thresholds of a layer changes no mask, so the projected gradient only moves budget
+        between modules. It corresponds to a Lagrange multiplier per layer, estimated by least squares.
 
         Args:
-            gradient: (thresholds,) of the performance term.
-            slope: (thresholds,) of the retained share.
+            gradient: (thresholds,) gradient of the performance term.
+            slope: (thresholds,) gradient of the retained share.
         """
         size = (self.members @ slope.square()).clamp(min=torch.finfo(slope.dtype).tiny)
         multiplier = (self.members @ (gradient * slope)) / size
@@ -74,15 +74,15 @@ class EqualMasks(MaskFamily):
 
 @dataclass(frozen=True, slots=True)
 class EqualGates(GateMasks):
-    """Masks that keep the units of the highest gates of each layer, as many in every one."""
+    """Masks that keep the units with the highest gates, the same number in every layer."""
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
+        """Return (units,) bool: the highest gates of each layer, the first ones at a tie; no device synchronization."""
         counts = budget.equal_counts(self.shape, self.target, self.alignment)
         values_and_counts = zip(self.split(learned), counts, strict=True)
-        return torch.cat([best(values, count).flatten() for values, count in values_and_counts])
+        return torch.cat([highest_per_layer(values, count).flatten() for values, count in values_and_counts])
 
     def exact(self, gates: Tensor) -> PruningMasks:
-        """Return the final masks of some gates, which equal those used while learning."""
+        """Return the final masks, which equal the masks used in training."""
         ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         return PruningMasks("gates", ffn, heads, budget.retention(self.shape, ffn, heads), self.target)

@@ -1,4 +1,4 @@
-"""Masks that follow from gates, one for each unit: always a prefix of all units that meets the budget."""
+"""Masks from gates, one gate per unit: the units with the highest gates that fit the budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 def rank_positions(scores: Array) -> Array:
     """Return (layers, units) float64 rank positions (rank + 1/2) / size in the layer, in (0, 1).
 
-    Ranks count from the least important unit; of equal scores the one of the lower index ranks higher.
+    Ranks count from the least important unit; at a tie the lower index ranks higher.
     """
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
     size = order.shape[1]
@@ -26,11 +26,11 @@ def rank_positions(scores: Array) -> Array:
     return positions
 
 
-def starting(scores: Sequence[UnitScores]) -> Array:
-    """Return (units,) float32 start gates: rank positions of all neurons, then of all groups.
+def starting_gates(scores: Sequence[UnitScores]) -> Array:
+    """Return (units,) float32 initial gates: rank positions of all neurons, then of all groups.
 
     Args:
-        scores: of one text, or of several, by the mean of whose places units are then placed again.
+        scores: scores on each text; with several texts, units are ranked by the mean of their rank positions.
     """
     start_values = []
     for part in ("ffn", "heads"):
@@ -41,24 +41,24 @@ def starting(scores: Sequence[UnitScores]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class GateMasks(UnitMasks):
-    """Masks that keep a prefix of all units in the order of their gates, for any gates the same budget."""
+    """Masks that keep the units with the highest gates of the whole model and meet the budget for any gates."""
 
     target: float
     """R*, the fraction of the decoder's linear weights to keep"""
     alignment: int
-    """neurons of a block in the end; every layer keeps as many on the way there"""
+    """block size of the final FFN widths, and the minimum number of neurons per layer"""
     temperature: float
-    """of the sigmoid"""
+    """temperature of the sigmoid"""
     price: Tensor
-    """(units,) int64 weights of every unit"""
+    """(units,) int64 number of weights of every unit"""
     groups: tuple[int, int]
-    """the fewest and the most key/value groups for which neurons can fill the rest of the budget"""
+    """smallest and largest number of key/value groups for which neurons can fill the rest of the budget"""
 
     @classmethod
     def of(
         cls, shape: ModelShape, target: float, alignment: int, temperature: float, device: torch.device
     ) -> GateMasks:
-        """Lay out the units of a decoder on a device; for the other arguments see the fields."""
+        """Build the masks of a decoder on a device; see the fields for the arguments."""
         return cls(
             shape=shape,
             share=shares(shape, device),
@@ -75,11 +75,11 @@ class GateMasks(UnitMasks):
         return len(self.price)
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool, a prefix of all units, highest gate first; of equal ones by index.
+        """Return (units,) bool: a prefix of all units in order of falling gate, ties by index.
 
-        The best unit of each kind in every layer (the best block of neurons) comes before all others. Groups
-        are kept as far as the prefix fits the budget, and neurons until it is met within half of one. Nothing
-        here waits for the device.
+        The best unit of each kind in every layer (the best block of neurons) comes before all others. The number of
+        groups is that of the prefix that fits the budget; neurons fill the rest to within half a neuron. The device
+        is not synchronized.
         """
         shape, weights = self.shape, self.target * self.shape.decoder_weights
         least, neurons = budget.least_neurons(shape, self.alignment), shape.layers * shape.neurons
@@ -97,7 +97,7 @@ class GateMasks(UnitMasks):
         return torch.empty_like(is_within_budget).index_copy_(0, order, is_within_budget)
 
     def _floors_first(self, gates: Tensor, least: int) -> Tensor:
-        """Return the (units,) gates, infinite for the units that every layer keeps."""
+        """Return the (units,) gates with infinity for the best units of each layer, which are always kept."""
         raised = gates.detach().clone()
         for values, count in zip(self.split(raised), (least, 1), strict=True):
             best = values.sort(dim=1, descending=True, stable=True).indices[:, :count]
@@ -105,12 +105,12 @@ class GateMasks(UnitMasks):
         return raised
 
     def gradient(self, unit_gradient: Tensor, gates: Tensor) -> Tensor:
-        """Return (units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
+        """Return the (units,) gradient of the gates, as if each mask were sigmoid(gate / temperature)."""
         probability = torch.sigmoid(gates / self.temperature)
         return unit_gradient * probability * (1 - probability) / self.temperature
 
     def exact(self, gates: Tensor) -> PruningMasks:
-        """Return the final masks of some gates, with widths rounded to the alignment."""
+        """Return the final masks, with widths rounded to the alignment."""
         shape = self.shape
         ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         margin = self.split(gates)[0].cpu().double().numpy()

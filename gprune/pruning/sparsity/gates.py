@@ -1,9 +1,9 @@
-"""Gates: one value for each unit, learned under the same losses as MSL, with masks that meet the budget.
+"""Gates: one value per unit, learned with the losses of MSL, with masks that meet the budget at every step.
 
-MSL with modules of one unit. A gate starts at its unit's rank, and the masks of every step are a prefix of
-all units in the order of their gates; the gradient passes through as if a mask were the sigmoid of its gate
-(straight-through; GRASPrune). Cross-entropy and distillation count on both texts alike: the adaptive rule is
-the paper's for modules, whose gradients are sums over many units.
+This is MSL with modules of one unit. A gate starts at its unit's rank. The masks of a step keep the units with the
+highest gates; the gradient is that of the sigmoid of a gate (straight-through estimator; GRASPrune). Both texts
+contribute equally to cross-entropy and distillation, because the paper's adaptive rule needs module gradients, which
+are sums over many units.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gprune.pruning.sparsity.equal_masks import EqualGates
-from gprune.pruning.sparsity.gate_masks import GateMasks, starting
+from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
@@ -25,23 +25,23 @@ from gprune.study import GateSettings
 
 
 class GateLearner(Learner[GateMasks]):
-    """Gates: both losses on both texts, straight through; the masks of every step meet the target."""
+    """Learn gates from both losses on both texts; the masks of every step meet the target."""
 
     def __init__(self, setting: Setting, family: GateMasks, start: Array, epochs: int, rate: float) -> None:
-        """Start a learning of gates.
+        """Store the inputs of the training.
 
         Args:
-            setting: what it works with.
-            family: the masks that gates can express.
-            start: (units,) float32 gates before the first step.
+            setting: model, texts and settings.
+            family: computes masks from gates.
+            start: (units,) float32 initial gates.
             epochs: passes over both texts.
-            rate: Adam's, at the first step.
+            rate: initial learning rate of Adam.
         """
         super().__init__(setting, family, epochs, rate, RetentionConstraint(family.target, 0.0, 0.0))
         self._first = start
 
     def start(self) -> Tensor:
-        """Return the gates that it was given."""
+        """Return the initial gates."""
         return torch.tensor(self._first, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
@@ -61,18 +61,17 @@ def learn_gates(
     """Learn a gate for each unit and turn the gates into masks that meet the retention target.
 
     Args:
-        setting: what it works with.
-        scores: importance scores of the text, or the texts, whose ranks the gates start from.
+        setting: model, texts and settings.
+        scores: importance scores on one or more texts, from whose ranks the gates start.
         gate_settings: settings of this stage.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
-        epochs: passes over both calibration sets; without any the masks are those of the ranks.
+        epochs: passes over both calibration sets; with 0, the masks follow from the initial ranks.
 
     Returns:
-        The masks, whose retention is as near R* as one neuron allows, the gates, and how they were learned.
+        The masks, whose retention meets R* to within one neuron, the gates, and the history.
 
     Raises:
-        SettingsError: R* cannot be met, or the layers are
-            offloaded.
+        SettingsError: R* cannot be met, or layers are offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -81,7 +80,7 @@ def learn_gates(
     require_reachable(decoder.shape, target, alignment)
     kind = EqualGates if setting.settings.equal else GateMasks
     family = kind.of(decoder.shape, target, alignment, gate_settings.temperature, decoder.device)
-    learner = GateLearner(setting, family, starting(scores), epochs, gate_settings.learning_rate)
+    learner = GateLearner(setting, family, starting_gates(scores), epochs, gate_settings.learning_rate)
     gates, rows = learner.learned()
     masks, columns = family.exact(gates), learner.columns()
     neurons, groups = (part.cpu().numpy() for part in family.split(gates))

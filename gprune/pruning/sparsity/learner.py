@@ -1,9 +1,8 @@
-"""The loop of a learning under a retention target, whatever learns: batches, losses, Adam, checkpoints.
+"""Training loop under a retention target, shared by thresholds and gates: batches, losses, Adam, checkpoints.
 
-The weights stay frozen. A step runs the masked decoder once forward and twice backward: for the
-cross-entropy, whose gradients are known on each of four subsets, and for the distillation from the dense
-model. What becomes of these gradients is for thresholds (gprune.pruning.sparsity.learning) and gates
-(gprune.pruning.sparsity.gates) to say.
+The weights are frozen. A step runs the masked decoder once forward and twice backward: for the cross-entropy, with
+separate gradients on the four subsets, and for the distillation from the dense model. Thresholds
+(gprune.pruning.sparsity.learning) and gates (gprune.pruning.sparsity.gates) use these gradients differently.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.checkpoint import Running, noting
+from gprune.pruning.sparsity.checkpoint import Running, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
 from gprune.pruning.sparsity.masks import UnitMasks
@@ -35,55 +34,54 @@ from gprune.system.progress import Progress
 
 M = TypeVar("M", bound=UnitMasks)
 FIRST = ("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention")
-"""the columns that every history begins with"""
+"""first columns of every history"""
 LAST = "learning_rate"
-"""the column that every history ends with"""
+"""last column of every history"""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Inputs that every learning needs, of thresholds and of gates."""
+    """Inputs of a training of thresholds or gates."""
 
     decoder: Decoder
-    """the dense decoder; its weights are not changed, and no hook is left on it"""
+    """the dense decoder; it is not changed, and hooks are removed afterwards"""
     texts: tuple[Tokens, Tokens]
     """calibration sets A and B"""
     settings: SparsitySettings
-    """of which batch, distillation and alignment count for all; where memory runs out, a batch goes through
-    the model in portions"""
+    """gates use only batch, distillation and alignment; if memory runs out, a batch is split into portions"""
     seed: int
     """seed of the subsets and of the order of the sequences"""
     on_progress: Progress
     """called after every step; may raise to stop"""
     resumption: Resumption | None = None
-    """where it leaves what it can go on from, and finds what an earlier process has left"""
+    """reads and writes checkpoints"""
 
 
 @dataclass(slots=True)
 class LearnerRunning(Running):
-    """The parts of this learning that change from step to step."""
+    """Mutable state of a training of thresholds or gates."""
 
     constraint: RetentionConstraint
-    """without force where every mask meets the target by itself"""
+    """has zero weight if every mask meets the target"""
     sampler: SubsetSampler
     passes: Passes
 
 
 class Learner(ABC, Generic[M]):
-    """The loop, of which a kind of masks says how its values start and follow the gradients."""
+    """Training loop; subclasses define the initial values and their gradient."""
 
-    BESIDE: ClassVar[tuple[str, ...]] = ()
+    EXTRA_COLUMNS: ClassVar[tuple[str, ...]] = ()
     """columns of a history between FIRST and LAST"""
 
     def __init__(self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint) -> None:
-        """Start a learning at step 0.
+        """Store the inputs of the training.
 
         Args:
-            setting: what it works with.
-            family: the masks that follow from what learns.
+            setting: model, texts and settings.
+            family: computes masks from the learned values.
             epochs: passes over both texts.
-            rate: Adam's, at the first step; it falls as half a cosine.
-            constraint: what holds the retention at its target, before the first step.
+            rate: initial learning rate of Adam; it decays along half a cosine.
+            constraint: initial state of the retention constraint.
         """
         self.family, self.settings, self._constraint = family, setting.settings, constraint
         self._setting, self._epochs, self._rate = setting, epochs, rate
@@ -92,7 +90,7 @@ class Learner(ABC, Generic[M]):
     @classmethod
     def columns(cls) -> tuple[str, ...]:
         """Return the column names of a history."""
-        return (*FIRST, *cls.BESIDE, LAST)
+        return (*FIRST, *cls.EXTRA_COLUMNS, LAST)
 
     @abstractmethod
     def start(self) -> Tensor:
@@ -104,25 +102,25 @@ class Learner(ABC, Generic[M]):
 
         Args:
             step: finished steps.
-            running: with the present values.
-            sums: what a batch says of their masks.
+            running: state with the current values.
+            sums: losses and mask gradients of the batch.
 
         Returns:
-            The gradient, and scalars that are read with it: the retention, and what else a row tells.
+            The gradient, and scalar tensors by name: the retention and the extra columns of the history.
         """
 
     def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
-        """Take a step of Adam and return the columns of BESIDE.
+        """Take a step of Adam and return the extra columns of the history.
 
         Args:
-            running: with the gradient.
-            scalars: the scalars of `gradient`.
+            running: state with the gradient.
+            scalars: values of the scalars that `gradient` returned.
         """
         running.optimizer.step()
         return []
 
     def learned(self) -> tuple[Tensor, list[list[float]]]:
-        """Learn and return the (count,) values and one history row for each step."""
+        """Run the training and return the (count,) values and one history row per step."""
         values = self.start()
         if not self._epochs:
             return values, []
@@ -130,29 +128,29 @@ class Learner(ABC, Generic[M]):
             return values, self._run(values, gate)
 
     def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:
-        """Learn the (count,) values in place and return one history row for each step."""
+        """Train the (count,) values in place and return one history row per step."""
         running = self._start_state(values, gate)
 
-        def again() -> LearnerRunning:
+        def restart() -> LearnerRunning:
             return self._start_state(running.learned.copy_(self.start()), gate)
 
         epoch_steps, listener = running.sampler.steps_per_epoch, self._setting.on_progress
         steps = self._epochs * epoch_steps
-        loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, again, self._step, _message, listener)
+        loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, restart, self._step, _message, listener)
         return loop.run(running, self._setting.resumption)
 
     def _start_state(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
-        """Return the state of a learning before its first step."""
+        """Return the state before the first step."""
         setting, notices = self._setting, list[str]()
         sampler = SubsetSampler(*setting.texts, self.settings.batch, setting.seed)
         teacher = Teacher.build(setting.decoder, len(self._ids), self._ids.shape[1], self._epochs)
-        listener = noting(notices, setting.on_progress)
+        listener = record_notices(notices, setting.on_progress)
         passes = Passes(setting.decoder, self.family, gate, teacher, self._ids, self.settings, listener)
         optimizer = torch.optim.Adam([values], lr=self._rate)
         return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 
     def _step(self, step: int, steps: int, running: LearnerRunning) -> list[float]:
-        rate = running.slow(self._rate, step, steps)
+        rate = running.decay_rate(self._rate, step, steps)
         numbers = running.sampler.draw().reshape(SUBSETS, -1)
         sums = running.passes.run(running.learned, numbers, step, steps)
         running.learned.grad, scalars = self.gradient(step, running, sums)
@@ -165,7 +163,7 @@ class Learner(ABC, Generic[M]):
 def _read(
     step: int, sums: BatchSums, gradient: Tensor, scalars: Mapping[str, Tensor]
 ) -> tuple[list[float], dict[str, float]]:
-    """Return the mean losses on A, on B and of the distillation, and the scalars, in one device transfer."""
+    """Return the mean cross-entropy on A and on B, the mean distillation loss, and the scalars, in one transfer."""
     by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
     predictions = SUBSETS // 2 * sums.cross_entropy.shape[1] * (sums.cross_entropy.shape[2] - 1)
     finite = torch.isfinite(gradient).all()

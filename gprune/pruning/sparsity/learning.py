@@ -1,7 +1,7 @@
 """Modular sparsity learning (MSL), section 3.3: one threshold per module, learned under a retention target.
 
-The loop is that of gprune.pruning.sparsity.learner: once forward and twice backward a step. The gradients of
-the cross-entropy on four subsets decide whose supervision counts.
+The training loop is in gprune.pruning.sparsity.learner. The gradients of the cross-entropy on four subsets decide
+whether the auxiliary text is used for supervision in a step.
 """
 
 from collections.abc import Mapping
@@ -31,20 +31,18 @@ def learn(
     """Learn thresholds and turn them into masks that meet the retention target exactly.
 
     Args:
-        setting: what it works with.
+        setting: model, texts and settings.
         scores: (layers, neurons) importance scores; only their order within a module matters.
         head_scores: (layers, key/value groups) importance scores; only their order within a layer matters.
         partition: modules of the neurons.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
-        attention: (layers, key/value groups) bool, the groups that are kept whatever is learned; none leaves
-            them to their thresholds.
+        attention: (layers, key/value groups) bool, the fixed mask of the groups; None to learn it by thresholds.
 
     Returns:
-        The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
+        The masks, whose retention meets R* to within one neuron, the thresholds and the history.
 
     Raises:
-        SettingsError: R* cannot be met, or the layers are
-            offloaded.
+        SettingsError: R* cannot be met, or layers are offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -77,20 +75,20 @@ def learn(
 
 
 class ThresholdLearner(Learner[MaskFamily]):
-    """Thresholds: every step decides whose supervision counts, and dual ascent holds the target."""
+    """Learn thresholds with adaptive supervision; dual ascent enforces the retention target."""
 
-    BESIDE = ("multiplier", "admitted")
+    EXTRA_COLUMNS = ("multiplier", "admitted")
 
     def __init__(self, setting: Setting, family: MaskFamily, target: float) -> None:
-        """Start a learning of thresholds.
+        """Store the inputs of the training.
 
         Args:
-            setting: what it works with.
-            family: the masks that thresholds can express.
-            target: R*, the retention asked for.
+            setting: model, texts and settings.
+            family: computes masks from thresholds.
+            target: R*, the requested retention.
         """
         settings, equal = setting.settings, isinstance(family, EqualMasks)
-        # the augmented Lagrangian (Eq. 11); under one budget a layer every mask meets it by itself
+        # the augmented Lagrangian (Eq. 11); with equal widths every mask meets the target without it
         rates = (0.0, 0.0) if equal else (settings.penalty, settings.dual_rate)
         constraint = RetentionConstraint(target, *rates)
         super().__init__(setting, family, settings.epochs, settings.learning_rate, constraint)
@@ -101,13 +99,13 @@ class ThresholdLearner(Learner[MaskFamily]):
         return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
-        """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
+        """See Learner; the extra scalar is whether the auxiliary cross-entropy was used for the FFN thresholds."""
         thresholds, constraint = running.learned, running.constraint
         performance, admitted = self._performance(thresholds, sums)
         retention = self.family.retention(thresholds)
         slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
         if isinstance(self.family, EqualMasks):
-            gradient = self.family.competing(performance, slope)
+            gradient = self.family.without_common_shift(performance, slope)
         else:
             if step == 0:
                 constraint.start(performance, slope)
@@ -128,11 +126,11 @@ class ThresholdLearner(Learner[MaskFamily]):
         return gradient, admitted
 
     def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
-        """See Learner; the multiplier is that of the step, before it grows."""
+        """See Learner; the returned multiplier is the one before its update."""
         constraint = running.constraint
         multiplier = constraint.multiplier
         running.optimizer.step()
-        # Quantiles lie inside (0, 1): a module can be kept or removed whole, and still come back.
+        # quantiles are inside (0, 1), so thresholds of 0 and 1 keep or remove a complete module
         running.learned.clamp_(0.0, 1.0)
         constraint.ascend(scalars["retention"])
         return [multiplier, scalars["admitted"]]
@@ -145,8 +143,8 @@ def admits_auxiliary(gradients: Tensor) -> Tensor:
         gradients: (4, modules) FFN threshold gradients of the cross-entropy on A', A'', B', B''.
 
     Returns:
-        Scalar bool tensor: <g_A'+B' - g_A', g_A''> > 0 and <g_A''+B'' - g_A'', g_A'> > 0, where the gradient
-        on a union is the mean of the two, each subset carrying half of the cross-entropy's weight.
+        Scalar bool tensor: <g_A'+B' - g_A', g_A''> > 0 and <g_A''+B'' - g_A'', g_A'> > 0, where the gradient on a
+        union is the mean of the two gradients.
     """
     first, second, first_auxiliary, second_auxiliary = gradients
     first_change = (first + first_auxiliary) / 2 - first

@@ -1,10 +1,10 @@
-"""Loop of a learning with checkpoints, which resumes after a stop with the same bits."""
+"""Training loop with checkpoints; a resumed training gives the same bits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting
+from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, record_notices
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
 from gprune.system.processes import defer_interrupts
@@ -15,31 +15,31 @@ R = TypeVar("R", bound=Running)
 
 @dataclass(frozen=True, slots=True)
 class LearningLoop(Generic[R]):
-    """Steps of a learning from the first to the last, with checkpoints."""
+    """Run the steps of a training with checkpoints."""
 
     columns: Sequence[str]
-    """names of what a row tells of a step"""
+    """names of the columns of the history"""
     steps: int
-    """in all"""
+    """total steps"""
     epoch_steps: int
-    """steps of an epoch, after which a checkpoint is saved"""
+    """steps per epoch; a checkpoint is saved after each epoch"""
     ids: Array
-    """(sequences, tokens) int64 ids of its texts"""
-    again: Callable[[], R]
-    """makes it as it is before its first step"""
+    """(sequences, tokens) int64 ids of all texts"""
+    restart: Callable[[], R]
+    """returns the state before the first step"""
     step: Callable[[int, int, R], list[float]]
-    """takes one: finished steps, steps in all and the learning, to the row of this step"""
-    words: Callable[[list[float]], str]
-    """a row for the listener"""
+    """runs a step: (finished steps, total steps, state) -> row of the history"""
+    describe_row: Callable[[list[float]], str]
+    """returns the progress message for a row"""
     on_progress: Progress
     """called after every step; may raise to stop"""
 
     def run(self, running: R, resumption: Resumption | None) -> list[list[float]]:
-        """Run all steps and return a row for each.
+        """Run all steps and return one row per step.
 
         Args:
-            running: the learning before its first step.
-            resumption: reads the checkpoint of an earlier process, and replaces it on the way.
+            running: the state before the first step.
+            resumption: reads the checkpoint of an earlier process and writes new ones.
         """
         if resumption is not None:
             running = self._resume(running, resumption)
@@ -51,7 +51,7 @@ class LearningLoop(Generic[R]):
                     step = before + 1
                     if saves is not None and (step % self.epoch_steps == 0 or saves.is_due):
                         saves.save(running.state(self.steps, saves.spent.plain))
-                self.on_progress(step, self.steps, self.words(running.rows[-1]))
+                self.on_progress(step, self.steps, self.describe_row(running.rows[-1]))
             except BaseException:
                 if saves is not None and len(running.rows) > before:
                     saves.stop(running.state(self.steps, saves.spent.plain))
@@ -64,13 +64,13 @@ class LearningLoop(Generic[R]):
             return running
         try:
             spent = Spent.of(state.values.get("spent"))
-            is_exact = running.take_up(state, steps, self.columns, self.ids)
+            is_exact = running.restore(state, steps, self.columns, self.ids)
         except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
             resumption.refuse(str(error))
-            return self.again()
+            return self.restart()
         for notice in running.notices:
             self.on_progress(state.step, steps, Notice(notice))
-        on_progress = noting(running.notices, self.on_progress)
+        on_progress = record_notices(running.notices, self.on_progress)
         on_progress(state.step, steps, resumption.resume(state, spent))
         if not is_exact:
             on_progress(state.step, steps, Notice(CHANGED_ROUNDING))

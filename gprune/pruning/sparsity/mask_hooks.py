@@ -1,7 +1,7 @@
-"""The switch that puts masks on a frozen decoder, and takes them away (section 3.3).
+"""Hooks that apply masks to a frozen decoder and can be switched off (section 3.3).
 
-They run before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
-one copy of the weights.
+The masks multiply the inputs of down_proj and o_proj. The dense model (the teacher) and the masked model (the
+student) share one copy of the weights.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,46 +19,43 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, add_bias, 
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
 
-# Types whose norms compute in a float32 copy of their input.
-_HALF = (torch.float16, torch.bfloat16)
-# Whose forward functions are known; a model's own code may do anything under the same names.
-_KNOWN = "transformers."
+# dtypes for which norms compute in a float32 copy of their input
+_HALF_PRECISION = (torch.float16, torch.bfloat16)
+# only modules of this library are replaced; custom code may use the same names for other functions
+_LIBRARY_PREFIX = "transformers."
 
 
 @dataclass(slots=True)
 class MaskGate:
-    """The switch between teacher (closed: no masks) and student (open: one mask copy for each subset).
-
-    `channels` holds, while open, a (subsets, channels) leaf for the input of every layer's down_proj, and
-    then for every layer's o_proj.
-    """
+    """Switch between teacher (closed: no masks) and student (open: one mask copy per subset)."""
 
     shape: ModelShape
     devices: list[torch.device]
-    """on which each layer computes"""
+    """device of each layer"""
     channels: list[Tensor] = field(default_factory=list)
+    """(subsets, channels) leaf tensors: masks for the inputs of all down_proj, then of all o_proj; empty if closed"""
     biases: list[Tensor] = field(default_factory=list)
-    """(hidden,) added to what every layer's down_proj gives, and then every layer's o_proj; none where empty"""
+    """(hidden,) biases of the outputs of all down_proj, then of all o_proj; may be empty"""
 
     def open(self, family: UnitMasks, learned: Tensor, copies: int = SUBSETS) -> None:
-        """Put the masks of these values before down_proj and o_proj, ready for a backward pass.
+        """Apply the masks of the learned values to the inputs of down_proj and o_proj, with gradients.
 
         Args:
-            family: the masks that follow from values which learn.
-            learned: (count,) these values.
-            copies: subsets that the sequences of the next forward pass are from, equally many from each.
+            family: computes masks from the learned values.
+            learned: (count,) learned values.
+            copies: number of subsets in the next forward pass, each with the same number of sequences.
         """
         neurons, groups = family.split(family.hard_masks(learned).float())
         attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
-        rows = self.placed([*neurons, *attention])
+        rows = self.place_on_layers([*neurons, *attention])
         self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]
 
-    def placed(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return one tensor for every layer's down_proj, and then every o_proj, each on its layer's device."""
+    def place_on_layers(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Move tensors for all down_proj and then all o_proj to the devices of their layers."""
         return [row.to(device) for row, device in zip(rows, self.devices * 2, strict=True)]
 
     def close(self) -> None:
-        """Take the masks away: the decoder is dense again."""
+        """Switch the masks and biases off."""
         self.channels, self.biases = [], []
 
     def hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
@@ -94,9 +91,9 @@ class MaskGate:
         return forward
 
     def unit_gradient(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        """Return (subsets, units) mask gradients from those of `channels`; a group's channels share one mask.
+        """Return (subsets, units) mask gradients from those of `channels`, on the device of the first layer.
 
-        On the device of the first layer.
+        The gradient of a key/value group is the sum over its channels.
         """
         gradients = tuple(gradient.to(self.devices[0]) for gradient in gradients)
         layers, channels = self.shape.layers, self.shape.group_channels
@@ -107,45 +104,42 @@ class MaskGate:
 
 @contextmanager
 def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
-    """Put a closed gate onto a decoder, and leave the decoder as it was, whatever happens inside.
-
-    One that is `biased` adds biases to the maps' outputs as well.
-    """
+    """Attach a closed gate to a decoder and detach it on exit; a `biased` gate also adds biases to the outputs."""
     gate = MaskGate(decoder.shape, [decoder.layer_device(layer) for layer in range(decoder.shape.layers)])
-    with ExitStack() as undone:
-        undone.callback(gate.close)
+    with ExitStack() as stack:
+        stack.callback(gate.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
-            # fused maps of a cut layer have their rows at other offsets than the shape implies
+            # in a pruned layer, the row offsets of fused maps differ from those of the dense shape
             is_complete = not isinstance(decoder.gate_proj(index), Rows) or (
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
             if is_complete and _is_known(part) and _activation(part) is not None:
-                undone.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
+                stack.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
-                _hook(decoder.down_proj(index), gate.hook(index), undone)
+                _hook(decoder.down_proj(index), gate.hook(index), stack)
             above = decoder.shape.layers + index
-            _hook(decoder.o_proj(index), gate.hook(above), undone)
+            _hook(decoder.o_proj(index), gate.hook(above), stack)
             if biased:
                 for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
-                    undone.callback(linear.register_forward_hook(gate.shift(position)).remove)
-        if decoder.dtype in _HALF:
+                    stack.callback(linear.register_forward_hook(gate.shift(position)).remove)
+        if decoder.dtype in _HALF_PRECISION:
             for norm in _norms(decoder):
-                undone.enter_context(standing_in(norm, _computed_again(norm.forward)))
+                stack.enter_context(standing_in(norm, _recomputing(norm.forward)))
         yield gate
 
 
-def _hook(linear: nn.Linear, hook: Callable[..., Any], undone: ExitStack) -> None:
-    undone.callback(linear.register_forward_pre_hook(hook).remove)
+def _hook(linear: nn.Linear, hook: Callable[..., Any], stack: ExitStack) -> None:
+    stack.callback(linear.register_forward_pre_hook(hook).remove)
 
 
 def _activation(part: nn.Module) -> Any:
-    """Return the function between the projections of an FFN, under either of its names."""
+    """Return the activation function of an FFN module, or None."""
     return getattr(part, "act_fn", None) or getattr(part, "activation_fn", None)
 
 
 def _is_known(module: nn.Module) -> bool:
-    return type(module).__module__.startswith(_KNOWN)
+    return type(module).__module__.startswith(_LIBRARY_PREFIX)
 
 
 def _norms(decoder: Decoder) -> list[nn.Module]:
@@ -154,7 +148,7 @@ def _norms(decoder: Decoder) -> list[nn.Module]:
     return [part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")]
 
 
-def _computed_again(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+def _recomputing(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
     def stand_in(inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() and inputs.requires_grad:
             return recompute(forward, inputs)

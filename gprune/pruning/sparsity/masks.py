@@ -1,7 +1,7 @@
-"""Masks that can be learned, and the chain rule from masks to thresholds (section 3.3, Eq. 10).
+"""Learnable masks and the gradient from masks to thresholds (section 3.3, Eq. 10).
 
-A unit is kept when its rank quantile reaches the threshold of its module (FFN) or of its layer (attention).
-Units and thresholds lie in the order of gprune.pruning.sparsity.units.
+A unit is kept if its rank quantile reaches the threshold of its module (FFN) or of its layer (attention). Units and
+thresholds have the order of gprune.pruning.sparsity.units.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, ModelShape
 
-# Gives the sigmoid surrogate the long-tailed one's peak of 2 at the threshold.
+# the sigmoid surrogate then has the peak of the long-tailed one, 2 at the threshold
 _SIGMOID_STEEPNESS = 8.0
 
 
 def surrogate(distance: Tensor, kind: str) -> Tensor:
-    """Return the derivative that replaces that of the step function S (straight-through estimator).
+    """Return the surrogate for the derivative of the step function S (straight-through estimator).
 
     Args:
         distance: quantile minus threshold, any shape.
@@ -41,10 +41,9 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class UnitMasks:
-    """Masks of all units of a decoder that follow from values which learn: thresholds, or gates."""
+    """Masks of all units of a decoder as a function of learned values (thresholds or gates)."""
 
     shape: ModelShape
-    """sizes of the decoder"""
     share: Tensor
     """(units,) float32 share of the decoder's weights; sums to 1"""
 
@@ -54,7 +53,7 @@ class UnitMasks:
         raise NotImplementedError
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool, the units that (count,) learned values keep."""
+        """Return (units,) bool, True for units that the (count,) learned values keep."""
         raise NotImplementedError
 
     def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +61,7 @@ class UnitMasks:
         return split_units(self.shape, units)
 
     def retention(self, learned: Tensor) -> Tensor:
-        """Return the retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
+        """Return R-hat, the retained share of the decoder's weights under the hard masks, as a scalar tensor."""
         return (self.hard_masks(learned) * self.share).sum()
 
 
@@ -73,7 +72,7 @@ def split_units(shape: ModelShape, units: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prices(shape: ModelShape) -> Array:
-    """Return (units,) int64 weights of every unit."""
+    """Return the (units,) int64 number of weights of every unit."""
     units = shape.layers * shape.neurons, shape.layers * shape.kv_heads
     return np.repeat([shape.neuron_weights, shape.group_weights], units)
 
@@ -85,22 +84,22 @@ def shares(shape: ModelShape, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class MaskFamily(UnitMasks):
-    """Every mask that thresholds can express: each unit's quantile, threshold and share of the weights."""
+    """Masks as a function of thresholds."""
 
     units: RankedUnits
-    """the units in this process, for what needs no device"""
+    """the same units as numpy arrays"""
     quantiles: Tensor
-    """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
+    """(units,) float32 rank quantile in (0, 1): neurons within the module, key/value groups within the layer"""
     owner: Tensor
     """(units,) int64 index of the unit's threshold"""
     by_owner: Tensor
-    """(units,) int64 units in the order of their thresholds"""
+    """(units,) int64 unit indices sorted by threshold"""
     owned: Tensor
     """(thresholds,) int64 number of units of each threshold"""
 
     @classmethod
     def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
-        """Lay out units that are ranked already, on a device."""
+        """Build the masks of ranked units on a device."""
         order = np.argsort(units.owner, kind="stable")
         counts = np.bincount(units.owner, minlength=units.thresholds)
         return cls(
@@ -119,7 +118,7 @@ class MaskFamily(UnitMasks):
         return self.units.modules
 
     def margins(self, thresholds: Tensor) -> Tensor:
-        """Return (units,) quantile minus threshold; a unit is kept where this is 0 or more."""
+        """Return (units,) quantile minus threshold; a unit is kept if this is 0 or more."""
         return self.quantiles - thresholds[self.owner]
 
     @property
@@ -128,26 +127,26 @@ class MaskFamily(UnitMasks):
         return self.units.thresholds
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
+        """Return (units,) bool, True if the unit's quantile reaches its threshold."""
         return self.margins(learned) >= 0
 
     def threshold_gradient(self, unit_gradient: Tensor, thresholds: Tensor, kind: str) -> Tensor:
-        """Chain rule through the step function: dm/dtau = -surrogate(quantile - tau), summed over a module.
+        """Return the gradient of the thresholds: mask gradient * -surrogate(quantile - tau), summed over a module.
 
         Args:
             unit_gradient: (..., units) gradient with respect to every unit's mask, float32.
-            thresholds: (thresholds,) where the surrogate is taken.
-            kind: the surrogate.
+            thresholds: (thresholds,) current thresholds tau.
+            kind: name of the surrogate.
 
         Returns:
             (..., thresholds) gradient with respect to the thresholds, float32.
         """
         slope = -surrogate(self.margins(thresholds), kind)
         if not self.units.free_groups:
-            # groups that no threshold moves have no gradient
+            # fixed groups have no gradient
             self.split(slope)[1].zero_()
         ordered = (unit_gradient * slope)[..., self.by_owner]
-        # sums of segments and no scattered additions, whose order a GPU does not keep from run to run
+        # segment sums instead of scattered additions, which are not deterministic on a GPU
         rows = ordered.reshape(-1, ordered.shape[-1]).T.contiguous()
         sums = torch.segment_reduce(rows, "sum", lengths=self.owned, axis=0, unsafe=True, initial=0)
         return sums.T.reshape(*unit_gradient.shape[:-1], self.count)

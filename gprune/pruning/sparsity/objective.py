@@ -1,8 +1,7 @@
 """Objective of MSL: cross-entropy, distillation and retention constraint (section 3.3, Eqs. 11 and 18).
 
-The language-model head is run once, in chunks of tokens, and its gradients are taken there and then: neither
-the logits of a whole batch nor a graph through the head ever exist. What remains for the decoder is a
-gradient with respect to its final hidden states, one for each of the two losses.
+The language-model head and its gradients are computed in chunks of tokens, so that the logits of a whole batch never
+exist at once. The result is the gradient of each of the two losses with respect to the final hidden states.
 """
 
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 
-# Logits held at once by each side: they fit a CPU core's cache, and fill a GPU.
+# logits per chunk: enough to use a GPU fully, or few enough for a CPU core's cache
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
-# Fewer tokens than this would leave the head's matrix product bound by reading its weights.
+# with fewer tokens, the matrix product of the head would be limited by reading its weights
 _LEAST_TOKENS = 64
 
 
@@ -23,13 +22,13 @@ _LEAST_TOKENS = 64
 class HeadLosses:
     """Losses of each token, and the gradients of their sums.
 
-    Sums and not means: the gradients that flow back are then of order one, which float16 can hold.
+    Sums instead of means keep the gradients of order one, within the range of float16.
     """
 
     cross_entropy: Tensor
-    """(sequences, tokens) float32 nats for the prediction of the next token; 0 at the last, which has none"""
+    """(sequences, tokens) float32 loss in nats of the next token; 0 at the last token"""
     distillation: Tensor
-    """(sequences, tokens) float32 KL(teacher || student) times the temperature squared; 0 if not asked for"""
+    """(sequences, tokens) float32 KL(teacher || student) times the temperature squared; 0 without a teacher"""
     cross_entropy_gradient: Tensor
     """(sequences, tokens, hidden) gradient of the summed cross-entropy with respect to the hidden states"""
     distillation_gradient: Tensor | None
@@ -48,7 +47,7 @@ def head_losses(
     Args:
         head: the language-model head, (tokens, hidden) -> (tokens, vocabulary).
         student: (sequences, tokens, hidden) hidden states of the masked decoder.
-        teacher: (sequences, tokens, hidden) those of the dense decoder; None leaves out the distillation.
+        teacher: (sequences, tokens, hidden) hidden states of the dense decoder; None for no distillation.
         ids: (sequences, tokens) int64 token ids.
         temperature: distillation temperature, > 0.
     """
@@ -82,7 +81,7 @@ def _chunk(
     labels: Tensor,
     temperature: float,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return losses (tokens,) and hidden gradients (tokens, hidden): cross-entropy, then distillation if asked."""
+    """Return (tokens,) losses and (tokens, hidden) gradients of the cross-entropy and, with a teacher, distillation."""
     hidden = student.detach().requires_grad_()
     with torch.enable_grad():
         logits = head(hidden)
@@ -104,9 +103,9 @@ def _chunk(
 
 
 def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy of each token and its gradient; both are 0 if the label is -1.
+    """Return the (tokens,) cross-entropy and its gradient with respect to the logits; both are 0 if the label is -1.
 
-    Takes the student's (tokens, vocabulary) log-probabilities, whose memory it reuses.
+    `student` is (tokens, vocabulary) log-probabilities and is overwritten.
     """
     has_label = labels >= 0
     index = labels.clamp(min=0).unsqueeze(1)
@@ -117,9 +116,9 @@ def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """KL(teacher || student) of each token times temperature squared (Hinton et al. 2015), and its gradient.
+    """Return (tokens,) KL(teacher || student) times temperature squared (Hinton et al. 2015), and its gradient.
 
-    Takes (tokens, vocabulary) log-probabilities at that temperature.
+    The inputs are (tokens, vocabulary) log-probabilities at this temperature.
     """
     target = teacher.exp()
     loss = torch.linalg.vecdot(target, teacher - student)
@@ -133,7 +132,7 @@ class RetentionConstraint:
     """Augmented Lagrangian of g = R-hat - R* (Eq. 11): multiplier * g + penalty / 2 * g^2."""
 
     target: float
-    """R*, the retention asked for"""
+    """R*, the requested retention"""
     penalty: float
     """rho"""
     dual_rate: float
@@ -142,9 +141,9 @@ class RetentionConstraint:
     """lambda_c"""
 
     def start(self, gradient: Tensor, slope: Tensor) -> None:
-        """Start the multiplier at the least-squares balance of the constraint and the performance term.
+        """Initialize the multiplier so that the constraint balances the performance term in the least-squares sense.
 
-        From zero the retention would first run far from the target, and the thresholds would learn there.
+        Starting from zero, the retention would first move far from the target.
 
         Args:
             gradient: (thresholds,) gradient of the performance term.

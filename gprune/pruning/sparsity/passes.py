@@ -1,8 +1,7 @@
-"""One batch through teacher and student, and back: whole, or in portions where memory is short (section 3.3).
+"""Forward and backward passes of a batch through teacher and student, in portions if memory is short (section 3.3).
 
-The gradients of the four subsets are sums over their sequences. So the batch may go through the model in any
-portions, and what is decided from the gradients, the admission of the auxiliary text above all, is decided
-when they are complete: portions change the rounding and nothing else.
+The gradients of the four subsets are sums over their sequences, and decisions such as the admission of the auxiliary
+text use the complete sums. The division into portions therefore affects only rounding.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class BatchSums:
     """Losses and mask gradients of a batch, summed over its sequences."""
 
     cross_entropy: Tensor
-    """(subsets, sequences, tokens) float32 nats for the prediction of the next token; 0 at the last"""
+    """(subsets, sequences, tokens) float32 loss in nats of the next token; 0 at the last token"""
     distillation: Tensor
-    """(subsets, sequences, tokens) float32; 0 if not asked for"""
+    """(subsets, sequences, tokens) float32; 0 without distillation"""
     cross_entropy_gradient: Tensor
     """(subsets, units) float32 gradient of the summed cross-entropy with respect to the masks"""
     distillation_gradient: Tensor | None
-    """(units,) float32 that of the summed distillation; None if not asked for"""
+    """(units,) float32 gradient of the summed distillation; None without distillation"""
 
     @classmethod
     def empty(cls, ids: Tensor, units: int, distils: bool) -> BatchSums:
@@ -52,21 +51,21 @@ class BatchSums:
 
 
 def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of subsets and sequences that go through the model together.
+    """Yield slices of subsets and sequences that go through the model in one pass.
 
     Args:
         quarter: sequences of each subset.
-        size: sequences at a time; below one for each subset, the subsets take turns.
+        size: sequences per pass; with fewer than SUBSETS, a pass has only some of the subsets.
     """
-    together = 1 << (min(size, SUBSETS).bit_length() - 1)
+    subsets = 1 << (min(size, SUBSETS).bit_length() - 1)
     rows = max(size // SUBSETS, 1)
-    for first in range(0, SUBSETS, together):
+    for first in range(0, SUBSETS, subsets):
         for start in range(0, quarter, rows):
-            yield slice(first, first + together), slice(start, start + rows)
+            yield slice(first, first + subsets), slice(start, start + rows)
 
 
 class Passes:
-    """Runs batches; after memory has run out, in smaller portions."""
+    """Run batches, in smaller portions after memory has run out."""
 
     def __init__(
         self,
@@ -81,13 +80,13 @@ class Passes:
         """Store the inputs of every batch.
 
         Args:
-            decoder: the frozen model, with the gate on it.
-            family: the masks that follow from values which learn.
-            gate: what puts them on the model.
+            decoder: the frozen model with the gate attached.
+            family: computes masks from the learned values.
+            gate: applies the masks to the model.
             teacher: the dense model's hidden states.
-            ids: (sequences, tokens) int64 of both texts.
-            settings: of which batch, distillation and temperature count.
-            on_progress: told when memory runs out.
+            ids: (sequences, tokens) int64 ids of both texts.
+            settings: batch, distillation weight and temperature are used.
+            on_progress: called with a notice when memory runs out.
         """
         self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
         self._ids, self._settings = ids, settings
@@ -106,10 +105,10 @@ class Passes:
         """Run the sequences of a step forward and back.
 
         Args:
-            learned: (count,) values whose masks the student wears.
-            numbers: (subsets, sequences) which sequences.
-            step: finished steps, for the listener.
-            steps: steps in all.
+            learned: (count,) values that determine the student's masks.
+            numbers: (subsets, sequences) indices of the sequences.
+            step: finished steps, for the progress report.
+            steps: total steps.
 
         Raises:
             MethodError: not even one sequence fits in memory.
@@ -158,7 +157,7 @@ class Passes:
             self._gate.close()
 
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
-        """Return (subsets, units) mask gradients of a loss that is known at the final hidden states."""
+        """Return (subsets, units) mask gradients from the gradient of a loss at the final hidden states."""
         gradients = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
         self._decoder.count_backward(student.shape[0] * student.shape[1])
         return self._gate.unit_gradient(gradients)

@@ -1,8 +1,8 @@
-"""From learned thresholds to a plan that meets the retention target exactly (section 3.3).
+"""Round learned thresholds to masks that meet the retention target exactly (section 3.3).
 
-One shift, common to all thresholds, brings the hard masks to the target; since a key/value group is a coarse
-unit, the neurons nearest their thresholds then make up the rest. Every layer keeps at least one neuron and
-one key/value group; with an alignment, widths are whole blocks of neurons and a layer keeps at least one.
+A common shift of all thresholds brings the masks near the target. The remaining difference is made up by the neurons
+nearest their thresholds, because a key/value group is a coarse unit. Every layer keeps at least one neuron and one
+key/value group. With an alignment, widths are multiples of a block, and a layer keeps at least one block.
 """
 
 import math
@@ -17,10 +17,9 @@ from gprune.system.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class ExactPlan:
-    """The final decision."""
+    """Final masks and shifted thresholds."""
 
     masks: PruningMasks
-    """which units are kept"""
     thresholds: Array
     """(thresholds,) float64 after the common shift"""
 
@@ -35,13 +34,12 @@ def exact_masks(
         thresholds: (thresholds,) learned thresholds.
         target: R*, the fraction of the decoder's linear weights to keep.
         alignment: FFN widths are multiples of this many neurons, or the dense width.
-        equal: whether every layer keeps as many units, those of its highest margins; the thresholds of each
-            layer are then shifted by themselves.
+        equal: keep the same number of units with the highest margins in every layer; the thresholds of each layer are
+            then shifted separately.
 
     Returns:
-        Masks as near the target as one neuron (one block of neurons) allows, and the shifted thresholds.
-        Apart from the floors and from that last correction, a unit is kept exactly where its quantile reaches
-        its threshold.
+        Masks that meet the target to within one neuron (one block of neurons), and the shifted thresholds. Except for
+        the minimum widths and the final correction, a unit is kept if and only if its quantile reaches its threshold.
     """
     margins = units.split(units.margins(thresholds))
     decide = _equal if equal else _shifted
@@ -73,7 +71,7 @@ def _equal(
     ffn, heads = (budget.highest(part, count) for part, count in zip(margins, counts, strict=True))
     if not units.free_groups:
         heads = margins[1] > 0
-    # each unit gets its layer's cut, and each threshold the cut of its units
+    # the shift of a threshold is the cut of the layer of its units
     shift = np.zeros(units.thresholds)
     pairs = zip(margins, (ffn, heads), strict=True)
     shift[units.owner] = np.concatenate([np.repeat(_cuts(part, mask), part.shape[1]) for part, mask in pairs])
@@ -81,14 +79,14 @@ def _equal(
 
 
 def _cuts(margins: Array, mask: Array) -> Array:
-    """Return (layers,) values between the lowest kept margin and the highest removed one."""
+    """Return (layers,) midpoints of the lowest kept margin and the highest removed margin."""
     lowest = np.where(mask, margins, np.inf).min(axis=1)
     below = np.where(mask, -np.inf, margins).max(axis=1)
     return np.where(np.isfinite(below), (lowest + below) / 2, lowest)
 
 
 def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
-    """Check before any work that the floors leave room for the target.
+    """Raise SettingsError if the minimum widths exceed the target.
 
     Args:
         shape: sizes of the decoder.
@@ -111,23 +109,23 @@ def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> N
 
 
 def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float, least: int) -> float:
-    """Return the margin between kept and removed units that meets the target and the floors."""
+    """Return the shift of all thresholds for which the kept weights are nearest the target."""
     margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
     price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
     weights = np.cumsum(price[order])
-    # Units of equal margin go together: only the last of each run is a place to cut.
+    # units of equal margin are kept or removed together, so a cut is possible only at the end of each run
     run_ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
     cut_index = run_ends[np.abs(weights[run_ends] - target * shape.decoder_weights).argmin()]
     above, below = margin[order[cut_index]], margin[order][cut_index + 1 :]
-    # only the floors stay, so the shift is above every margin
+    # only the minimum units are kept, so the shift is above every margin
     if not np.isfinite(above):
         return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
     return float((above + below[0]) / 2 if below.size else above)
 
 
 def _floors_first(margin: Array, least: int) -> Array:
-    """Return (layers, units) margins, infinite for the best ``least`` units of each layer, which always stay."""
+    """Return (layers, units) margins with infinity for the best ``least`` units of each layer, which always stay."""
     raised = np.array(margin)
     best = np.argsort(-margin, axis=1, kind="stable")[:, :least]
     np.put_along_axis(raised, best, np.inf, axis=1)
@@ -145,16 +143,15 @@ def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float
 
 
 def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, int]:
-    """Return the fewest and most key/value groups for which neurons can fill the rest of a budget.
+    """Return the smallest and largest number of key/value groups for which neurons can fill the rest of a budget.
 
     Args:
-        shape: sizes of the decoder; every layer keeps a group.
+        shape: sizes of the decoder; every layer keeps at least one group.
         target: R*, the fraction of the decoder's linear weights to keep.
-        least: neurons that every layer keeps.
+        least: minimum number of neurons per layer.
 
     Returns:
-        Both ends of a range; where no number of groups leaves a possible number of neurons, those that miss
-        it by least.
+        Both ends of the range. If no number of groups is feasible, the range of those that miss the budget by least.
     """
     fewest, limit = shape.layers * least, shape.layers * shape.neurons
 

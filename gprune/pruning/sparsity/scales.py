@@ -1,8 +1,8 @@
-"""Learned scales: one factor for each unit and one bias for each output channel, every weight fixed.
+"""Learn one factor per unit (its scale) and one bias per output channel, with frozen weights.
 
-A unit's scale multiplies its column of down_proj or its group's columns of o_proj. Scales start at 1 and
-biases at 0; both follow cross-entropy and distillation from the dense model. They are learned for the masks
-and repaired weights of a cut model, or together with the gates that decide the masks.
+A scale multiplies a neuron's column of down_proj or a group's columns of o_proj. Scales start at 1 and biases at 0.
+The losses are cross-entropy and distillation from the dense model. Scales are learned for the masks and repaired
+weights of a pruned model, or together with the gates that determine the masks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.pruning.sparsity.equal_masks import EqualGates
-from gprune.pruning.sparsity.gate_masks import GateMasks, starting
+from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
 from gprune.pruning.sparsity.masks import split_units
 from gprune.pruning.sparsity.rounding import require_reachable
@@ -30,47 +30,47 @@ from gprune.system.progress import Progress, silent
 
 
 class Scales:
-    """Changes of all scales and biases as one row of numbers, and the model that they apply to."""
+    """Changes of all scales and biases as a flat tensor, applied to a student model."""
 
     def __init__(self, gate: MaskGate, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
         """Start at scales of 1 and biases of 0.
 
         Args:
-            gate: on the student, with biases.
-            masks: units that the student has; None for all of them.
-            student: the model that the gate is on.
-            bias_rate: step size of the biases in learning rates.
+            gate: biased gate that is attached to the student.
+            masks: kept units of the student; None if it has all units.
+            student: the model.
+            bias_rate: step size of the biases relative to the learning rate.
         """
         self.gate, shape, device = gate, gate.shape, student.device
         self.units = shape.layers * (shape.neurons + shape.kv_heads)
         paces = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
-        self.pace = torch.cat([*paces, *self.further()]).to(device, at_least_float32(student.dtype))
+        self.pace = torch.cat([*paces, *self.extra_paces()]).to(device, at_least_float32(student.dtype))
         self.numbers, self.gradient = (torch.zeros_like(self.pace) for _ in range(2))
         self._kept = None
         if masks is not None:
             # inputs of every down_proj, and then of every o_proj
             rows = [*masks.ffn, *np.repeat(masks.heads, shape.group_channels, axis=1)]
-            self._kept = gate.placed([torch.from_numpy(np.flatnonzero(row)) for row in rows])
+            self._kept = gate.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
 
-    def further(self) -> list[Tensor]:
-        """Return the paces of numbers that follow scales and biases."""
+    def extra_paces(self) -> list[Tensor]:
+        """Return the relative step sizes of the numbers after scales and biases."""
         return []
 
     def begin(self, _: int) -> Tensor:
-        """Return the numbers before the first step, all 0."""
+        """Set the numbers to 0 and return them."""
         return self.numbers.zero_()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Have the student's units scaled and its outputs shifted for a pass forward and back."""
+        """Scale the student's units and shift its outputs while the context is open, with gradients."""
         leaf = self.numbers.detach().requires_grad_()
         leaf.grad = self.gradient
         neurons, groups = split_units(self.gate.shape, self.factors(leaf))
-        rows = self.gate.placed([*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)])
+        rows = self.gate.place_on_layers([*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)])
         if self._kept is not None:
             rows = [row[index] for row, index in zip(rows, self._kept, strict=True)]
         self.gate.channels = [row[None] for row in rows]
-        self.gate.biases = self.gate.placed(list(self.biases(leaf)))
+        self.gate.biases = self.gate.place_on_layers(list(self.biases(leaf)))
         try:
             yield
         finally:
@@ -81,23 +81,23 @@ class Scales:
         return 1 + numbers[: self.units]
 
     def biases(self, numbers: Tensor) -> Tensor:
-        """Return the (2 * layers, hidden) biases of every down_proj, and then of every o_proj."""
+        """Return (2 * layers, hidden) biases: all down_proj, then all o_proj."""
         shape = self.gate.shape
         return numbers[self.units :][: 2 * shape.layers * shape.hidden].view(-1, shape.hidden)
 
 
 class ScaledGates(Scales):
-    """Gates that decide the masks of the dense model, together with scales and biases."""
+    """Gates that determine the masks of the dense model, together with scales and biases."""
 
     def __init__(
         self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
     ) -> None:
-        """Start the gates at (units,) `start`; for the other arguments see Scales."""
+        """Start the gates at `start` (units,); see Scales for the other arguments."""
         self.family, self._first = family, torch.from_numpy(start).to(decoder.device)
         self._pace = settings.gate_rate / settings.joint_rate
         super().__init__(gate, None, decoder, settings.bias_rate)
 
-    def further(self) -> list[Tensor]:
+    def extra_paces(self) -> list[Tensor]:
         """See Scales."""
         return [torch.full((self.family.count,), self._pace)]
 
@@ -107,11 +107,11 @@ class ScaledGates(Scales):
         return self.numbers
 
     def gates(self, numbers: Tensor) -> Tensor:
-        """Return the (units,) gates, the last of all numbers."""
+        """Return the (units,) gates, which are the last of the numbers."""
         return numbers[-self.family.count :]
 
     def factors(self, numbers: Tensor) -> Tensor:
-        """Return mask times scale; the gradient passes a mask as if it were the sigmoid of its gate."""
+        """Return (units,) mask times scale; the gradient of a mask is that of the sigmoid of its gate."""
         gates = self.gates(numbers)
         soft = torch.sigmoid(gates / self.family.temperature)
         mask = self.family.hard_masks(gates.detach()) + (soft - soft.detach())
@@ -132,18 +132,18 @@ def learn_scales(
     """Learn scales and biases for a pruned model; nothing is learned if nothing was removed.
 
     Args:
-        decoder: the dense decoder, from which the model learns; it is not changed.
-        model: what ``gprune.pruning.surgery.cut`` has made of it by masks and repairs; it is not changed.
-        masks: the units that the model has.
-        method: whose model it is.
-        texts: calibration sets, with sequences of the same length.
-        settings: of this stage; where memory runs out, a batch goes through the model in portions.
-        seed: seed of the sequences and of their order.
+        decoder: the dense decoder, which is the teacher; it is not changed.
+        model: the pruned and repaired model from ``gprune.pruning.surgery.cut``; it is not changed.
+        masks: masks of the model.
+        method: name of the method that made the model.
+        texts: calibration sets with sequences of the same length.
+        settings: settings of this stage; if memory runs out, a batch is split into portions.
+        seed: seed of the selection and order of the sequences.
         on_progress: called after every step; may raise to stop.
-        resumption: where checkpoints are written, and where an earlier process has left one.
+        resumption: reads and writes checkpoints.
 
     Raises:
-        SettingsError: the layers are offloaded.
+        SettingsError: layers are offloaded.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -174,17 +174,17 @@ def learn_scaled_gates(
     """Learn gates together with scales and biases, and turn the gates into masks that meet the target.
 
     Args:
-        decoder: the dense decoder; no hook is left on it.
-        scores: importance scores of the text, or the texts, whose ranks the gates start from.
-        texts: calibration sets, with sequences of the same length.
-        settings: of scales; of gates the temperature, and of sparsity the widths.
+        decoder: the dense decoder; it is not changed, and hooks are removed afterwards.
+        scores: importance scores on one or more texts, from whose ranks the gates start.
+        texts: calibration sets with sequences of the same length.
+        settings: settings of scales, gates (temperature only) and sparsity (widths only).
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
-        seed: seed of the sequences and of their order.
+        seed: seed of the selection and order of the sequences.
         on_progress: called after every step; may raise to stop.
-        resumption: where checkpoints are written, and where an earlier process has left one.
+        resumption: reads and writes checkpoints.
 
     Raises:
-        SettingsError: as `learn_scales`, or the target cannot be met.
+        SettingsError: layers are offloaded, or the target cannot be met.
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
@@ -196,7 +196,7 @@ def learn_scaled_gates(
     joint = replace(scale_settings, steps=scale_settings.joint_steps, learning_rate=scale_settings.joint_rate)
     ids, sets = _draw_sequences(texts, scale_settings.samples, seed)
     with gate_decoder(decoder, biased=True) as gate:
-        scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
+        scaled = ScaledGates(gate, family, starting_gates(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
     learned = scaled.gates(scaled.numbers).float()
     masks = family.exact(learned)
@@ -205,7 +205,7 @@ def learn_scaled_gates(
 
 
 def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
-    """Return the ids of `samples` sequences of each text, and the indices of each text's sequences."""
+    """Return the ids of at most `samples` random sequences of each text, and the indices of each text's sequences."""
     generator = np.random.default_rng(seed)
     samples_by_text = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
     ends = np.cumsum([len(text.ids) for text in samples_by_text])

@@ -1,8 +1,7 @@
-"""Steps of Adam on a few numbers of a frozen model, by cross-entropy and distillation from the dense model.
+"""Train a few numbers of a frozen model with Adam, by cross-entropy and distillation from the dense model.
 
-What is tuned decides what a forward pass of the student says: low-rank factors
-(gprune.pruning.recovery.training), scales, or gates with scales (gprune.pruning.sparsity.scales). Losses, the
-dense model's states and checkpoints are those of sparsity learning.
+The numbers are low-rank factors (gprune.pruning.recovery.training), scales, or gates with scales
+(gprune.pruning.sparsity.scales). Losses, the dense model's states and checkpoints are shared with sparsity learning.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
-from gprune.pruning.sparsity.checkpoint import Running, noting
+from gprune.pruning.sparsity.checkpoint import Running, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Array, Tokens
@@ -36,30 +35,30 @@ TuningSettings = RecoverySettings | ScaleSettings
 
 
 class Tunable(Protocol):
-    """Numbers that are tuned, from which the output of a student follows."""
+    """Trainable numbers that determine the output of a student model."""
 
     @property
     def gradient(self) -> Tensor:
-        """Return the (numbers,) gradient, to which backward passes add."""
+        """Return the (numbers,) gradient, which backward passes accumulate."""
 
     @property
     def pace(self) -> Tensor | None:
-        """Return (numbers,) step sizes in learning rates, or None if all are equal."""
+        """Return (numbers,) step sizes relative to the learning rate, or None if all are 1."""
 
     def begin(self, seed: int) -> Tensor:
-        """Return the (numbers,) float32 numbers, set to their values before the first step."""
+        """Set the (numbers,) float32 numbers to their initial values and return them."""
 
     def applied(self) -> AbstractContextManager[None]:
-        """Return a context in which the student's output follows from the numbers."""
+        """Return a context in which the student uses the numbers."""
 
 
 def common_ids(texts: Sequence[Tokens]) -> Array:
-    """Return the (sequences, tokens) int64 ids of all texts, which have one length."""
+    """Return the (sequences, tokens) int64 ids of all texts, which have the same sequence length."""
     return np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
 
 
 class TuningBatches:
-    """Runs batches through both models and back, in smaller portions once memory runs out."""
+    """Run batches through both models, forward and backward, in smaller portions after memory has run out."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class TuningBatches:
         settings: TuningSettings,
         on_progress: Progress,
     ) -> None:
-        """Bind a tuning; for the arguments see Tuner, for `teacher` the dense model's hidden states."""
+        """Store the inputs; `teacher` has the dense model's hidden states, see Tuner for the other arguments."""
         self._student, self._tuned, self._teacher = student, tuned, teacher
         self._ids, self._settings = ids, settings
         remedy = (
@@ -81,32 +80,32 @@ class TuningBatches:
         self.sequences = AdaptiveBatches(settings.batch, ids.shape[1], name, remedy, device, on_progress, MethodError)
 
     def run(self, numbers: Array, step: int, steps: int) -> Tensor:
-        """Set the gradient of the mean loss, and return both mean losses, (2,) nats per token.
+        """Set the gradient of the mean loss and return the (2,) mean distillation and cross-entropy, nats per token.
 
         Args:
-            numbers: (sequences,) which sequences.
-            step: finished steps, for the listener.
-            steps: steps in all.
+            numbers: (sequences,) indices of the sequences.
+            step: finished steps, for the progress report.
+            steps: total steps.
         """
         ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
         distils = self._settings.distillation_weight > 0
         target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
-        sums = self.sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
-        # the backward pass used sums of order one, which float16 can hold; divide them here
+        sums = self.sequences.fitting(lambda size: self._sum_losses(ids, target, size), len(ids), step, steps)
+        # the backward pass used sums, which are in the range of float16; convert to the mean here
         self._tuned.gradient.div_(ids.numel())
         return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
 
-    def _summed(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
+    def _sum_losses(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
         """Return (2,) summed losses, run `size` sequences at a time; the gradient is summed as well."""
         self._tuned.gradient.zero_()
         sums = torch.zeros(2, device=ids.device)
         with self._teacher.decoder.counted_whole():
             for part in (slice(start, start + size) for start in range(0, len(ids), size)):
                 with self._tuned.applied():
-                    sums += self._back(ids[part], None if target is None else target[part])
+                    sums += self._backward(ids[part], None if target is None else target[part])
         return sums
 
-    def _back(self, ids: Tensor, target: Tensor | None) -> Tensor:
+    def _backward(self, ids: Tensor, target: Tensor | None) -> Tensor:
         settings, length = self._settings, ids.shape[1]
         student, dense = self._student, self._teacher.decoder
         states = student.hidden_states(ids)
@@ -116,7 +115,7 @@ class TuningBatches:
         if losses.distillation_gradient is not None:
             slope += settings.distillation_weight * losses.distillation_gradient
         torch.autograd.backward(states, slope)
-        # a cut student counts as the model that it was cut from
+        # a pass of a pruned student counts as a pass of the dense model
         dense.count_forward(ids.numel() * (student is not dense))
         dense.count_backward(ids.numel())
         return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])
@@ -124,13 +123,13 @@ class TuningBatches:
 
 @dataclass(slots=True)
 class _TuningRunning(Running):
-    """The parts of a tuning that change from step to step."""
+    """Mutable state of a tuning."""
 
     passes: TuningBatches
 
 
 class Tuner:
-    """The loop of a tuning."""
+    """Training loop for the numbers of a Tunable."""
 
     def __init__(
         self,
@@ -143,15 +142,15 @@ class Tuner:
         seed: int,
         on_progress: Progress,
     ) -> None:
-        """Bind a tuning.
+        """Store the inputs.
 
         Args:
-            decoder: the dense decoder, from which the student learns; its weights are not changed.
-            student: the model whose output follows from the numbers; its weights are not changed.
-            tuned: these numbers.
-            ids: (sequences, tokens) int64 of all texts.
-            sets: (sequences,) int64 numbers of sequences; a step takes equally many of each set.
-            settings: of steps, batch, rate and losses; where memory runs out, a batch goes in portions.
+            decoder: the dense decoder, which is the teacher; its weights are not changed.
+            student: the model that uses the numbers; its weights are not changed.
+            tuned: the trainable numbers.
+            ids: (sequences, tokens) int64 ids of all texts.
+            sets: (sequences,) int64 indices of sequences; a step takes the same number of sequences from each set.
+            settings: steps, batch, learning rate and losses; if memory runs out, a batch is split into portions.
             seed: seed of the numbers and of the order of the sequences.
             on_progress: called after every step; may raise to stop.
         """
@@ -160,14 +159,10 @@ class Tuner:
         self._settings, self._seed, self._on_progress = settings, seed, on_progress
 
     def run(self, resumption: Resumption | None) -> Array:
-        """Tune the numbers and return the (steps, COLUMNS) float64 rows of the steps.
+        """Train the numbers and return the (steps, COLUMNS) float64 history.
 
-        Args:
-            resumption: where checkpoints are written, and where an earlier process has left one.
-
-        Raises:
-            MethodError: not even one sequence fits in memory.
-            NumericsError: a loss or a gradient is not finite.
+        `resumption` reads and writes checkpoints. Raises MethodError if not even one sequence fits in memory,
+        NumericsError if a loss or a gradient is not finite.
         """
         steps, listener = self._settings.steps, self._on_progress
         epoch_steps = max(len(self._ids) // self._settings.batch, 1)
@@ -176,13 +171,13 @@ class Tuner:
         return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
 
     def _start_state(self) -> _TuningRunning:
-        """Return the state of a tuning before its first step."""
+        """Return the state before the first step."""
         settings, notices, ids = self._settings, list[str](), self._ids
         per_set = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)
         sampler = Sampler(np.random.default_rng(self._seed), self._sets, per_set)
         epochs = math.ceil(settings.steps * per_set / min(map(len, self._sets)))
         teacher = Teacher.build(self._decoder, len(ids), ids.shape[1], epochs)
-        listener = noting(notices, self._on_progress)
+        listener = record_notices(notices, self._on_progress)
         passes = TuningBatches(self._student, self._tuned, teacher, ids, settings, listener)
         numbers = self._tuned.begin(self._seed)
         optimizer = torch.optim.Adam([numbers], lr=settings.learning_rate)
@@ -191,7 +186,7 @@ class Tuner:
 
     def _step(self, step: int, steps: int, running: _TuningRunning) -> list[float]:
         prefix = self._settings.WHERE
-        rate = running.slow(self._settings.learning_rate, step, steps)
+        rate = running.decay_rate(self._settings.learning_rate, step, steps)
         losses = running.passes.run(running.sampler.draw(), step, steps)
         # reading the values synchronizes with the device once a step
         finite = torch.isfinite(self._tuned.gradient).all()

@@ -1,8 +1,8 @@
-"""Every unit of a decoder by its rank: what thresholds are compared with (section 3.3, Eq. 10).
+"""Rank quantiles of all units of a decoder, which are compared with thresholds (section 3.3, Eq. 10).
 
-All units lie in one flat order, the neurons of every layer and then the key/value groups of every layer, and
-so do the thresholds: first one for each module, then one for each layer's attention. Needs no torch, so that
-the app can ask what other thresholds would keep.
+Units are in one flat order: the neurons of all layers, then the key/value groups of all layers. Thresholds are
+ordered likewise: one per module, then one per layer's attention. The module does not import torch, so that the app
+can evaluate other thresholds quickly.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ import numpy as np
 from gprune.pruning.ranking import GroupedRanks
 from gprune.records import Array, ModelShape, Partition
 
-# thresholds stay in [0, 1], and the margins of all others therefore in [-1, 1]: these lie clear of both
+# quantiles of fixed groups: their margins are outside [-1, 1], because thresholds are in [0, 1]
 _ALWAYS, _NEVER = 3.0, -2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedUnits:
-    """All units with their quantiles, and the threshold that each of them is compared with."""
+    """Quantiles of all units and the indices of their thresholds."""
 
     shape: ModelShape
-    """sizes of the decoder"""
     quantiles: Array
-    """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
+    """(units,) float32 rank quantile in (0, 1): neurons within the module, key/value groups within the layer"""
     owner: Array
     """(units,) int64 index of the unit's threshold"""
     modules: int
     """number of FFN thresholds; they come before the attention thresholds"""
     free_groups: bool = True
-    """whether key/value groups follow their thresholds; otherwise their quantiles lie beyond all of them"""
+    """whether thresholds decide on key/value groups; otherwise the groups are fixed by quantiles outside [0, 1]"""
 
     @classmethod
     def build(cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition) -> RankedUnits:
@@ -39,7 +38,7 @@ class RankedUnits:
 
         Args:
             shape: sizes of the decoder.
-            scores: (layers, neurons) importance scores, higher = more important.
+            scores: (layers, neurons) importance scores, higher is more important.
             head_scores: (layers, key/value groups) importance scores.
             partition: modules of the neurons.
         """
@@ -51,7 +50,7 @@ class RankedUnits:
         return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
 
     def with_groups(self, mask: Array) -> RankedUnits:
-        """Return the same units with key/value groups that are always kept or always removed."""
+        """Return the same units with a fixed (layers, key/value groups) bool mask of the groups."""
         fixed_quantiles = self.quantiles.copy()
         self.split(fixed_quantiles)[1][:] = np.where(mask, _ALWAYS, _NEVER)
         return replace(self, quantiles=fixed_quantiles, free_groups=False)
@@ -62,8 +61,8 @@ class RankedUnits:
         return self.modules + self.shape.layers
 
     def margins(self, thresholds: Array) -> Array:
-        """Return (units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
-        # in float64: a shift of all thresholds falls between two margins that float32 may not tell apart
+        """Return (units,) float64 quantile minus threshold; a unit is kept if this is 0 or more."""
+        # float64, because a shift between two close margins may not exist in float32
         difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.owner]
         return difference
 

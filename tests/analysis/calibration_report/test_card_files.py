@@ -73,7 +73,7 @@ def test_a_file_is_written_in_the_form_of_its_name_or_not_at_all(tmp_path):
 
 
 def test_the_figure_marks_what_was_drawn_and_what_is_asked_for():
-    figure = figures.noise(a_card(against(), against(letter="C", drift_beyond=0.04)), 0.25)
+    figure = figures.plot_sampling_drift(a_card(against(), against(letter="C", drift_beyond=0.04)), 0.25)
     lines = {shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1}
     assert lines == {100, 400}
     levels = {shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1}
@@ -81,7 +81,7 @@ def test_the_figure_marks_what_was_drawn_and_what_is_asked_for():
     assert [mark.text for mark in figure.layout.annotations][-2:] == ["100 drawn", "400 for 25%"]
     # a law that nothing is known of, and texts that are the same, leave a figure
     for card in (a_card(), a_card(against(drift_beyond=0.0), drift=Law(float("nan"), 0.0))):
-        assert figures.noise(card, 0.25).data
+        assert figures.plot_sampling_drift(card, 0.25).data
 
 
 NONE = float("nan")

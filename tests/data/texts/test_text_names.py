@@ -11,7 +11,7 @@ from gprune.system.errors import CorpusError, SettingsError
 
 def test_place_and_options_are_taken_apart():
     name = parse("  c4.jsonl#fields=prefix+gold_completion&documents=1280:1480 ")
-    assert (name.place, name.fields) == ("c4.jsonl", ("prefix", "gold_completion"))
+    assert (name.base, name.fields) == ("c4.jsonl", ("prefix", "gold_completion"))
     assert name.documents == slice(1280, 1480) and not name.joined
     assert parse("wikitext2").documents == slice(None, None)
     assert parse("a#documents=-5:").documents == slice(-5, None)
@@ -46,12 +46,12 @@ def test_mistakes_in_names(text, message):
 def test_path_with_a_hash_that_exists_is_that_path(tmp_path):
     odd = tmp_path / "run#1&a=b.txt"
     odd.write_text("words")
-    assert parse(str(odd)).place == str(odd)
+    assert parse(str(odd)).base == str(odd)
     folder = tmp_path / "set#2"
     folder.mkdir()
     (folder / "rows.jsonl").write_text('{"a": "x", "b": "y"}\n')
     name = parse(f"{folder}/rows.jsonl#fields=b")
-    assert (name.place, name.fields) == (f"{folder}/rows.jsonl", ("b",))
+    assert (name.base, name.fields) == (f"{folder}/rows.jsonl", ("b",))
     assert "1 documents, 1 characters" in texts.describe(f"{folder}/rows.jsonl#fields=b")
 
 

@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from gprune.evaluation import perplexity
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration import accumulators, context_statistics
-from gprune.pruning.calibration.collection import _both, observe_inputs, shard_of
-from gprune.pruning.calibration.strongest import Strongest
+from gprune.pruning.calibration.collection import _chain_observers, assign_shards, observe_inputs
+from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.gate_masks import GateMasks
@@ -57,7 +57,7 @@ def ids_of(decoder, sequences, length):
 
 def shards_of(calibration):
     ids = np.zeros((calibration.samples, 2), dtype=np.int32)
-    return shard_of(Tokens("text", "", ids, len(ids)), calibration.shards)
+    return assign_shards(Tokens("text", "", ids, len(ids)), calibration.shards)
 
 
 def statistics(decoder, study, sequences, monkeypatch):
@@ -70,8 +70,8 @@ def statistics(decoder, study, sequences, monkeypatch):
             accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
             for name, width in widths
         ]
-        strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
-        add_both = _both(parts[0].add, strongest.add)
+        strongest = PeakTracker(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
+        add_both = _chain_observers(parts[0].add, strongest.add)
         with observe_inputs(decoder, range(shape.layers), add_both, parts[1].add):
             decoder.hidden_states(ids)
         prepared, peaks = [part.prepare(shards) for part in parts], strongest.prepare()
@@ -85,7 +85,7 @@ def positions(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counts, torch.no_grad():
-        strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
+        strongest = PeakTracker(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         with observe_inputs(decoder, range(shape.layers), strongest.add, lambda *_: None):
             decoder.hidden_states(ids)
         strongest.commit(strongest.prepare())

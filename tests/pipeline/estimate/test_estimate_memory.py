@@ -14,7 +14,7 @@ from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, StageId, execution_plan
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import remove_upwards
+from gprune.pruning.removal.walk import remove_layerwise
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
@@ -165,7 +165,7 @@ def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch
     if name == "slimllm":
         choose = slimllm.slimllm_decision(decoder, 0.5, np.array([0.9, 0.8, 0.7]))
     with CountedMemory() as counts:
-        remove_upwards(decoder, tokens, batch, choose, METHODS[name].fit)
+        remove_layerwise(decoder, tokens, batch, choose, METHODS[name].fit)
     result = memory_need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
     formula = result.on_device(batch) - result.weights
     print(counts.peak, formula)

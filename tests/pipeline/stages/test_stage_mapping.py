@@ -62,10 +62,10 @@ def test_components_of_the_parameters_are_those_of_the_files(run, results):
 @pytest.mark.long
 def test_umap_is_given_the_components_and_repeats_itself(run, results, basis, monkeypatch):
     supplied = []
-    layout = neuron_embedding.laid_out
+    layout = neuron_embedding.umap_layout
     monkeypatch.setattr(
         neuron_embedding,
-        "laid_out",
+        "umap_layout",
         lambda points, seed: supplied.append((points, seed)) or layout(points, seed),
     )
     texts = stages.mapped_texts(results.graph, results.holds)

@@ -8,8 +8,8 @@ from scipy.optimize import linear_sum_assignment, linprog
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, balanced_labels, bounded_clusters, bounded_labels
-from gprune.pruning.calibration.contexts import Lookup, fit_contexts, project_inputs
-from gprune.pruning.calibration.principal import _exact, principal_components
+from gprune.pruning.calibration.contexts import ContextLookup, fit_contexts, project_inputs
+from gprune.pruning.calibration.principal import _exact_directions, principal_components
 from gprune.records import Tokens
 from gprune.study.settings import ContextSettings
 from gprune.system.errors import SettingsError
@@ -77,7 +77,7 @@ def test_a_token_belongs_to_the_nearest_centroid(kind):
     decoder = tiny_decoder(**kind)
     contexts = fit(decoder)
     other = tokens(20, 5, seed=9)
-    lookup = Lookup(decoder, contexts)
+    lookup = ContextLookup(decoder, contexts)
     for layer, x in enumerate(ffn_inputs(decoder, other.ids)):
         projected = (x - contexts.mean[layer]) @ contexts.components[layer].T.astype(float)
         distance = np.linalg.norm(projected[:, None] - contexts.centroids[layer], axis=-1)
@@ -182,7 +182,7 @@ def test_nearly_all_of_the_variance_is_captured(count, width, dimensions, power)
     assert components.shape == (dimensions, width) and components.dtype == torch.float32
     np.testing.assert_allclose((components @ components.T).numpy(), np.eye(dimensions), atol=2e-5)
     torch.testing.assert_close(projected, x @ components.T)
-    exact = captured(x, _exact(x, dimensions))
+    exact = captured(x, _exact_directions(x, dimensions))
     assert (1 - 1e-5) * exact <= captured(x, components) <= (1 + 1e-5) * exact
     variances = projected.square().sum(0)
     assert (variances[1:] <= variances[:-1] * (1 + 1e-4)).all()
@@ -191,6 +191,6 @@ def test_nearly_all_of_the_variance_is_captured(count, width, dimensions, power)
 def test_narrow_points_are_taken_apart_exactly_and_signs_are_fixed():
     x = points(200, 96, 0.5)
     components, _ = principal_components(x, 8)
-    exact = _exact(x, 8)
+    exact = _exact_directions(x, 8)
     np.testing.assert_allclose((components * exact.float()).sum(1).abs().numpy(), 1, atol=1e-6)
     assert (components.gather(1, components.abs().argmax(1, keepdim=True)) > 0).all()

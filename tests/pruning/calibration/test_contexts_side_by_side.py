@@ -8,7 +8,7 @@ import torch
 
 from gprune.pruning.calibration import contexts
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.contexts import Projected, fit_contexts
+from gprune.pruning.calibration.contexts import Projection, fit_contexts
 from gprune.study.settings import ContextSettings
 
 LAYERS = 5
@@ -25,7 +25,7 @@ def inputs(tokens=900):
     chosen = (generator.random(tokens) ** 2 * 9).astype(int)
     points = (heaps[:, chosen] + generator.normal(size=(LAYERS, tokens, 16))).astype(np.float32)
     components = np.tile(np.eye(16, 20, dtype=np.float32), (LAYERS, 1, 1))
-    return Projected("a text", np.zeros((LAYERS, 20), np.float32), components, points)
+    return Projection("a text", np.zeros((LAYERS, 20), np.float32), components, points)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def of_weights(decoder, listener):
 
 def layer_by_layer(decoder, listener):
     keep = np.ones(decoder.shape.neurons, bool), np.ones(decoder.shape.kv_heads, bool)
-    return sequential.prune_upwards(decoder, tokens(), 4, lambda *_: keep, listener)
+    return sequential.prune_layerwise(decoder, tokens(), 4, lambda *_: keep, listener)
 
 
 PASSES = {

@@ -29,7 +29,7 @@ def recipe_of(text="self:#keep=0.5", documents=6, length=12, role="calibration")
 def loop(decoder, chosen):
     """The same, document by document: a whole forward pass for every token."""
     ids, perplexity = [], []
-    for document in range(chosen.drawn):
+    for document in range(chosen.candidates):
         chances = np.random.default_rng([chosen.seed, 0, document]).random(chosen.length)
         row, loss = [0], 0.0
         for chance in chances:
@@ -121,10 +121,10 @@ def test_scores_that_are_not_finite_end_the_text_and_a_recipe_draws_enough_and_a
     with pytest.raises(NumericsError, match="scores are not finite while it writes 'self:'"):
         sample(decoder, recipe_of(), "self:")
     plain = recipe("self:", "calibration", 128, 64)
-    assert (plain.documents, plain.length, plain.drawn) == (128, 64, 160)
+    assert (plain.documents, plain.length, plain.candidates) == (128, 64, 160)
     longer = recipe("self:#length=100&keep=1", "evaluation", None, 128)
-    assert longer.documents == -(-256 * 128 // 100) == longer.drawn
-    assert replace(plain, keep=0.3).drawn == 427
+    assert longer.documents == -(-256 * 128 // 100) == longer.candidates
+    assert replace(plain, keep=0.3).candidates == 427
 
 
 def test_progress_counts_tokens_and_can_stop_the_writing(folders):

@@ -64,7 +64,7 @@ def test_masks_are_those_of_full_forwards_with_a_masked_prefix(kind):
     decoder, calibration = tiny_decoder(**KINDS[kind]), tokens(7)
     score = partial(wanda_sp.layer_scores, decoder.weight_norms(), decoder.shape)
     decide = uniform.layer_decision(score, decoder.shape, 0.5)
-    ffn, heads = sequential.prune_upwards(decoder, calibration, 3, decide)
+    ffn, heads = sequential.prune_layerwise(decoder, calibration, 3, decide)
     assert (decoder.forward_tokens, decoder.backward_tokens) == (42, 0)
     expected = naive(decoder, calibration.ids, decide)
     np.testing.assert_array_equal(ffn, expected[0])

@@ -7,8 +7,8 @@ from calibration.texts_and_families import tokens
 from strongest import by_hand, recorded
 
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration import collect, collect_strongest, strongest_of
-from gprune.pruning.calibration.strongest import Strongest
+from gprune.pruning.calibration import collect, collect_strongest, track_strongest
+from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.study import CalibrationSettings
 from gprune.system.errors import NumericsError, SettingsError
 
@@ -28,7 +28,7 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
     decoder, calibration = tiny_decoder(dtype=dtype, layers=3, neurons=13), tokens(samples)
     chosen = settings(samples=samples)
     expected = by_hand(recorded(decoder, calibration.ids, 4), count)
-    strongest = strongest_of(decoder, calibration, count)
+    strongest = track_strongest(decoder, calibration, count)
     collect(decoder, calibration, chosen, strongest=strongest)
     actual = strongest.result(calibration)
     same(actual, expected)
@@ -45,10 +45,10 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
 def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_cut(batches, device, monkeypatch):
     values = torch.randint(-3, 4, (2, 12, 5, 7), generator=torch.Generator().manual_seed(0)).float()
     values[:, :, :, 0] = 0
-    strongest = Strongest(4, 12, 2, 7, torch.device("cpu"))
+    strongest = PeakTracker(4, 12, 2, 7, torch.device("cpu"))
     if device != "cpu":
         # the way of a GPU, which has no other arithmetic
-        monkeypatch.setattr(Strongest, "_look", _as_elsewhere)
+        monkeypatch.setattr(PeakTracker, "_add_on_cpu", _as_elsewhere)
     for batch in values.split(batches, dim=1):
         for layer in range(2):
             strongest.add(layer, batch[layer])
@@ -60,7 +60,7 @@ def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_
 
 def _as_elsewhere(self, layer, inputs):
     places = inputs.abs().max(dim=1, keepdim=True).indices
-    self.peaks[layer], self.found[layer] = inputs.gather(1, places)[:, 0], places[:, 0]
+    self.peaks[layer], self.peak_at[layer] = inputs.gather(1, places)[:, 0], places[:, 0]
 
 
 def test_a_batch_that_was_prepared_and_not_taken_over_leaves_nothing():

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from gprune.pruning.modules import k_means
 from gprune.pruning.modules.initialization import Clustering, cluster, module_counts, split, two_means
-from gprune.pruning.modules.k_means import ITERATIONS, Search, advance, begin, kmeans_plus_plus, module_sums
+from gprune.pruning.modules.k_means import ITERATIONS, Search, advance, kmeans_plus_plus, module_sums, start_searches
 
 
 def unit_rows(neurons, width, seed=0, dtype=torch.float64):
@@ -96,7 +96,7 @@ def test_greedy_seeds_leave_neurons_nearer_to_a_centroid():
 
 def test_searches_side_by_side_are_those_of_each_alone():
     rows = unit_rows(300, 20)
-    searches = begin(rows, (4, 7, 12), 2, np.random.default_rng(0))
+    searches = start_searches(rows, (4, 7, 12), 2, np.random.default_rng(0))
     advance(rows, [search for starts in searches for search in starts], ITERATIONS)
     starts_of = kmeans_plus_plus(rows, 12, 2, np.random.default_rng(0))
     for count, group in zip((4, 7, 12), searches, strict=True):

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import normalize
 
 from gprune.pruning.modules.direction import admits_direction, below_boundary, boundary_mixing, drift_variation
-from gprune.pruning.modules.refinement import refine, standardize_profile, without_gaps
+from gprune.pruning.modules.refinement import refine, renumber_labels, standardize_profile
 from gprune.pruning.ranking import ranks
 from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
@@ -39,7 +39,7 @@ def test_no_steps_assign_to_the_mean_directions():
     rows, labels, profile = layer()
     refined, history = refine(rows, labels, profile, ModularizationSettings(steps=0))
     directions = normalize(torch.stack([rows[torch.tensor(labels == k)].sum(0) for k in range(6)]), dim=1)
-    np.testing.assert_array_equal(refined, without_gaps((rows @ directions.T).argmax(1).numpy()))
+    np.testing.assert_array_equal(refined, renumber_labels((rows @ directions.T).argmax(1).numpy()))
     assert history.shape == (0, 5)
 
 
@@ -65,7 +65,7 @@ def test_constant_drift_is_left_out():
 
 
 def test_gaps_are_closed_in_order_and_losses_that_are_not_finite_are_refused():
-    np.testing.assert_array_equal(without_gaps(np.array([7, 2, 7, 5])), [2, 0, 2, 1])
+    np.testing.assert_array_equal(renumber_labels(np.array([7, 2, 7, 5])), [2, 0, 2, 1])
     rows, labels, profile = layer()
     rows[3, 2] = float("nan")
     with pytest.raises(NumericsError, match=r"inner loss .* is nan at step 0"):

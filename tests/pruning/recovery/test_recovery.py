@@ -155,7 +155,7 @@ def test_losses_and_gradient_are_those_of_a_naive_loop(monkeypatch):
 
 def test_portions_change_the_rounding_alone(monkeypatch):
     expected = Case(steps=3).run()
-    sizes, true = [], tuning.TuningBatches._back
+    sizes, true = [], tuning.TuningBatches._backward
 
     def back(self, ids, target):
         sizes.append(len(ids))
@@ -163,7 +163,7 @@ def test_portions_change_the_rounding_alone(monkeypatch):
             raise torch.OutOfMemoryError("allocate 1 GiB")
         return true(self, ids, target)
 
-    monkeypatch.setattr(tuning.TuningBatches, "_back", back)
+    monkeypatch.setattr(tuning.TuningBatches, "_backward", back)
     case = Case(steps=3)
     portioned = case.run()
     assert sizes == [6, 3, 1] + 5 * [1] + 2 * 6 * [1]

@@ -81,11 +81,11 @@ def test_the_last_round_leaves_the_weights_of_the_least_squares_repair():
         solve(
             weight.float()[:, removal.remaining],
             None,
-            moments.own_inputs(removal.remaining, weight.float(), levels_all=levels_all),
+            moments.own_inputs(removal.remaining, weight.float(), damp_by_all_inputs=damp_by_all_inputs),
             "least_squares",
             osscar.DAMPING,
         )[0]
-        for levels_all in (True, False)
+        for damp_by_all_inputs in (True, False)
     )
     torch.testing.assert_close(repaired.T, removal.weight[removal.remaining], rtol=1e-6, atol=1e-9)
     # counted in the mean over the kept inputs alone the damping is another

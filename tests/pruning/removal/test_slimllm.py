@@ -84,7 +84,7 @@ def test_heads_are_those_of_the_loop(heads, width):
         weight[3] = 0
         split = np.split(x, heads, axis=1), np.split(weight, heads, axis=1)
         outputs = np.stack([part @ rows.T for part, rows in zip(*split, strict=True)])
-        parts = slimllm.contributions(torch.tensor(weight), about(x), heads)
+        parts = slimllm.output_covariances(torch.tensor(weight), about(x), heads)
         moved = outputs - outputs.mean(axis=1, keepdims=True)
         np.testing.assert_allclose(parts, np.einsum("gtc,htc->ghc", moved, moved), rtol=1e-6, atol=1e-9)
         for keep in range(1, heads + 1):
@@ -100,7 +100,7 @@ def test_the_budget_is_met_to_a_neuron_and_shares_follow_the_cosines(name, targe
     shape = SHAPES[name]
     change = np.random.default_rng(1).uniform(0.55, 0.99, shape.layers)
     pruned = {2: 2, 5: 4, 6: 5, 8: 7, 32: 30}[shape.layers]
-    groups, neurons = slimllm.kept_counts(change, shape, target)
+    groups, neurons = slimllm.layer_unit_counts(change, shape, target)
     ffn = np.arange(shape.neurons) < neurons[:, None]
     heads = np.arange(shape.kv_heads) < groups[:, None]
     retention = budget.retention(shape, ffn, heads)
@@ -124,9 +124,9 @@ def test_a_retention_below_what_the_pruned_layers_can_give_is_refused():
     shape, change = SHAPES["gqa"], np.linspace(0.9, 0.5, 5)
     message = r"SlimLLM prunes 4 of 5 layers and cannot reach a retention of 0.2: ask for 0.\d+ or"
     with pytest.raises(MethodError, match=message) as error:
-        slimllm.kept_counts(change, shape, 0.2)
+        slimllm.layer_unit_counts(change, shape, 0.2)
     lowest = float(str(error.value).split("ask for ")[1].split()[0])
-    groups, neurons = slimllm.kept_counts(change, shape, lowest)
+    groups, neurons = slimllm.layer_unit_counts(change, shape, lowest)
     assert sorted(neurons[:4]) <= [1, 1, 1, 3] and (groups[:4] == 1).all() and neurons[4] == 53
 
 
@@ -134,7 +134,7 @@ def test_cosines_are_those_of_whole_runs():
     decoder = tiny_decoder("qwen2", layers=3, kv_heads=2, neurons=13)
     ids = np.random.default_rng(0).integers(3, 64, (7, 9)).astype(np.int32)
     passed = decoder.forward_tokens
-    actual = slimllm.cosines(decoder, Tokens("t", "t", ids, ids.size), 3)
+    actual = slimllm.layer_cosines(decoder, Tokens("t", "t", ids, ids.size), 3)
     assert decoder.forward_tokens - passed == ids.size
     states, handles = [], []
     for layer in decoder.layers:

@@ -39,8 +39,8 @@ def walk_of(name, decoder, tokens, batch=4):
     if name == "osscar":
         choose = osscar.osscar_decision(decoder.shape, TARGET)
     else:
-        choose = slimllm.slimllm_decision(decoder, TARGET, slimllm.cosines(decoder, tokens, batch))
-    return walk.remove_upwards(decoder, tokens, batch, choose, METHODS[name].fit)
+        choose = slimllm.slimllm_decision(decoder, TARGET, slimllm.layer_cosines(decoder, tokens, batch))
+    return walk.remove_layerwise(decoder, tokens, batch, choose, METHODS[name].fit)
 
 
 def masks_of(name, decoder, walked):
@@ -92,7 +92,7 @@ def reference(name, decoder, tokens, counts):
                 mask = osscar.remove(x.T @ x, weight, keep, width, osscar.ROUNDS[part]).remaining
             elif part == "o_proj":
                 moved = x - x.mean(dim=0)
-                mask = slimllm.keep_groups(slimllm.contributions(weight, moved.T @ moved, units), keep)
+                mask = slimllm.keep_groups(slimllm.output_covariances(weight, moved.T @ moved, units), keep)
             else:
                 moved, rows = x - x.mean(dim=0), (wide.gate_proj(layer).weight, wide.up_proj(layer).weight)
                 energies = inputs["gate_proj"].square().sum(dim=0), x.square().sum(dim=0)
@@ -117,11 +117,11 @@ def test_masks_and_weights_are_those_of_whole_runs_in_float64(name, kind, monkey
     decoder, tokens, walked = decoder_of(kind), some_tokens(9, 11), []
     before = copy.deepcopy(decoder.model.state_dict())
 
-    def recording(actual, dtype, part, inner=walk.in_type):
+    def recording(actual, dtype, part, inner=walk.cast_weights):
         walked.append(inner(actual, dtype, part))
         return walked[-1]
 
-    monkeypatch.setattr(walk, "in_type", recording)
+    monkeypatch.setattr(walk, "cast_weights", recording)
     passed = decoder.forward_tokens
     actual = walk_of(name, decoder, tokens)
     assert decoder.forward_tokens - passed == {"osscar": 3, "slimllm": 4}[name] * tokens.ids.size
@@ -161,7 +161,7 @@ def test_where_nothing_leaves_nothing_changes(name):
         units = decoder.shape.kv_heads if part.name == "o_proj" else decoder.shape.neurons
         return np.ones(units, dtype=bool), np.zeros(units)
 
-    actual = walk.remove_upwards(decoder, tokens, 4, keep_all, METHODS[name].fit)
+    actual = walk.remove_layerwise(decoder, tokens, 4, keep_all, METHODS[name].fit)
     assert actual.ffn.all() and actual.heads.all()
     for number, square in enumerate(squares):
         expected = torch.zeros_like(square)
@@ -199,4 +199,4 @@ def test_what_is_not_finite_gets_a_sentence(name):
         choose = osscar.osscar_decision(decoder.shape, TARGET)
         if name == "slimllm":
             choose = slimllm.slimllm_decision(decoder, TARGET, np.linspace(0.9, 0.6, 4))
-        walk.remove_upwards(decoder, some_tokens(), 4, choose, METHODS[name].fit)
+        walk.remove_layerwise(decoder, some_tokens(), 4, choose, METHODS[name].fit)

@@ -164,7 +164,7 @@ def test_what_loses_nothing_stays_bit_for_bit(kind):
     assert not unchanged.errors.any()
     lowest = some_masks(decoder.shape, full_layers=[0])
     weights = fit(decoder, lowest, texts, settings(kind), 4)
-    for end, map_ in zip(weights.ends[:2], repair.maps_of(decoder, PrunedModel(lowest))[:2], strict=True):
+    for end, map_ in zip(weights.ends[:2], repair.dense_maps(decoder, PrunedModel(lowest))[:2], strict=True):
         numbers = weights.numbers[end - map_.dense.weight.numel() : end]
         np.testing.assert_array_equal(numbers, map_.dense.weight.numpy().ravel())
     alone = fit(decoder, lowest, texts, settings(kind, "own_inputs"), 4)
@@ -214,13 +214,13 @@ def test_half_the_batch_is_taken_where_memory_runs_out(monkeypatch):
     decoder, masks, texts = decoder_of(), some_masks(decoder_of().shape), [some_tokens(1, 8)]
     expected, sizes = fit(decoder, masks, texts, settings(), 2), []
 
-    def entered(decoder, tokens, batch, copies, inner=fitting.enter):
+    def entered(decoder, tokens, batch, copies, inner=fitting.embed_sequences):
         sizes.append(batch)
         if batch > 2:
             raise torch.OutOfMemoryError("out of memory")
         return inner(decoder, tokens, batch, copies)
 
-    monkeypatch.setattr(fitting, "enter", entered)
+    monkeypatch.setattr(fitting, "embed_sequences", entered)
     actual = fit(decoder, masks, texts, settings(), 8)
     assert sizes == [8, 4, 2]
     np.testing.assert_array_equal(actual.numbers, expected.numbers)

@@ -82,13 +82,13 @@ def test_what_moves_all_thresholds_of_a_layer_alike_is_taken_out_of_a_gradient()
     family, *_, generator = a_family(SHAPES[0])
     gradient, slope = (torch.tensor(generator.random(family.count), dtype=torch.float32) for _ in range(2))
     slope[family.modules :] = gradient[family.modules :] = 0
-    left = family.competing(gradient, slope)
+    left = family.without_common_shift(gradient, slope)
     for layer in range(family.shape.layers):
         members = family.members[layer] > 0
         multiplier = float(gradient[members] @ slope[members] / (slope[members] @ slope[members]))
         np.testing.assert_allclose(left[members], gradient[members] - multiplier * slope[members], rtol=1e-4, atol=1e-6)
         assert abs(float(left[members] @ slope[members])) < 1e-4
-    assert family.competing(slope, slope).abs().max() < 1e-5
+    assert family.without_common_shift(slope, slope).abs().max() < 1e-5
 
 
 def a_case(kv_heads):

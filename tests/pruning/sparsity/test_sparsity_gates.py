@@ -7,7 +7,7 @@ from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation,
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
-from gprune.pruning.sparsity.gate_masks import GateMasks, starting
+from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import Setting
 from gprune.records import ModelShape, UnitScores
@@ -105,7 +105,7 @@ def test_every_step_and_the_end_meet_the_budget_within_a_neuron(kv_heads, neuron
         widths = gates.ffn.sum(axis=1)
         assert all(width % alignment == 0 or width == neurons for width in widths.tolist())
     # something was learned, and the same each time
-    assert (gates.gates != starting([scored(shape, 1)])[: shape.layers * neurons].reshape(2, -1)).any()
+    assert (gates.gates != starting_gates([scored(shape, 1)])[: shape.layers * neurons].reshape(2, -1)).any()
     again = learned(case(kv_heads, neurons), 0.5, chosen=chosen, alignment=alignment)
     assert again.gates.tobytes() == gates.gates.tobytes() and again.steps.tobytes() == gates.steps.tobytes()
 
@@ -120,7 +120,7 @@ def test_the_first_step_follows_plain_autograd_through_a_soft_mask(kv_heads, neu
     ids = ids[torch.tensor(SubsetSampler(*texts, 8, 0).draw())]
     teacher = decoder.logits(decoder.hidden_states(ids))
     family = GateMasks.of(decoder.shape, 0.5, 1, 0.4, decoder.device)
-    gates = torch.tensor(starting([scored(decoder.shape, 1)]), dtype=torch.float64, requires_grad=True)
+    gates = torch.tensor(starting_gates([scored(decoder.shape, 1)]), dtype=torch.float64, requires_grad=True)
     hard = family.hard_masks(gates.float())
     naive = NaiveMasks(decoder, *(part.numpy() for part in family.split(hard)))
     said = decoder.logits(decoder.hidden_states(ids))

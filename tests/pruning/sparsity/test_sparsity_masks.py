@@ -91,7 +91,7 @@ def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name,
         return [hidden.detach(), *first, *second]
 
     formed_again = gradients()
-    monkeypatch.setattr(mask_hooks, "_KNOWN", "no such package")
+    monkeypatch.setattr(mask_hooks, "_LIBRARY_PREFIX", "no such package")
     for actual, plain in zip(formed_again, gradients(), strict=True):
         assert torch.equal(actual, plain)
 

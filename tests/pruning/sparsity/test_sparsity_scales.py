@@ -14,7 +14,7 @@ from tiny_family import tiny_decoder
 from gprune.models.export import checkpoint
 from gprune.models.families import FAMILIES
 from gprune.pruning.sparsity import tuning
-from gprune.pruning.sparsity.gate_masks import GateMasks, starting
+from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.scales import learn_scaled_gates, learn_scales
 from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, PrunedModel, UnitScores
@@ -57,7 +57,7 @@ def learned_gates(decoder, settings=SETTINGS, seed=0, on_progress=silent, resump
     scores = [UnitScores("flap", "text", *units, channels)]
     chosen = settings, GateSettings(), SparsitySettings(**sparsity)
     gates = learn_scaled_gates(decoder, scores, texts(), chosen, 0.5, seed, on_progress, resumption)
-    return gates, starting(scores)
+    return gates, starting_gates(scores)
 
 
 def folded(decoder, scales, model=None):

@@ -20,7 +20,7 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import require_tokenizer, split_pieces, token_text
 from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
-from gprune.pruning.repair.fitting import Reached, record_call
+from gprune.pruning.repair.fitting import StopForward, record_call
 from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError
 
@@ -72,7 +72,7 @@ def _activations(model: MaskedModel, ids: Array, question: Neuron) -> Array:
     network: Any = model.decoder.model
     rows = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=model.decoder.device)
     # the layers above are not needed
-    with record_call(model.decoder.down_proj(question.layer), stop=True) as call, suppress(Reached):
+    with record_call(model.decoder.down_proj(question.layer), stop=True) as call, suppress(StopForward):
         network(input_ids=rows, use_cache=False, logits_to_keep=1)
     values: Array = call.x[..., question.neuron].float().cpu().view(*ids.shape).numpy()
     if not np.isfinite(values).all():
