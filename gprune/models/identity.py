@@ -311,10 +311,8 @@ def require_tokenizer(folder: Path) -> None:
 
 def require_matching_class(folder: Path) -> None:
     """Raise ModelError if tokenizer_config.json names a class that cannot read tokenizer.json."""
-    label, file = (
-        str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class")),
-        folder / "tokenizer.json",
-    )
+    label = str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class"))
+    file = folder / "tokenizer.json"
     for name, part in _NEEDED_PARTS.items():
         if label.startswith(name) and file.is_file() and part.encode() not in file.read_bytes():
             raise ModelError(

@@ -25,11 +25,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    offload: bool = False,
+    name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False, offload: bool = False
 ) -> Decoder:
     """Load a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
 

@@ -56,7 +56,7 @@ def one_run(tmp_path_factory):
 
 
 @pytest.fixture
-def here(one_run, monkeypatch, tmp_path):
+def with_run(one_run, monkeypatch, tmp_path):
     # the report that the page offers as code is written where it is run
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPRUNE_CACHE", str(one_run))
@@ -103,7 +103,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("page", "query"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
-def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, query):
+def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(with_run, page, query):
     app = open_page(page, **query)
     result = list[Any]()
     for code in copied(app):
@@ -116,13 +116,13 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, query)
     # a card to which the address leaves nothing to draw offers what it would draw without it
     assert len(figures) - len(visible) <= 2
     names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
-    entries = report.gather_entries(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
+    entries = report.gather_entries(all_runs(str(with_run))[0][0], names, app.session_state["address_state"].values)
     reported = [said(json.loads(chart.figure.to_json())) for chart in entries if chart.figure is not None]
     assert not Counter(visible) - Counter(reported), "a report shows what the page shows"
     assert len(reported) - len(visible) <= 1
 
 
-def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
+def test_the_launch_form_gives_its_study_as_python(with_run, monkeypatch):
     ran: list[Study] = []
     monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
     app = open_page("jobs")
@@ -144,8 +144,8 @@ def test_a_study_comes_back_from_its_code():
 
 
 @pytest.mark.parametrize("card", commands.TABLES)
-def test_what_a_table_offers_runs(here, card):
-    run = all_runs(str(here))[0][0]
+def test_what_a_table_offers_runs(with_run, card):
+    run = all_runs(str(with_run))[0][0]
     code = commands.python_code(run, card, ())
     if card == "sx_export":
         with pytest.raises(ModelError, match="has changed since the run"):

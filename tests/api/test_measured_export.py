@@ -30,14 +30,14 @@ def test_an_export_of_another_model_than_the_measured_one_is_refused(at_home, tm
     """A head that loading replaced was compared with the copy that had lost it already."""
     run = gprune.open(gprune.runs()["run"][0])
 
-    def spoilt(work, model):
+    def flip_head(work, model):
         cut = pruned(work, model)
         with torch.no_grad():
             cut.lm_head.weight.copy_(torch.flip(cut.lm_head.weight, (0,)))
         return cut
 
     pruned = RunContext.pruned
-    monkeypatch.setattr(RunContext, "pruned", spoilt)
+    monkeypatch.setattr(RunContext, "pruned", flip_head)
     with pytest.raises(CheckpointError, match="it is not the model that was measured"):
         run.export(tmp_path / "out", "flap")
     assert not (tmp_path / "out").exists()

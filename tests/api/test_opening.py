@@ -62,10 +62,7 @@ def _study(folder, values):
 def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
     run = gprune.open(gprune.runs()["run"][0])
     cases = (
-        (
-            lambda: run.masks["fang"],
-            "method must be one of gprune, flap, flap_no_bias, wanda_sp (got 'fang')",
-        ),
+        (lambda: run.masks["fang"], "method must be one of gprune, flap, flap_no_bias, wanda_sp (got 'fang')"),
         (lambda: run.model("fang"), "method must be one of dense, gprune"),
         (lambda: run.figure("drifts"), "figure must be one of"),
         (lambda: run.figure("drift", bin=3), "the figure drift has no option 'bin'; it has: form, bins, log"),
@@ -76,10 +73,7 @@ def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
         (lambda: gprune.run(3), "a study is a gprune.Study"),
         (lambda: gprune.run("demo", until="tea"), "until must be one of drift"),
         (lambda: gprune.prune(run.model("dense"), run.drift), "masks need the columns"),
-        (
-            lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]),
-            "list each of 2 × 27 neurons once",
-        ),
+        (lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]), "list each of 2 × 27 neurons once"),
         (lambda: gprune.scores(run.model("dense"), ["word"], "mass"), "metric must be one of flap, wanda_sp"),
     )
     require_refused(cases)
@@ -199,10 +193,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
 
     require_refused(
         [
-            (
-                lambda: gprune.scores(dense, 5, **reference),
-                "a text is a name, a file or a list of strings (got 5)",
-            ),
+            (lambda: gprune.scores(dense, 5, **reference), "a text is a name, a file or a list of strings (got 5)"),
             (lambda: scored(samples="8"), "samples must be a whole number (got '8')"),
             (lambda: scored(batch=1.5), "batch must be a whole number (got 1.5)"),
             (lambda: scored(seed=None), "seed must be a whole number (got None)"),
@@ -226,15 +217,9 @@ def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run):
     dense, masks = run.model("dense"), run.masks["flap"]
     require_refused(
         [
-            (
-                lambda: gprune.prune(dense, masks.assign(kept="False")),
-                "must hold True or False (got str)",
-            ),
+            (lambda: gprune.prune(dense, masks.assign(kept="False")), "must hold True or False (got str)"),
             (lambda: gprune.prune(dense, masks.assign(kept=np.nan)), "must hold True or False (got float64)"),
-            (
-                lambda: gprune.prune(dense, masks.assign(layer="first")),
-                "layer of masks must hold whole numbers",
-            ),
+            (lambda: gprune.prune(dense, masks.assign(layer="first")), "layer of masks must hold whole numbers"),
             (
                 lambda: gprune.prune(dense, masks.assign(index=masks["index"] + 0.5)),
                 "the column index of masks must hold whole numbers",

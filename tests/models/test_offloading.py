@@ -71,10 +71,7 @@ def require_same(first, second):
 def test_every_number_is_that_of_the_whole_model(tmp_path, family, dtype):
     # the file's number type is another one, so that the weights are converted as they are read
     in_memory, offloaded = both(saved(tmp_path / "model", family), dtype)
-    settings, contexts = (
-        CalibrationSettings(batch=5, shards=2),
-        ContextSettings(count=3, dimensions=2, tokens=99),
-    )
+    settings, contexts = (CalibrationSettings(batch=5, shards=2), ContextSettings(count=3, dimensions=2, tokens=99))
     require_same(collect(in_memory, TOKENS, settings), collect(offloaded, TOKENS, settings))
     inputs = [project_inputs(decoder, TOKENS, contexts, 5) for decoder in (in_memory, offloaded)]
     fitted = [fit_contexts(decoder, contexts, seed=0) for decoder in inputs]

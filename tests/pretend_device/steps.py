@@ -159,6 +159,6 @@ def sampling(model: Decoder, size: Size) -> None:
 def waits_of(stage: Callable[[Decoder, Size], Any], device: torch.device, size: Size) -> waits.Waits:
     """How often the host waits while a stage runs."""
     model = decoder(size, device)
-    with waits.counted() as result:
+    with waits.count_waits() as result:
         stage(model, size)
     return result

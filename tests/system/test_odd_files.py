@@ -8,9 +8,8 @@ import pytest
 from gprune.data.texts import source
 from gprune.evaluation import tasks
 from gprune.models import identity
-from gprune.models.export import pruning_file
 from gprune.system import safe_parsing
-from gprune.system.errors import CheckpointError, CorpusError, ModelError, UnreadableError
+from gprune.system.errors import CorpusError, ModelError, UnreadableError
 
 DEEP = "[" * 100_000
 
@@ -61,43 +60,6 @@ def test_a_configuration_that_is_hostile(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match="config.json' .*copy the model again") as refusal:
         identity.configuration(tmp_path)
-    said(refusal.value)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"neurons": True},
-        {"kept_neurons": [[True, False]]},
-        {"kept_neurons": [[0.5]]},
-        {"kept_neurons": 3},
-        {"probe_logits": 1},
-        {"probe_tokens": [-1]},
-        {"study": "x"},
-        {"repairs": ["float32", 3]},
-        {"retention": "x" * 5000},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_a_pruning_record_that_names_what_cannot_be(tmp_path, change):
-    full = {
-        "source": "demo",
-        "fingerprint": "0",
-        "method": "flap",
-        "retention": 0.5,
-        "target": 0.5,
-        "neurons": 4,
-        "key_value_groups": 2,
-        "kept_neurons": [[0]],
-        "kept_key_value_groups": [[0]],
-        "probe_tokens": [0],
-        "probe_logits": [0.5],
-    }
-    (tmp_path / "pruning.json").write_text(json.dumps(full))
-    assert pruning_file.read_record(tmp_path).pruned.masks.ffn.shape == (1, 4)
-    (tmp_path / "pruning.json").write_text(json.dumps(full | change))
-    with pytest.raises(CheckpointError, match="pruning.json' cannot be read .*export the model again") as refusal:
-        pruning_file.read_record(tmp_path)
     said(refusal.value)
 
 

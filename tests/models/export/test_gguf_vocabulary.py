@@ -5,15 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gprune.models.export.gguf_vocabulary import (
-    BYTE,
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    vocabulary_of,
-)
+from gprune.models.export.gguf_vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, vocabulary_of
 from gprune.system.errors import CheckpointError
 
 LLAMA3 = (
