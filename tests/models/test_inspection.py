@@ -125,5 +125,5 @@ def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, capsys):
 
 def test_the_command_says_it_in_lines(capsys):
     assert main(["models", "demo"]) == 0
-    said = capsys.readouterr().out
-    assert "5,475,584" in said and "LLaMA (llama)" in said and "704" in said
+    printed = capsys.readouterr().out
+    assert "5,475,584" in printed and "LLaMA (llama)" in printed and "704" in printed

@@ -157,16 +157,16 @@ def test_unknown_shapes_and_depths_are_refused_with_one_sentence_everywhere(shap
     with pytest.raises(ModelError, match=message) as refused:
         identity.locate(name)
     assert len(str(refused.value)) <= 300
-    requested = synthetic_run.a_study(model=name)
+    study_of_name = synthetic_run.a_study(model=name)
     for ask in (
         lambda: call(study, "study", "--model", name),
         lambda: call(reproduce, "reproduce", "main", "--model", name, "--dry-run"),
-        lambda: inputs.read_inputs(requested),
-        lambda: run_status.require_inputs("/no/such/cache", requested),
+        lambda: inputs.read_inputs(study_of_name),
+        lambda: run_status.require_inputs("/no/such/cache", study_of_name),
     ):
         with pytest.raises(GpruneError, match=message):
             ask()
-    assert launch.input_problem(requested) == str(refused.value)
+    assert launch.input_problem(study_of_name) == str(refused.value)
 
 
 def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monkeypatch):

@@ -39,18 +39,18 @@ def test_built_in_metrics_declared_as_a_plug_in_score_as_they_do(name, metric):
     check_metric(metric)
     shape = testing.SHAPES["grouped-query attention and odd widths"]
     statistics, norms = testing.sample_text(shape).statistics(testing.SHARDS), testing.sample_weights(shape).norms()
-    requested = MetricScorer(describe(metric, "own", "ours", "0"), metric, statistics, norms, shape)
+    scorer = MetricScorer(describe(metric, "own", "ours", "0"), metric, statistics, norms, shape)
     for shards in (None, [0, 2]):
         actual = scoring.score(name, statistics, norms, shape, CalibrationSettings(shards=4), shards)
-        result = requested.units(shards)
+        result = scorer.units(shards)
         np.testing.assert_allclose(result.ffn, actual.ffn, rtol=1e-12)
         np.testing.assert_allclose(result.heads, actual.heads, rtol=1e-12)
         # groups of whole scores, where ours has channels: the decision at one ratio is the same
-        retained = [uniform.allocate(item, shape, 0.6) for item in (result, actual)]
-        assert retained[0].ffn.tobytes() == retained[1].ffn.tobytes()
-        assert retained[0].heads.tobytes() == retained[1].heads.tobytes()
-    again = neuron_scorer(name, statistics, norms)([1, 3])
-    np.testing.assert_allclose(requested.neurons([1, 3]), again, rtol=1e-12)
+        masks = [uniform.allocate(item, shape, 0.6) for item in (result, actual)]
+        assert masks[0].ffn.tobytes() == masks[1].ffn.tobytes()
+        assert masks[0].heads.tobytes() == masks[1].heads.tobytes()
+    built_in_scores = neuron_scorer(name, statistics, norms)([1, 3])
+    np.testing.assert_allclose(scorer.neurons([1, 3]), built_in_scores, rtol=1e-12)
 
 
 # ---- planted mistakes: each is found, and the sentence says what is wrong ----------------------------------
@@ -145,10 +145,10 @@ def random_scores(problem, generator=None):
 
 
 def emptied(problem):
-    retained = even(problem)
-    neurons = retained.neurons.copy()
+    masks = even(problem)
+    neurons = masks.neurons.copy()
     neurons[0] = False
-    return Kept(neurons, retained.groups)
+    return Kept(neurons, masks.groups)
 
 
 EVEN = Method(label="even", decide=even)

@@ -106,10 +106,10 @@ def _require_recomputed(installed, first):
     changed = {name for name in names if first["keys"][name] != second["keys"][name]}
     kinds = {name.partition(".")[0].split("_")[0] for name in changed}
     assert kinds == OF_THE_PLUGIN | {"perplexity", "checkpoint"}
-    retained = names - changed
-    assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= retained
-    assert {"perplexity.flap.0", "perplexity.flap.1"} <= retained
+    unchanged = names - changed
+    assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= unchanged
+    assert {"perplexity.flap.0", "perplexity.flap.1"} <= unchanged
     assert {"masks_magnitude", "masks_magnitude_ranking", "perplexity.gprune.0"} <= changed
     record = json.loads(next((installed.cache / "runs").glob("*/run.json")).read_text())
     reused = {name for name, entry in record["stages"].items() if entry.get("reused")}
-    assert retained & set(record["stages"]) <= reused and not changed & reused
+    assert unchanged & set(record["stages"]) <= reused and not changed & reused

@@ -32,7 +32,7 @@ class Stream:
 
 
 class Backend:
-    """What `torch.cuda` offers, as far as it is used here."""
+    """The functions of `torch.cuda` that this project uses."""
 
     CUDAGraph = graphs.Graph
     Stream = Stream

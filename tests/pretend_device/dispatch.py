@@ -79,7 +79,7 @@ def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any, in
     returns = operation._schema.returns
     if changed and all(item.alias_info is not None and item.alias_info.is_write for item in returns):
         return None if not returns else changed[0] if len(returns) == 1 else tuple(changed)
-    # what looks at a tensor from outside inference mode is as that tensor is
-    looks = any(item.alias_info is not None for item in returns)
-    with torch.inference_mode(False) if looks and not args[0].is_inference() else nullcontext():
+    # what is_view at a tensor from outside inference mode is as that tensor is
+    is_view = any(item.alias_info is not None for item in returns)
+    with torch.inference_mode(False) if is_view and not args[0].is_inference() else nullcontext():
         return wrapped(result, index)

@@ -115,7 +115,7 @@ def unwrapped(values: Any) -> Any:
 
 
 def wrapped(values: Any, index: int) -> Any:
-    """What an operation gave, on the pretend device of that number."""
+    """Return the results of an operation as tensors on the pretend device of that number."""
     return map_leaves(
         values, lambda value: PretendTensor(value, index=index) if isinstance(value, torch.Tensor) else value
     )

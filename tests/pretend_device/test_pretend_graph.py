@@ -115,8 +115,8 @@ def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_i
     neurons, hidden = 600, 96
     created = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)
     model = Decoder.from_model(created.model.to(device))
-    retained = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
-    masks = PruningMasks("gprune", retained, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
+    neuron_mask = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
+    masks = PruningMasks("gprune", neuron_mask, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
     small, compared, compare = cut(model, masks), [], same_model.require_same_logits
     size = sum(parameter.nbytes for parameter in small.parameters())
 

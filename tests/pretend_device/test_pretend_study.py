@@ -38,7 +38,7 @@ def quick(monkeypatch):
 
 
 def require_same(runs, dtype):
-    """In float32 everything; in halves what no decision stands before, and most decisions."""
+    """Compare everything in float32; in 16 bits what follows without a decision, and most decisions."""
     if dtype == "float32":
         results = studies.differences(runs, TOLERANCES[dtype])
         assert not results, "\n".join(results)
@@ -59,7 +59,7 @@ def require_same(runs, dtype):
 
 
 def require_same_diagnosis(runs):
-    """What is read from the results of a run: its diagnosis and the cards of its texts."""
+    """Compare the diagnosis and the calibration cards of both runs."""
     actual, expected = (ablation_effect.diagnose(item) for item in (runs.cpu, runs.device))
     assert actual == expected
     actual, expected = (measuring.measure(item, "a run") for item in (runs.cpu, runs.device))

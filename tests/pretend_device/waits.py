@@ -40,7 +40,7 @@ _PROJECT = str(Path(__file__).resolve().parents[2] / "gprune")
 
 
 class CaptureError(RuntimeError):
-    """What CUDA says when something waits while a graph is captured."""
+    """Error of CUDA when something waits while a graph is captured."""
 
 
 @dataclass
@@ -141,16 +141,16 @@ def _note_copy(operation: Any, args: tuple, kwargs: dict[str, Any], pretended: l
     if operation is aten.copy_.default:
         to, source = args[0], args[1]
         on_device, hosts = any(to is tensor for tensor in pretended), to
-        late = len(args) > 2 and bool(args[2])
+        non_blocking = len(args) > 2 and bool(args[2])
     else:
         source, hosts = args[0], None
         on_device = torch.device(kwargs.get("device") or source.device).type != "cpu"
-        late = bool(kwargs.get("non_blocking"))
+        non_blocking = bool(kwargs.get("non_blocking"))
     from_device = any(source is tensor for tensor in pretended)
     if on_device == from_device or not source.numel():
         return
     host = source if on_device else hosts
-    if late and host is not None and pinned(host):
+    if non_blocking and host is not None and pinned(host):
         return
     noted(UPLOAD if on_device else "copy to host")
 

@@ -17,7 +17,7 @@ IDS = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
 
 
 def pruned(family="llama", dense=None):
-    """A model as `gprune.prune` gives it, of unequal layers, whose dense weights lie in a folder if asked."""
+    """Return a model of `gprune.prune` with unequal layers; save its dense weights in the folder `dense`, if any."""
     decoder = small_decoder(family, heads=8, kv_heads=4)
     if dense is not None:
         decoder.model.save_pretrained(dense)
@@ -28,7 +28,7 @@ def pruned(family="llama", dense=None):
 
 
 def adapted(model):
-    """With LoRA on every linear map, a step of training, and merged again."""
+    """Train LoRA on every linear map for a step, and merge it."""
     from peft import LoraConfig, get_peft_model
 
     lora = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False))
@@ -37,7 +37,7 @@ def adapted(model):
 
 
 def stepped(model):
-    """After one step of plain training."""
+    """Train the model for one step, and return it."""
     optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], 0.05)
     model(IDS, labels=IDS).loss.backward()
     optimizer.step()
@@ -45,7 +45,7 @@ def stepped(model):
 
 
 def trained(model, folder):
-    """After one step of transformers' own Trainer, which has saved it."""
+    """Train the model for one step with transformers' Trainer, and save it."""
     from transformers import Trainer, TrainingArguments
 
     settings = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": "none"}
@@ -98,9 +98,9 @@ def test_copied_adapted_and_trained_models_load_with_equal_logits(change, tmp_pa
 def test_what_prune_gave_is_saved_with_its_kept_units(tmp_path):
     model, _, masks = pruned(dense=tmp_path / "dense")
     folder = gprune.save(copy.deepcopy(model), tmp_path / "out")
-    plan = pruning_file.read_record(folder)
-    assert (plan.source, plan.trained) == (str(tmp_path / "dense"), False)
-    assert (plan.pruned.masks.ffn == masks.ffn).all() and (plan.pruned.masks.heads == masks.heads).all()
+    record = pruning_file.read_record(folder)
+    assert (record.source, record.trained) == (str(tmp_path / "dense"), False)
+    assert (record.pruned.masks.ffn == masks.ffn).all() and (record.pruned.masks.heads == masks.heads).all()
     # the tokenizer came along from the dense model's folder
     assert (folder / "tokenizer.json").is_file() and (folder / "README.md").is_file()
 
