@@ -43,13 +43,12 @@ def _describe_model(options: argparse.Namespace) -> int:
 
     model = inspection.inspect(options.model)
     record = model.record
-    family = f"{model.family} ({model.model_type})" if model.family else model.model_type
     rows = {
         "folder": model.folder,
-        "family": family,
+        "family": f"{model.family} ({model.model_type})" if model.family else model.model_type,
         "form": model.form,
         "pruned from": f"{record.source} ({record.fingerprint[:12]})" if record and record.source else "",
-        "run": record and record.run,
+        "run": record.run if record else "",
         "parameters": f"{model.parameters:,} ({amount(model.bytes)})",
         "layers": len(model.neurons) or "not known",
         "FFN neurons": inspection.format_widths(model.neurons, model.dense_neurons),

@@ -158,7 +158,7 @@ def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_
 
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    values = read(cache, name) | {"owner": processes.this_one()}
+    values = read(cache, name) | {"owner": processes.identify_process()}
     runs.save(Store(cache), name, values)
     app = open_page("rank_drift")
     assert "Waiting for “rank drift between A and B”" in words(app)

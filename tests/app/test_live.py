@@ -98,7 +98,7 @@ def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path, submitted):
 def test_a_run_whose_process_is_gone_is_not_live(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
     assert not run_status.is_live(the_run(tmp_path))
-    values = read(tmp_path, name) | {"owner": processes.this_one()}
+    values = read(tmp_path, name) | {"owner": processes.identify_process()}
     run_records.save(Store(tmp_path), name, values)
     assert run_status.is_live(the_run(tmp_path))
     run_records.save(Store(tmp_path), name, values | {"owner": values["owner"] | {"started": 1.0}})
@@ -140,7 +140,7 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
     assert chosen is not None and chosen.name == done
     newest = work.preferred_run(runs[:-1])
     assert newest is runs[0] and work.preferred_run([]) is None
-    run_records.save(Store(tmp_path), dead, read(tmp_path, dead) | {"owner": processes.this_one()})
+    run_records.save(Store(tmp_path), dead, read(tmp_path, dead) | {"owner": processes.identify_process()})
     runs = all_runs(str(tmp_path))[0]
     chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"

@@ -23,7 +23,7 @@ def headline(app):
 
 def alive(cache, name):
     """Lets a run look like one that a process is at work on."""
-    runs.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
+    runs.save(Store(cache), name, read(cache, name) | {"owner": processes.identify_process()})
 
 
 def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):

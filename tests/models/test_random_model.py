@@ -109,7 +109,7 @@ def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
     for name, values in shapes.SHAPES.items():
         folder = identity.locate(f"random:{name}")
         assert identity.configuration(folder) == values
-        assert largest <= values["vocab_size"] == vocabulary.entries(f"random:{name}")
+        assert largest <= values["vocab_size"] == vocabulary.vocabulary_size(f"random:{name}")
         assert identity.weight_files(folder) == []
         assert of_model(f"random:{name}") == Dimensions.of(values)
         assert identity.tokenizer_fingerprint(f"random:{name}") == identity.tokenizer_fingerprint("demo")

@@ -122,7 +122,7 @@ class Teacher:
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
         """Make room for the cache if sequences come more than once and the machine has that much free."""
         values = sequences * length * decoder.shape.hidden
-        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
+        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.cache_budget()
         size = (sequences, length, decoder.shape.hidden)
         cache = torch.empty(size, dtype=decoder.dtype) if fits else None
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))

@@ -156,7 +156,7 @@ def test_the_teacher_keeps_what_it_said(monkeypatch):
 
 @pytest.mark.parametrize(("epochs", "limit"), [(1, 2**30), (2, 0)])
 def test_no_cache_where_it_is_of_no_use_or_too_large(monkeypatch, epochs, limit):
-    monkeypatch.setattr(machine, "spare", lambda: limit)
+    monkeypatch.setattr(machine, "cache_budget", lambda: limit)
     decoder = tiny_decoder()
     teacher = Teacher.build(decoder, sequences=6, length=4, epochs=epochs)
     ids = torch.arange(8).view(2, 4)
