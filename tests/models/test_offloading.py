@@ -1,6 +1,6 @@
 """A model by a device map says what the model on one device says; offloaded weights are read one at a time."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -50,14 +50,11 @@ def both(folder, dtype):
     return in_memory, offloaded
 
 
-def arrays_of(record):
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
-
-
 def require_same(first, second):
-    for name, value in arrays_of(first).items():
-        if isinstance(value, np.ndarray):
-            np.testing.assert_array_equal(value, getattr(second, name), err_msg=name)
+    for field in fields(first):
+        values = [getattr(record, field.name) for record in (first, second)]
+        if isinstance(values[0], np.ndarray):
+            np.testing.assert_array_equal(*values, err_msg=field.name)
 
 
 @pytest.mark.parametrize(
