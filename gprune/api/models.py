@@ -34,11 +34,7 @@ def tokenizer(run: Run, trusted: bool) -> Any:
 
 
 def cut(
-    run: Run,
-    method: str,
-    trusted: bool,
-    repair: str | Mapping[str, Any] | None = None,
-    recovered: bool = False,
+    run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None = None, recovered: bool = False
 ) -> Any:
     """Return the model of a method in evaluation mode, as `from_pretrained` would; see `Run.model`.
 

@@ -235,11 +235,7 @@ class Run:
         return tokenizer(self._loaded, self._trusted)
 
     def model(
-        self,
-        method: str = "gprune",
-        *,
-        repair: str | Mapping[str, Any] | None = None,
-        recovered: bool = False,
+        self, method: str = "gprune", *, repair: str | Mapping[str, Any] | None = None, recovered: bool = False
     ) -> LanguageModel:
         """Return the pruned model of a method as a causal language model of transformers, in evaluation mode.
 

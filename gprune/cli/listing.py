@@ -42,13 +42,13 @@ def _describe_model(options: argparse.Namespace) -> int:
     from gprune.models import inspection
 
     model = inspection.inspect(options.model)
-    family = f"{model.family} ({model.model_type})" if model.family else model.model_type
+    record = model.record
     rows = {
         "folder": model.folder,
-        "family": family,
+        "family": f"{model.family} ({model.model_type})" if model.family else model.model_type,
         "form": model.form,
-        "pruned from": f"{model.source} ({model.fingerprint[:12]})" if model.source else "",
-        "run": model.run,
+        "pruned from": f"{record.source} ({record.fingerprint[:12]})" if record and record.source else "",
+        "run": record.run if record else "",
         "parameters": f"{model.parameters:,} ({amount(model.bytes)})",
         "layers": len(model.neurons) or "not known",
         "FFN neurons": inspection.format_widths(model.neurons, model.dense_neurons),

@@ -87,7 +87,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     loaded = load(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
-    with seeded(), devices.kept_random(language_model.device):
+    with seeded(), devices.preserve_random_state(language_model.device):
         # lm-eval's seed, for tasks that sample what they generate
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)

@@ -159,7 +159,7 @@ class StaticDecoding:
             self._uncompiled = False
         if self._capture and self._graph is None:
             with self._first_step("captured as a CUDA graph", "use the mode eager"):
-                devices.aside(self._step)
+                devices.run_on_side_stream(self._step)
                 self._graph = devices.capture_graph(self._step)
         step = self._graph.replay if self._capture else self._step
         for _ in range(self._steps):

@@ -79,7 +79,7 @@ PRESETS = {
 def preset(name: str) -> SpeedSettings:
     """Return the settings of a preset: gpu, cpu or auto (gpu if there is one). Raise SettingsError for any other."""
     if name == "auto":
-        return PRESETS["gpu" if devices.is_gpu(devices.automatic()) else "cpu"]
+        return PRESETS["gpu" if devices.is_gpu(devices.default_device()) else "cpu"]
     if name not in PRESETS:
         raise SettingsError(f"preset must be one of auto, {', '.join(PRESETS)} (got {name!r})")
     return PRESETS[name]
@@ -170,7 +170,7 @@ class Entrant:
         self.name, self.parameters = name, sum(parameter.numel() for parameter in model.parameters())
         self.bytes = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
         table: Any = model.get_input_embeddings()  # type: ignore[operator]
-        with torch.inference_mode(), devices.current(torch.device(settings.device)):
+        with torch.inference_mode(), devices.as_current_device(torch.device(settings.device)):
             size = (settings.batch, settings.prompt)
             prompt = torch.randint(table.num_embeddings, size, generator=torch.Generator().manual_seed(0))
             prompt = prompt.to(settings.device)
@@ -212,7 +212,7 @@ def take_turns(
     # reset, because the compiler silently stops compiling after eight models of one class
     torch.compiler.reset()
     times = [[Timed(entrant.name, mode, entrant.parameters) for mode in entrant.decodings] for entrant in entrants]
-    with torch.inference_mode(), devices.current(device):
+    with torch.inference_mode(), devices.as_current_device(device):
         for turn in range(WARM_UPS + settings.repeats):
             description = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
             for entrant, modes in zip(entrants, times, strict=True):
@@ -255,7 +255,7 @@ def _run(entrant: Entrant, timed: Timed, device: torch.device, clock: Callable[[
     timed.prefill.append(_timed(decoding.prefill, device, clock))
     timed.decode.append(_timed(decoding.decode, device, clock))
     # Another model is in memory as well, so its bytes are subtracted.
-    peak = devices.peak(device) - bytes_before if gpu else entrant.bytes + decoding.cache_bytes()
+    peak = devices.peak_bytes(device) - bytes_before if gpu else entrant.bytes + decoding.cache_bytes()
     timed.peak = max(timed.peak, peak)
     decoding.release()
 
@@ -311,7 +311,7 @@ class Measurement:
             for next_name, load_next in following:
                 self._measure_pair(reference, next_name, load_next)
                 # release the memory of this model before the next one is loaded
-                oom_backoff.release()
+                oom_backoff.release_memory()
             if not following:
                 self._take_turns([reference])
 

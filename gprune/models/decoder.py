@@ -209,7 +209,7 @@ class Decoder:
         self.backward_tokens += tokens
 
     @contextmanager
-    def counted_whole(self) -> Iterator[None]:
+    def restore_counts_on_error(self) -> Iterator[None]:
         """Restore the counts if the body fails, since work that runs out of memory is repeated."""
         counts_before = self.forward_tokens, self.backward_tokens
         try:

@@ -23,7 +23,7 @@ def count() -> int:
     return _backend().device_count()
 
 
-def automatic() -> torch.device:
+def default_device() -> torch.device:
     """Return a GPU if there is one, else the CPU."""
     return torch.device(GPU if _backend().is_available() else "cpu")
 
@@ -39,7 +39,7 @@ def memory(device: torch.device) -> tuple[int, int]:
     return int(free), int(total)
 
 
-def give_back() -> None:
+def empty_cache() -> None:
     """Release the memory that torch caches on a GPU."""
     if _backend().is_available():
         _backend().empty_cache()
@@ -51,7 +51,7 @@ def synchronise(device: torch.device) -> None:
         _backend().synchronize(device)
 
 
-def current(device: torch.device) -> AbstractContextManager[Any]:
+def as_current_device(device: torch.device) -> AbstractContextManager[Any]:
     """Make a GPU the current one, whose streams graphs are captured on."""
     return _backend().device(device) if is_gpu(device) else nullcontext()
 
@@ -62,12 +62,12 @@ def allocated_bytes(device: torch.device) -> int:
     return _backend().memory_allocated(device)
 
 
-def peak(device: torch.device) -> int:
+def peak_bytes(device: torch.device) -> int:
     """Return the most bytes of this process's tensors on a GPU since the last call of `allocated_bytes`."""
     return _backend().max_memory_allocated(device)
 
 
-def aside(step: Callable[[], None]) -> None:
+def run_on_side_stream(step: Callable[[], None]) -> None:
     """Run a function on a separate stream, so that its one-time initialization is not captured."""
     backend = _backend()
     stream = backend.Stream()
@@ -89,7 +89,7 @@ def capture_graph(step: Callable[[], None]) -> Any:
     return graph
 
 
-def kept_random(device: torch.device) -> AbstractContextManager[Any]:
+def preserve_random_state(device: torch.device) -> AbstractContextManager[Any]:
     """Restore the random states of the CPU, and of the device if it is a GPU, when the context ends."""
     return torch.random.fork_rng(devices=[device] if is_gpu(device) else [], device_type=GPU)
 

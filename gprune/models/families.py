@@ -103,22 +103,19 @@ class Layout:
     usual: Mapping[str, Any] = field(default_factory=dict)
     """values of the language model that a configuration may leave out"""
 
-    def locate(self, part: str) -> tuple[str, int]:
-        """Return the path, from a layer, of the module with a part of ``UNITS``, and the part's index there."""
-        for piece in self.slices:
-            if part in piece.parts:
-                return piece.path, piece.parts.index(part)
-        raise KeyError(part)
+    def slice_of(self, part: str) -> Slice:
+        """Return the slice that holds a part of ``UNITS``."""
+        return next(piece for piece in self.slices if part in piece.parts)
 
     @property
     def o_proj(self) -> str:
         """Return the path of the attention output projection in a layer."""
-        return self.locate("o_proj")[0]
+        return self.slice_of("o_proj").path
 
     @property
     def down_proj(self) -> str:
         """Return the path of the down projection in a layer."""
-        return self.locate("down_proj")[0]
+        return self.slice_of("down_proj").path
 
     @property
     def loaders(self) -> tuple[str, ...]:

@@ -12,15 +12,7 @@ from typing import Any
 from gprune.system import limits
 from gprune.system.errors import GpruneError, ModelError
 
-DOWNLOADED = [
-    "*.json",
-    "model*.safetensors",
-    "*.py",
-    "tokenizer.model",
-    "merges.txt",
-    "README.md",
-    "LICENSE*",
-]
+DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt", "README.md", "LICENSE*"]
 """patterns of the files that are fetched"""
 LOCAL = "a local model folder needs no network"
 

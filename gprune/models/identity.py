@@ -76,7 +76,7 @@ def locate(name: str, *, download: bool = False) -> Path:
     resolved = resolve(name)
     with safe_parsing.reraise_as(ModelError):
         folder = safe_parsing.path(resolved, "the model")
-    if folder.is_dir() or shapes.holds(folder):
+    if folder.is_dir() or shapes.is_shape(folder):
         return folder
     if folder.is_file():
         raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
@@ -101,8 +101,8 @@ def configuration(folder: Path) -> dict[str, Any]:
 
     A stored head that differs from the embedding is not tied, whatever the file says.
     """
-    if shapes.holds(folder) and (layers := shapes.layers(folder)):
-        return shapes.with_layers(configuration(shapes.base(folder)), layers)
+    if shapes.is_shape(folder) and (layers := shapes.layers(folder)):
+        return shapes.with_layers(configuration(shapes.base_folder(folder)), layers)
     values = _read_configuration(folder)
     tied = families.language_values(values).get(families.TIED)
     is_separate = bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
@@ -180,7 +180,7 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises ModelError if there are none, only pickled ones, or one that the index names is missing.
     """
-    if shapes.holds(folder):
+    if shapes.is_shape(folder):
         return []
     if (folder / WEIGHT_FILE).is_file():
         with safe_parsing.reraise_as(ModelError):
@@ -197,7 +197,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 def files(folder: Path) -> list[Path]:
     """Return the files of configuration and weights; ModelError as `weight_files`."""
-    return [(shapes.base(folder) if shapes.holds(folder) else folder) / CONFIG_FILE, *weight_files(folder)]
+    config_folder = shapes.base_folder(folder) if shapes.is_shape(folder) else folder
+    return [config_folder / CONFIG_FILE, *weight_files(folder)]
 
 
 def _indexed_files(folder: Path) -> list[Path]:
@@ -266,7 +267,7 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
     folder = locate(name)
     configuration(folder)
     digest = _combine_digests(files(folder), memory)
-    if not shapes.holds(folder):
+    if not shapes.is_shape(folder):
         return digest
     layers = shapes.layers(folder)
     depth = f" layers {layers}" if layers else ""
@@ -285,7 +286,7 @@ def tokenizer_fingerprint(name: str) -> str:
 
 def tokenizer_folder(folder: Path) -> Path:
     """Return the folder of a model's tokenizer: its own, or that of the demo for random weights."""
-    if not shapes.holds(folder):
+    if not shapes.is_shape(folder):
         return folder
     from gprune.data.demo import MODEL_FOLDER
 
@@ -311,10 +312,8 @@ def require_tokenizer(folder: Path) -> None:
 
 def require_matching_class(folder: Path) -> None:
     """Raise ModelError if tokenizer_config.json names a class that cannot read tokenizer.json."""
-    label, file = (
-        str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class")),
-        folder / "tokenizer.json",
-    )
+    label = str(optional_values(folder, "tokenizer_config.json").get("tokenizer_class"))
+    file = folder / "tokenizer.json"
     for name, part in _NEEDED_PARTS.items():
         if label.startswith(name) and file.is_file() and part.encode() not in file.read_bytes():
             raise ModelError(

@@ -25,12 +25,8 @@ class FolderContents:
     """what people call it; empty if it is none of ours"""
     form: str
     """dense, or how it was pruned, in words"""
-    source: str
-    """dense model that it was pruned from, by its ``pruning.json``; empty without one, as are the next two"""
-    fingerprint: str
-    """SHA-256 of that model"""
-    run: str
-    """name of the run that pruned it"""
+    record: PruningRecord | None
+    """its ``pruning.json``, if it has one"""
     parameters: int
     """numbers in its weights; tied ones once"""
     bytes: int
@@ -76,9 +72,7 @@ def inspect(name: str) -> FolderContents:
         model_type=model_type,
         family=layout.label if layout is not None else "",
         form=_form(record, needs_our_class, sizes),
-        source="" if record is None else record.source,
-        fingerprint="" if record is None else record.fingerprint,
-        run="" if record is None else record.run,
+        record=record,
         parameters=sum(tensor.numbers for tensor in parameters),
         bytes=sum(tensor.bytes for tensor in parameters),
         neurons=sizes.neurons,

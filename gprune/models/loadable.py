@@ -193,7 +193,7 @@ def _compare_names(
         return ""
     prefix = _layer_list(tensors, layout, layout.down_proj) or layout.stored[0]
     model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
-    flags = {f"{layout.locate(part)[0]}.bias": flag for flag, parts in layout.biases.items() for part in parts}
+    flags = {f"{layout.slice_of(part).path}.bias": flag for flag, parts in layout.biases.items() for part in parts}
     paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
     names = [f"{path}.weight" for path in paths]
     # compensation gives a pruned model biases of its own

@@ -25,11 +25,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    offload: bool = False,
+    name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False, offload: bool = False
 ) -> Decoder:
     """Load a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
 
@@ -70,7 +66,7 @@ def read_weights(
     if offload:
         identity.require_offloadable(folder)
     number_type = _dtype(dtype, target)
-    if shapes.holds(folder):
+    if shapes.is_shape(folder):
         config = random_weights.config_of(folder)
         number_type = config.dtype if isinstance(number_type, str) else number_type
         return random_weights.make_model(config, target, number_type, folder.name)
@@ -136,7 +132,7 @@ def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
 def device_of(device: str) -> torch.device:
     """Return the device of a setting; SettingsError for a GPU that torch does not see."""
     if device == "auto":
-        return devices.automatic()
+        return devices.default_device()
     try:
         target = torch.device(device)
     except RuntimeError as error:

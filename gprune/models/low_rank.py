@@ -23,7 +23,7 @@ def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str,
     """
     layers, paths = list(model.get_submodule(layout.layers).children()), dict[str, str]()
     for name in targets:
-        paths.setdefault(layout.locate(name)[0], name)
+        paths.setdefault(layout.slice_of(name).path, name)
     return {
         f"{number}.{name}": layer.get_submodule(path)
         for number, layer in enumerate(layers)

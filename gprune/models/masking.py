@@ -30,7 +30,7 @@ def mask_units(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> It
 
 
 @contextmanager
-def standing_in(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Give a module another forward function while the context is open."""
     attributes = dict(module.__dict__)
     module.forward = forward

@@ -75,7 +75,7 @@ class AdaptiveBatches:
                     raise
                 if count == 1:
                     problem = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
-                    raise self.kind(f"{problem} ({sizes(error, self.device)}): {self.remedy}") from error
+                    raise self.kind(f"{problem} ({describe_memory(error, self.device)}): {self.remedy}") from error
             # halve outside the except block, when the frames of the attempt have released their tensors
             self._halve(count, finished, total)
 
@@ -94,7 +94,7 @@ class AdaptiveBatches:
             start += self.fitting(batch, total - start, *(progress or (start, total)))
 
     def _halve(self, count: int, finished: int, total: int) -> None:
-        release()
+        release_memory()
         self.size = count // 2
         problem = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
         self.on_progress(
@@ -102,10 +102,10 @@ class AdaptiveBatches:
         )
 
 
-def release() -> None:
+def release_memory() -> None:
     """Release unreferenced memory."""
     gc.collect()
-    devices.give_back()
+    devices.empty_cache()
 
 
 def device_memory(device: torch.device) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def device_memory(device: torch.device) -> tuple[int, int]:
     return devices.memory(device) if devices.is_gpu(device) else machine.memory()
 
 
-def sizes(error: BaseException, device: torch.device) -> str:
+def describe_memory(error: BaseException, device: torch.device) -> str:
     """Return the requested memory, if the error names it, and the free memory, in words."""
     free, total = device_memory(device)
     available = f"{free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free on {device}"

@@ -100,7 +100,7 @@ def part_ranges(piece: Slice, shape: ModelShape) -> dict[str, slice]:
 
 def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, index: int) -> Projection:
     """Return a projection of a layer by its key in ``UNITS``."""
-    piece = next(piece for piece in layout.slices if part in piece.parts)
+    piece = layout.slice_of(part)
     module = linear(layer, piece.path, index)
     return module if len(piece.parts) == 1 else Rows(module, part_ranges(piece, shape)[part])
 
@@ -125,7 +125,7 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
     maps = {piece: linear(layer, piece.path, index) for piece in layout.slices if not piece.optional}
     down, out = (linear(layer, path, index) for path in (layout.down_proj, layout.o_proj))
     head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
-    keys = next(piece for piece in layout.slices if "k_proj" in piece.parts)
+    keys = layout.slice_of("k_proj")
     key_rows = maps[keys].out_features
     if "q_proj" in keys.parts:
         # one map of queries, keys and values

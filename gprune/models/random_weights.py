@@ -40,7 +40,7 @@ def make_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str
     from transformers import AutoModelForCausalLM
 
     try:
-        with devices.kept_random(target), torch.device(target):
+        with devices.preserve_random_state(target), torch.device(target):
             torch.manual_seed(_SEED)
             model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
     except Exception as error:  # sizes that are too large or inconsistent

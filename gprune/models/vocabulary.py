@@ -32,7 +32,7 @@ def tokenizer(model: str) -> Tokenizer:
     return reader
 
 
-def entries(model: str) -> int | None:
+def vocabulary_size(model: str) -> int | None:
     """Return the entries of a model's vocabulary, or None if its folder cannot be read any more."""
     try:
         size = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
@@ -44,7 +44,7 @@ def entries(model: str) -> int | None:
 def embedding_notice(model: str) -> str:
     """Return a sentence if a model's tokenizer has tokens without an embedding, else ``""``."""
     try:
-        tokens, embeddings = tokenizer(model).get_vocab_size(), entries(model)
+        tokens, embeddings = tokenizer(model).get_vocab_size(), vocabulary_size(model)
     except ModelError:
         return ""
     if embeddings is None or tokens <= embeddings:
@@ -55,7 +55,7 @@ def embedding_notice(model: str) -> str:
     )
 
 
-def characters(model: str, ids: Array) -> int | None:
+def count_characters(model: str, ids: Array) -> int | None:
     """Return the characters of (samples, length) token ids, or None if the tokenizer cannot be read."""
     try:
         reader = tokenizer(model)

@@ -73,7 +73,7 @@ class StageComputer:
         work.missing.discard(stage.key)
         resumption.end()
         # release cached memory, so that it does not count in the next stage's peak
-        machine.trim()
+        machine.release_free_memory()
 
     def announce(self) -> None:
         """Do nothing; a run records that something is being computed."""

@@ -138,7 +138,7 @@ class RunRecord:
             "state": state,
             "until": self.until,
             "error": error if error is None else sentence(error),
-            "owner": processes.this_one() if state == "running" else None,
+            "owner": processes.identify_process() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
             # the monotonic clock is never adjusted

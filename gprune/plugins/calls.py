@@ -117,17 +117,17 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
     """Return a method's decision. Raises PluginError if it fails, or the answer is not valid."""
     shape = problem.shape
     with name_plugin(plugin, "decide"):
-        kept = method.decide(problem)
-        _require_mask(kept.neurons, "Kept.neurons", (shape.layers, shape.neurons))
-        _require_mask(kept.groups, "Kept.groups", (shape.layers, shape.kv_heads))
-        reached = budget.retention(shape, kept.neurons, kept.groups)
+        units = method.decide(problem)
+        _require_mask(units.neurons, "Kept.neurons", (shape.layers, shape.neurons))
+        _require_mask(units.groups, "Kept.groups", (shape.layers, shape.kv_heads))
+        reached = budget.retention(shape, units.neurons, units.groups)
         allowed = max(TOLERANCE, shape.group_weights / shape.decoder_weights)
         if abs(reached - problem.retention) > allowed:
             raise PluginError(
                 f"what it keeps weighs {reached:.2%} of the decoder where {problem.retention:.2%} were asked for, and "
                 f"may miss that by {allowed:.2%}: methods are compared at one size"
             )
-    return PruningMasks(plugin.name, kept.neurons, kept.groups, reached, problem.retention)
+    return PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
 
 
 def _stack(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:

@@ -54,7 +54,7 @@ def cut(
             offloading.load_offloaded(layer)
             narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
-            path = decoder.layout.locate(output.name)[0]
+            path = decoder.layout.slice_of(output.name).path
             _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
     offloading.release_hooks(model_copy)
     if model.recovered is not None:

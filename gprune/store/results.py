@@ -19,7 +19,7 @@ from gprune.records.base import Axes, axes_of
 from gprune.store import checksums, digests, manifests
 from gprune.store.folder import default_cache, explain, explain_errors
 from gprune.system.errors import DamagedError, NumericsError, StoreError
-from gprune.system.files import discard, is_beside, make_folder, remove, sync, temporary_path
+from gprune.system.files import discard, is_temporary_name, make_folder, remove, sync, temporary_path
 from gprune.system.locks import Lock
 
 Record = TypeVar("Record")
@@ -223,7 +223,7 @@ class Store:
         no link is followed.
         """
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
-            if is_beside(path.name) and path.parent.resolve() == path.parent:
+            if is_temporary_name(path.name) and path.parent.resolve() == path.parent:
                 with contextlib.suppress(OSError):
                     if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
                         remove(path)

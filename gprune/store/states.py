@@ -20,7 +20,7 @@ from gprune.store.folder import explain_errors
 from gprune.store.results import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import DamagedError, StoreError
-from gprune.system.files import is_beside, make_folder, write_bytes
+from gprune.system.files import is_temporary_name, make_folder, write_bytes
 
 FORM = 2
 """raised when the content of a checkpoint changes: older ones are not used"""
@@ -86,7 +86,7 @@ class StateFile:
 
     def remove(self) -> None:
         """Remove the checkpoint and what a killed process left of one, as far as possible."""
-        partial = [path for path in self.path.parent.glob(f".{self.key}-*{SUFFIX}") if is_beside(path.name)]
+        partial = [path for path in self.path.parent.glob(f".{self.key}-*{SUFFIX}") if is_temporary_name(path.name)]
         for path in (self.path, *partial):
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -26,7 +26,7 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
-def is_beside(name: str) -> bool:
+def is_temporary_name(name: str) -> bool:
     """Return True if `temporary_path` made a name: an old one belongs to a writer that was killed."""
     return _BESIDE.fullmatch(name) is not None
 

@@ -55,16 +55,8 @@ def require_room(kind: type[GpruneError], subject: str, size: int, folder: Path,
     `subject` begins the sentence of the error, of the class `kind`, that names both, and `remedy` ends it; the
     folder need not exist yet.
     """
-    free = room(folder)
+    existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing_folder).free
     if free < size:
-        disk = str(_existing(folder))
+        disk = str(existing_folder)
         raise kind(f"{subject} needs {amount(size)}, but {disk!r} has {amount(free)} free: {remedy}")
-
-
-def room(folder: Path) -> int:
-    """Return the free bytes of the disk that a folder is on; it need not exist yet."""
-    return shutil.disk_usage(_existing(folder)).free
-
-
-def _existing(folder: Path) -> Path:
-    return next(candidate for candidate in (folder, *folder.absolute().parents) if candidate.exists())

@@ -69,7 +69,7 @@ def _limit(file: Path) -> int:
     return int(words) if words.isdecimal() else 0
 
 
-def trim() -> None:
+def release_free_memory() -> None:
     """Return free memory of malloc to the system, where the C library can."""
     give = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give is not None:
@@ -148,6 +148,6 @@ def _values(path: Path, name: str) -> list[str]:
     return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
 
-def spare() -> int:
+def cache_budget() -> int:
     """Return the bytes that caches may take: half of the free memory, so that a second run has room."""
     return memory()[0] // 2

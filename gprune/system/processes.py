@@ -38,7 +38,7 @@ def host() -> str:
     return platform.node()[:200]
 
 
-def this_one() -> dict[str, object]:
+def identify_process() -> dict[str, object]:
     """Return what identifies this process: number, start and machine."""
     return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host()}
 

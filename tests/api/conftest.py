@@ -32,7 +32,13 @@ def finished(built_once: Callable[[str, Callable[[Path], object]], Path]) -> Pat
 
 @pytest.fixture
 def at_home(finished: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where that study is the demo, and its cache the default."""
+    """Change to a folder in which that study is the demo and its cache the default."""
     monkeypatch.chdir(finished)
     monkeypatch.setenv("GPRUNE_CACHE", str(finished / "cache"))
     return finished
+
+
+@pytest.fixture
+def run(at_home: Path) -> gprune.Run:
+    """That run, opened."""
+    return gprune.open(gprune.runs()["run"][0])

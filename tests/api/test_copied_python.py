@@ -1,4 +1,4 @@
-"""What a card offers as Python runs, and gives the figure that the card shows, as a report does."""
+"""The Python code of a card runs and returns the figure of the card, as does a report."""
 
 import ast
 import json
@@ -56,7 +56,7 @@ def one_run(tmp_path_factory):
 
 
 @pytest.fixture
-def here(one_run, monkeypatch, tmp_path):
+def with_run(one_run, monkeypatch, tmp_path):
     # the report that the page offers as code is written where it is run
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPRUNE_CACHE", str(one_run))
@@ -64,27 +64,27 @@ def here(one_run, monkeypatch, tmp_path):
     return one_run
 
 
-def said(figure):
-    """A figure as JSON, without its template, which is the page's own: light or dark."""
+def figure_json(figure):
+    """Return a figure as JSON, without its template, which is the page's own: light or dark."""
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
     return json.dumps(without_empty({"data": figure["data"], "layout": layout}), sort_keys=True)
 
 
 def without_empty(value):
-    """Without empty objects, which Streamlit leaves where it has looked for something."""
+    """Remove empty objects, which Streamlit adds."""
     if isinstance(value, dict):
         return {name: without_empty(item) for name, item in value.items() if item != {}}
     return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def copied(app):
-    """What cards of results offer; the model of a run of random numbers is nowhere."""
+def offered_code(app):
+    """Return the Python code of the cards of results; a run of random numbers has no model."""
     offered = [code.value for code in app.code if code.language == "python"]
     return [code for code in offered if "gprune.open" in code and "run.model" not in code]
 
 
 def values_of(code):
-    """What each expression of a piece of code gives."""
+    """Return the value of each expression in a piece of code."""
     tree, reference = ast.parse(code), dict[str, Any]()
     values = []
     for node in tree.body:
@@ -103,26 +103,26 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("page", "query"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
-def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, query):
+def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(with_run, page, query):
     app = open_page(page, **query)
     result = list[Any]()
-    for code in copied(app):
+    for code in offered_code(app):
         # a card without its result offers its code too, which then says what is missing
         with suppress(MethodError):
             result += values_of(code)
-    figures = [said(json.loads(value.to_json())) for value in result if isinstance(value, go.Figure)]
-    visible = [said(chart) for chart in charts(app)]
-    assert visible and not Counter(visible) - Counter(figures)
+    figures = [figure_json(json.loads(value.to_json())) for value in result if isinstance(value, go.Figure)]
+    charts_of_page = [figure_json(chart) for chart in charts(app)]
+    assert charts_of_page and not Counter(charts_of_page) - Counter(figures)
     # a card to which the address leaves nothing to draw offers what it would draw without it
-    assert len(figures) - len(visible) <= 2
-    names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
-    entries = report.gather_entries(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
-    reported = [said(json.loads(chart.figure.to_json())) for chart in entries if chart.figure is not None]
-    assert not Counter(visible) - Counter(reported), "a report shows what the page shows"
-    assert len(reported) - len(visible) <= 1
+    assert len(figures) - len(charts_of_page) <= 2
+    names = re.findall(r'run\.figure\("(\w+)"', "".join(offered_code(app)))
+    entries = report.gather_entries(all_runs(str(with_run))[0][0], names, app.session_state["address_state"].values)
+    reported = [figure_json(json.loads(chart.figure.to_json())) for chart in entries if chart.figure is not None]
+    assert not Counter(charts_of_page) - Counter(reported), "a report shows what the page shows"
+    assert len(reported) - len(charts_of_page) <= 1
 
 
-def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
+def test_the_launch_form_gives_its_study_as_python(with_run, monkeypatch):
     ran: list[Study] = []
     monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
     app = open_page("launch")
@@ -144,8 +144,8 @@ def test_a_study_comes_back_from_its_code():
 
 
 @pytest.mark.parametrize("card", commands.TABLES)
-def test_what_a_table_offers_runs(here, card):
-    run = all_runs(str(here))[0][0]
+def test_what_a_table_offers_runs(with_run, card):
+    run = all_runs(str(with_run))[0][0]
     code = commands.python_code(run, card, ())
     if card == "sx_export":
         with pytest.raises(ModelError, match="has changed since the run"):

@@ -19,11 +19,6 @@ from gprune.study.demo import demo_study
 
 
 @pytest.fixture
-def run(at_home):
-    return gprune.open(gprune.runs()["run"][0])
-
-
-@pytest.fixture
 def arrays_of_run(run):
     return arrays.collect_arrays(pipeline.opened(run.study, Store()))
 
@@ -41,9 +36,9 @@ def test_drift_and_modules_are_the_arrays(run, arrays_of_run):
     assert np.array_equal(labels, arrays_of_run["labels"])
     for name in ("layer", "size", "drift", "score", "u_primary", "u_auxiliary", "adapted", "source"):
         assert np.array_equal(run.modules[name], arrays_of_run[f"module_{name}"])
-    visible = run.adapt()
-    assert visible.drift_threshold == arrays_of_run["drift_threshold"]
-    assert visible.score_threshold == arrays_of_run["score_threshold"]
+    preview = run.adapt()
+    assert preview.drift_threshold == arrays_of_run["drift_threshold"]
+    assert preview.score_threshold == arrays_of_run["score_threshold"]
 
 
 def test_agreement_has_a_row_a_comparison_and_layer() -> None:
@@ -108,8 +103,8 @@ def test_scores_and_masks_of_a_model_at_hand_are_those_of_the_run(run):
 MODULES = ("api.held", "api.opening", "api.preview", "api.results", "api.measure")
 
 
-def described():
-    """What is said of each public name, and of what a run offers."""
+def docstrings():
+    """Return the docstrings of all public names, and of the members of a run."""
     results = {name: inspect.getdoc(getattr(gprune, name)) or "" for name in gprune.__all__}
     results |= {f"measure.{name}": getattr(gprune.api.measure, name).__doc__ for name in gprune.measure.__all__}
     results.pop("measure")
@@ -118,7 +113,7 @@ def described():
 
 
 def test_every_public_name_has_an_example():
-    assert [name for name, words in described().items() if ">>> " not in words] == []
+    assert [name for name, words in docstrings().items() if ">>> " not in words] == []
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -212,6 +207,6 @@ def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
     levels = {name: float(words.split()[0]) for name, words in said}
     assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
     assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
-    visible = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
-    assert "application/vnd.plotly.v1+json" in visible
+    mime_types = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
+    assert "application/vnd.plotly.v1+json" in mime_types
     assert not [item for cell in notebook.cells for item in cell.get("outputs", []) if item["output_type"] == "error"]

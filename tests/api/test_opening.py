@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,12 @@ from gprune.store import Store
 from gprune.system import errors, safe_parsing
 
 
-def complaint(*words):
-    """What the command line says, in one line."""
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+def command_error(*words):
+    """Return the last line that a command writes to standard error."""
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr), contextlib.suppress(SystemExit):
         main(list(words))
-    return said.getvalue().strip().splitlines()[-1]
+    return stderr.getvalue().strip().splitlines()[-1]
 
 
 def require_refused(cases):
@@ -36,10 +37,10 @@ def require_refused(cases):
 
 def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home):
     plain = {"model": "demo", "primary": "texts/random.txt", "auxiliary": "texts/json.txt"}
-    message = ("study", *(word for name, value in plain.items() for word in (f"--{name}", value)))
+    command = ("study", *(word for name, value in plain.items() for word in (f"--{name}", value)))
     cases = (
-        (lambda: gprune.Study(**plain, retention=2.0), (*message, "--retention", "2")),
-        (lambda: gprune.Study(**plain, methods=["dense", "flop"]), (*message, "--methods", "dense", "flop")),
+        (lambda: gprune.Study(**plain, retention=2.0), (*command, "--retention", "2")),
+        (lambda: gprune.Study(**plain, methods=["dense", "flop"]), (*command, "--methods", "dense", "flop")),
         (lambda: gprune.run("nothing.json"), ("run", "nothing.json")),
         (lambda: gprune.open("no-such-run"), ("card", "no-such-run", "A")),
         (
@@ -50,7 +51,7 @@ def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home):
     for call, words in cases:
         with pytest.raises(errors.GpruneError) as raised:
             call()
-        assert safe_parsing.sentence(raised.value) in complaint(*words), words
+        assert safe_parsing.sentence(raised.value) in command_error(*words), words
 
 
 def _study(folder, values):
@@ -59,30 +60,38 @@ def _study(folder, values):
     return path
 
 
-def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
-    run = gprune.open(gprune.runs()["run"][0])
+def test_bad_arguments_are_refused_with_the_value_and_what_there_is(run):
+    dense, masks, prune = run.model("dense"), run.masks["flap"], gprune.prune
     cases = (
-        (
-            lambda: run.masks["fang"],
-            "method must be one of gprune, flap, flap_no_bias, wanda_sp (got 'fang')",
-        ),
+        (lambda: run.masks["fang"], "method must be one of gprune, flap, flap_no_bias, wanda_sp (got 'fang')"),
         (lambda: run.model("fang"), "method must be one of dense, gprune"),
         (lambda: run.figure("drifts"), "figure must be one of"),
         (lambda: run.figure("drift", bin=3), "the figure drift has no option 'bin'; it has: form, bins, log"),
         (lambda: run.figure("drift", bins="many"), "bins must be like 50 (got 'many')"),
         (lambda: run.figure("ranks", layer=7), "layer must be 0 to 1 (got 7)"),
+        (lambda: run.figure("ranks", layer="first"), "layer must be a whole number (got 'first')"),
+        (lambda: run.figure("ranks", layer=0.5), "layer must be a whole number (got 0.5)"),
+        (lambda: run.figure("perplexity", runs=[1]), "runs must be names of runs (got 1)"),
         (lambda: run.figure("movers", selected=(0, None, 99)), "this run has no neuron 99"),
         (lambda: run.adapt(drift_quantile=2), "reliability.drift_quantile must be"),
+        (lambda: run.study.with_settings({5: 1}), "a study has no field 5"),
         (lambda: gprune.run(3), "a study is a gprune.Study"),
         (lambda: gprune.run("demo", until="tea"), "until must be one of drift"),
-        (lambda: gprune.prune(run.model("dense"), run.drift), "masks need the columns"),
+        (lambda: gprune.open(5), "the run is a name or a folder (got 5)"),
+        (lambda: gprune.runs(cache=b"x"), "the cache is a name or a folder (got b'x')"),
+        (lambda: gprune.scores(dense, ["word"], "mass"), "metric must be one of flap, wanda_sp"),
+        (lambda: prune(dense, run.drift), "masks need the columns"),
+        (lambda: prune(dense, masks[1:]), "list each of 2 × 27 neurons once"),
+        (lambda: prune(dense, masks.assign(kept="False")), "must hold True or False (got str)"),
+        (lambda: prune(dense, masks.assign(kept=np.nan)), "must hold True or False (got float64)"),
+        (lambda: prune(dense, masks.assign(layer="first")), "layer of masks must hold whole numbers"),
         (
-            lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]),
-            "list each of 2 × 27 neurons once",
+            lambda: prune(dense, masks.assign(index=masks["index"] + 0.5)),
+            "column index of masks must hold whole numbers",
         ),
-        (lambda: gprune.scores(run.model("dense"), ["word"], "mass"), "metric must be one of flap, wanda_sp"),
     )
     require_refused(cases)
+    assert run.masks.get("fang") is None and len(run.masks.get("flap")) == len(masks)
 
 
 def test_a_missing_result_is_named_and_a_run_is_found_by_name_and_folder(at_home, tmp_path):
@@ -137,37 +146,16 @@ figure = run.figure("drift")
 print(plotly.io.templates.default, "torch" in sys.modules)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment(project)
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(project)},
     )
     assert done.stdout.splitlines() == ["[]", "['numpy', 'pandas']", "plotly False"] and not done.stderr
 
 
-def _environment(project):
-    import os
-
-    return os.environ | {"PYTHONPATH": str(project)}
-
-
-DOCUMENTS = [f"a text number {number} said in a few words" for number in range(40)]
-
-
-@pytest.fixture
-def run(at_home):
-    return gprune.open(gprune.runs()["run"][0])
-
-
-def test_what_is_no_run_option_or_setting_is_named(run):
-    assert run.masks.get("fang") is None and len(run.masks.get("flap")) == len(run.masks["flap"])
-    require_refused(
-        [
-            (lambda: gprune.open(5), "the run is a name or a folder (got 5)"),
-            (lambda: gprune.runs(cache=b"x"), "the cache is a name or a folder (got b'x')"),
-            (lambda: run.study.with_settings({5: 1}), "a study has no field 5"),
-            (lambda: run.figure("ranks", layer="first"), "layer must be a whole number (got 'first')"),
-            (lambda: run.figure("ranks", layer=0.5), "layer must be a whole number (got 0.5)"),
-            (lambda: run.figure("perplexity", runs=[1]), "runs must be names of runs (got 1)"),
-        ]
-    )
+DOCUMENTS = [f"a text number {number} stderr in a few words" for number in range(40)]
 
 
 def test_a_run_that_is_compared_is_looked_for_in_the_cache_of_the_run(run, tmp_path):
@@ -194,15 +182,12 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
     def scored(**changed):
         return gprune.scores(dense, DOCUMENTS, **(reference | changed))
 
-    def measured(**changed):
-        return gprune.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
+    def measured(model=dense, **options):
+        return gprune.measure.perplexity(model, tokenizer, DOCUMENTS, length=16, **options)
 
     require_refused(
         [
-            (
-                lambda: gprune.scores(dense, 5, **reference),
-                "a text is a name, a file or a list of strings (got 5)",
-            ),
+            (lambda: gprune.scores(dense, 5, **reference), "a text is a name, a file or a list of strings (got 5)"),
             (lambda: scored(samples="8"), "samples must be a whole number (got '8')"),
             (lambda: scored(batch=1.5), "batch must be a whole number (got 1.5)"),
             (lambda: scored(seed=None), "seed must be a whole number (got None)"),
@@ -211,7 +196,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
             (lambda: scored(tokenizer=foreign), "tokenize it with the model's own tokenizer"),
             (lambda: measured(windows=1.5), "windows must be a whole number (got 1.5)"),
             (
-                lambda: gprune.measure.perplexity(nn.Linear(2, 2), tokenizer, DOCUMENTS),
+                lambda: measured(model=nn.Linear(2, 2)),
                 "a model is a causal language model of transformers (got Linear)",
             ),
         ]
@@ -220,27 +205,6 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
     path.write_text("\n\n".join(DOCUMENTS))
     assert scored(samples=np.int64(8)).equals(scored())
     assert len(gprune.scores(dense, path, **reference)) == len(scored())
-
-
-def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run):
-    dense, masks = run.model("dense"), run.masks["flap"]
-    require_refused(
-        [
-            (
-                lambda: gprune.prune(dense, masks.assign(kept="False")),
-                "must hold True or False (got str)",
-            ),
-            (lambda: gprune.prune(dense, masks.assign(kept=np.nan)), "must hold True or False (got float64)"),
-            (
-                lambda: gprune.prune(dense, masks.assign(layer="first")),
-                "layer of masks must hold whole numbers",
-            ),
-            (
-                lambda: gprune.prune(dense, masks.assign(index=masks["index"] + 0.5)),
-                "the column index of masks must hold whole numbers",
-            ),
-        ]
-    )
 
 
 def test_a_record_alone_runs_no_code_of_a_model(run, tmp_path):

@@ -116,7 +116,7 @@ def read(root: Path, name: str) -> dict[str, Any]:
 
 
 def change_record(root: Path, name: str, **changes: Any) -> None:
-    """Change the record of a run; `owner` is `processes.this_one()` for a run at work."""
+    """Change the record of a run; `owner` is `processes.identify_process()` for a run at work."""
     runs.save(Store(root), name, read(root, name) | changes)
 
 

@@ -191,7 +191,7 @@ def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_
 
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    change_record(cache, name, owner=processes.this_one())
+    change_record(cache, name, owner=processes.identify_process())
     app = open_page("drift")
     assert "Waiting for “rank drift between A and B”" in words(app)
     write_run(cache, stages="drift", state="running")

@@ -97,7 +97,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
 
 def test_a_run_at_work_is_not_deleted(cache):
     name = write_run(cache, state="running", stages="drift")
-    change_record(cache, name, owner=processes.this_one())
+    change_record(cache, name, owner=processes.identify_process())
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
     assert "stop it first, then delete it" in words(app)

@@ -40,17 +40,13 @@ def test_shape_prices_count_the_models_own_weights_and_model_is_frozen_and_gradi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_weight_norms_equal_a_loop_over_columns(dtype):
+def test_weight_norms_are_those_of_the_columns(dtype):
     decoder = tiny_decoder("llama", **SIZES, dtype=dtype)
     norms = decoder.weight_norms()
     for layer in range(3):
-        down = decoder.down_proj(layer).weight.double().numpy()
-        out = decoder.o_proj(layer).weight.double().numpy()
-        for column in range(13):
-            square = sum(value**2 for value in down[:, column])
-            absolute = sum(abs(value) for value in down[:, column]) / 12
-            assert norms.down_column_square[layer, column] == pytest.approx(square, rel=1e-12)
-            assert norms.down_column_absolute[layer, column] == pytest.approx(absolute, rel=1e-12)
+        down, out = (part(layer).weight.double().numpy() for part in (decoder.down_proj, decoder.o_proj))
+        np.testing.assert_allclose(norms.down_column_square[layer], (down**2).sum(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(norms.down_column_absolute[layer], np.abs(down).mean(axis=0), rtol=1e-12)
         np.testing.assert_allclose(norms.out_column_square[layer], (out**2).sum(axis=0), rtol=1e-12)
         np.testing.assert_allclose(norms.out_column_absolute[layer], np.abs(out).mean(axis=0), rtol=1e-12)
     assert norms.down_column_square.dtype == np.float64
@@ -61,16 +57,12 @@ def test_neuron_parameters_are_unit_rows_of_gate_up_and_down(dtype):
     decoder = tiny_decoder("mistral", **SIZES, dtype=dtype)
     directions = decoder.neuron_parameters(1)
     assert directions.shape == (13, 36) and directions.dtype == torch.float32
-    for neuron in range(13):
-        joined = np.concatenate(
-            [
-                decoder.gate_proj(1).weight[neuron].double().numpy(),
-                decoder.up_proj(1).weight[neuron].double().numpy(),
-                decoder.down_proj(1).weight[:, neuron].double().numpy(),
-            ]
-        )
-        expected = joined / np.sqrt((joined**2).sum())
-        np.testing.assert_allclose(directions[neuron].numpy(), expected, rtol=1e-5, atol=1e-6)
+    gate, up, down = (
+        part(1).weight.double().numpy() for part in (decoder.gate_proj, decoder.up_proj, decoder.down_proj)
+    )
+    joined = np.concatenate([gate, up, down.T], axis=1)
+    expected = joined / np.linalg.norm(joined, axis=1, keepdims=True)
+    np.testing.assert_allclose(directions.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_neuron_of_zero_weights_has_a_zero_direction():
@@ -90,18 +82,19 @@ def test_a_model_of_odd_parts_is_refused_by_their_names():
     feed_forward.down_proj = torch.nn.Linear(7, 12, bias=False)
     with pytest.raises(ModelError, match="layer 1 has 7 neurons .* layer 0 has 13"):
         Decoder.from_model(model)
-    model = tiny_decoder("llama", **SIZES).model
-    del model.model.layers[2].self_attn.q_proj
-    with pytest.raises(ModelError, match=r"layer 2 has no self_attn\.q_proj.*fused"):
-        Decoder.from_model(model)
-    model = tiny_decoder("llama", **SIZES).model
-    model.model.layers[0].mlp.up_proj = torch.nn.Identity()
-    with pytest.raises(ModelError, match="Identity as mlp.up_proj"):
-        Decoder.from_model(model)
-    model = tiny_decoder("llama", **SIZES).model
-    model.model.layers[0].self_attn.v_proj = torch.nn.Linear(12, 4, bias=False)
-    with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), expected \(8, 12\)"):
-        Decoder.from_model(model)
+    for path, module, words in (
+        ("self_attn.q_proj", None, r"layer 1 has no self_attn\.q_proj.*fused"),
+        ("mlp.up_proj", torch.nn.Identity(), "layer 1 has a Identity as mlp.up_proj"),
+        ("self_attn.v_proj", torch.nn.Linear(12, 4, bias=False), r"v_proj is \(4, 12\), expected \(8, 12\)"),
+    ):
+        model = tiny_decoder("llama", **SIZES).model
+        parent, _, name = path.rpartition(".")
+        part = model.model.layers[1].get_submodule(parent)
+        delattr(part, name)
+        if module is not None:
+            setattr(part, name, module)
+        with pytest.raises(ModelError, match=words):
+            Decoder.from_model(model)
     with pytest.raises(ModelError, match="model type None"):
         Decoder.from_model(torch.nn.Linear(2, 2))
     config = AutoConfig.for_model("gpt2", hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=16)

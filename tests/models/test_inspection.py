@@ -66,11 +66,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
 @pytest.mark.parametrize(
     ("values", "prunable", "loads"),
     [
-        (
-            {"model_type": "no_such"},
-            "nothing: .* is of model type 'no_such'",
-            "not: transformers knows no model type",
-        ),
+        ({"model_type": "no_such"}, "nothing: .* is of model type 'no_such'", "not: transformers knows no model type"),
         ({"model_type": "no_such", "auto_map": {"a": "b"}}, "nothing", "only with code of its own"),
         ({"auto_map": {"a": "b"}}, "FFN neurons", "without code of its own, although it brings some"),
         (
@@ -78,11 +74,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
             "nothing: the weights of the model .* are quantized .gptq.",
             "not as it is",
         ),
-        (
-            {"per_layer_config": {"0": {}}},
-            "FFN neurons",
-            "where transformers' own modelling .* per_layer_config",
-        ),
+        ({"per_layer_config": {"0": {}}}, "FFN neurons", "where transformers' own modelling .* per_layer_config"),
         ({"num_experts": 8}, "nothing: .* mixture of experts", "without code"),
         ({"num_hidden_layers": 4}, "nothing: .*its weights have 3 layers", "not: its weights have 3 layers"),
     ],
@@ -133,5 +125,5 @@ def test_what_is_no_model_is_refused_in_a_sentence(tmp_path, capsys):
 
 def test_the_command_says_it_in_lines(capsys):
     assert main(["models", "demo"]) == 0
-    said = capsys.readouterr().out
-    assert "5,475,584" in said and "LLaMA (llama)" in said and "704" in said
+    printed = capsys.readouterr().out
+    assert "5,475,584" in printed and "LLaMA (llama)" in printed and "704" in printed

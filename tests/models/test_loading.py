@@ -41,12 +41,6 @@ def change_config(folder, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def change_weights(folder, name, value):
-    tensors = load_file(folder / "model.safetensors")
-    tensors[name].view(-1)[3] = value
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_a_saved_model_loads_as_it_was(tmp_path, family, capfd):
     folder = make_folder(tmp_path / family, family)
@@ -60,8 +54,7 @@ def test_a_saved_model_loads_as_it_was(tmp_path, family, capfd):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [("auto", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16)],
+    ("dtype", "expected"), [("auto", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16)]
 )
 def test_number_type_on_a_cpu(tmp_path, dtype, expected):
     folder = make_folder(tmp_path / "half", dtype=torch.float16)
@@ -78,30 +71,26 @@ def test_a_number_type_or_device_that_is_not_there_is_named(folder):
         load(str(folder), device="gpu")
 
 
-def test_a_folder_that_is_empty_and_a_hub_name_without_a_network(tmp_path):
-    with pytest.raises(ModelError, match=f"'{tmp_path}' has no config.json"):
-        load(str(tmp_path))
-    with pytest.raises(ModelError, match="no network.*a local model folder"):
-        load("no-such-owner/no-such-model")
-
-
 def test_a_damaged_tokenizer_is_named(folder):
     (folder / "tokenizer.json").write_text('{"model": 3}')
     with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
         load(str(folder))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_not_finite(folder, value):
-    change_weights(folder, "model.layers.1.mlp.up_proj.weight", value)
-    with pytest.raises(ModelError, match=r"model\.layers\.1\.mlp\.up_proj\.weight .* 1 values that are NaN"):
-        load(str(folder), device="cpu")
-
-
-def test_weights_that_overflow_in_float16(folder):
-    change_weights(folder, "model.embed_tokens.weight", 1e6)
-    with pytest.raises(ModelError, match="infinite in float16: use float32 or bfloat16"):
-        load(str(folder), device="cpu", dtype="float16")
+@pytest.mark.parametrize(
+    ("name", "value", "dtype", "words"),
+    [
+        ("model.layers.1.mlp.up_proj.weight", float("nan"), "auto", "1 values that are NaN"),
+        ("model.layers.1.mlp.up_proj.weight", -float("inf"), "auto", "1 values that are NaN"),
+        ("model.embed_tokens.weight", 1e6, "float16", "infinite in float16: use float32 or bfloat16"),
+    ],
+)
+def test_weights_that_are_not_finite_are_refused(folder, name, value, dtype, words):
+    tensors = load_file(folder / "model.safetensors")
+    tensors[name].view(-1)[3] = value
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=f"{name} .* {words}"):
+        load(str(folder), device="cpu", dtype=dtype)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +144,6 @@ def named_folder(tmp_path):
     return folder
 
 
-def sharded(named_folder, count):
-    (named_folder / "model.safetensors").unlink()
-    names = [f"model-{index}-of-{count}.safetensors" for index in range(count)]
-    for name in names:
-        (named_folder / name).write_bytes(name.encode())
-    weight_map = {f"tensor{index}": name for index, name in enumerate(names)}
-    (named_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-
-
 def test_fingerprint_is_the_hash_of_config_and_weights(named_folder):
     digest = hashlib.sha256()
     for name in ("config.json", "model.safetensors"):
@@ -203,32 +183,6 @@ def test_what_is_no_model_folder_is_told(named_folder):
     (named_folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
         identity.tokenizer_fingerprint(str(named_folder))
-
-
-def test_missing_and_damaged_files_are_named(named_folder):
-    sharded(named_folder, 2)
-    (named_folder / "model-1-of-2.safetensors").unlink()
-    with pytest.raises(ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"):
-        identity.fingerprint(str(named_folder))
-    (named_folder / "model.safetensors.index.json").write_text('{"no map": 1}')
-    with pytest.raises(ModelError, match="index.json' cannot be read"):
-        identity.fingerprint(str(named_folder))
-    (named_folder / "model.safetensors.index.json").unlink()
-    with pytest.raises(ModelError, match="has no weights"):
-        identity.fingerprint(str(named_folder))
-    (named_folder / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(ModelError, match="pickled weights only.*convert"):
-        identity.fingerprint(str(named_folder))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [("{", "cannot be read"), ("[1]", "holds no configuration")],
-)
-def test_configurations_that_are_none(named_folder, content, words):
-    (named_folder / "config.json").write_text(content)
-    with pytest.raises(ModelError, match=words):
-        identity.fingerprint(str(named_folder))
 
 
 def test_sentence_pieces_alone_are_refused_with_the_way_to_a_whole_tokenizer(tmp_path):

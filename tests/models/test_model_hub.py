@@ -126,14 +126,21 @@ def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeyp
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_a_model_of_pickles_only_is_not_fetched(small, cache):
-    small.models[NAME] = {"config.json": b"{}", "pytorch_model.bin": b"pickled"}
-    with pytest.raises(ModelError, match="has no safetensors, and pickled weights, which can run code") as caught:
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"config.json": b"{}", "pytorch_model.bin": b"p"},
+            "has no safetensors, and pickled weights, which can run code",
+        ),
+        (
+            {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"},
+            r"is a PEFT adapter: merge it first \(`merge_and_unload`\)",
+        ),
+    ],
+)
+def test_pickles_and_adapters_are_refused_before_anything_is_fetched(small, files, words):
+    small.models[NAME] = files
+    with pytest.raises(ModelError, match=words) as caught:
         identity.locate(NAME, download=True)
     one_sentence(caught)
-
-
-def test_an_adapter_of_the_hub_is_named_before_anything_is_fetched(small):
-    small.models[NAME] = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"}
-    with pytest.raises(ModelError, match=r"is a PEFT adapter: merge it first \(`merge_and_unload`\)"):
-        identity.locate(NAME, download=True)

@@ -1,6 +1,6 @@
 """A model by a device map says what the model on one device says; offloaded weights are read one at a time."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -50,14 +50,11 @@ def both(folder, dtype):
     return in_memory, offloaded
 
 
-def arrays_of(record):
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
-
-
 def require_same(first, second):
-    for name, value in arrays_of(first).items():
-        if isinstance(value, np.ndarray):
-            np.testing.assert_array_equal(value, getattr(second, name), err_msg=name)
+    for field in fields(first):
+        values = [getattr(record, field.name) for record in (first, second)]
+        if isinstance(values[0], np.ndarray):
+            np.testing.assert_array_equal(*values, err_msg=field.name)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +68,7 @@ def require_same(first, second):
 def test_every_number_is_that_of_the_whole_model(tmp_path, family, dtype):
     # the file's number type is another one, so that the weights are converted as they are read
     in_memory, offloaded = both(saved(tmp_path / "model", family), dtype)
-    settings, contexts = (
-        CalibrationSettings(batch=5, shards=2),
-        ContextSettings(count=3, dimensions=2, tokens=99),
-    )
+    settings, contexts = (CalibrationSettings(batch=5, shards=2), ContextSettings(count=3, dimensions=2, tokens=99))
     require_same(collect(in_memory, TOKENS, settings), collect(offloaded, TOKENS, settings))
     inputs = [project_inputs(decoder, TOKENS, contexts, 5) for decoder in (in_memory, offloaded)]
     fitted = [fit_contexts(decoder, contexts, seed=0) for decoder in inputs]

@@ -18,29 +18,60 @@ from gprune.models.loading import load, read_weights
 from gprune.system.errors import GpruneError, ModelError
 
 
-def changed(folder, **values):
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+def edit_json(file, **values):
+    content = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(content | values))
+
+
+def edit_config(folder, **values):
+    edit_json(folder / "config.json", **values)
     return folder
 
 
-def generating(folder, **values):
-    (folder / "generation_config.json").write_text(json.dumps(values))
-
-
-def rename(folder, new_name):
+def edit_weights(folder, edit):
     weights = folder / "model.safetensors"
-    save_file({new_name(name): tensor for name, tensor in load_file(weights).items()}, weights)
+    save_file(edit(load_file(weights)), weights)
 
 
-def add_tensor(folder, name, tensor):
-    weights = folder / "model.safetensors"
-    save_file(load_file(weights) | {name: tensor}, weights)
+def config(**values):
+    return lambda folder: edit_config(folder, **values)
 
 
-def drop_tensor(folder, name):
-    weights = folder / "model.safetensors"
-    save_file({key: tensor for key, tensor in load_file(weights).items() if key != name}, weights)
+def generation(**values):
+    return lambda folder: edit_json(folder / "generation_config.json", **values)
+
+
+def tokenizer_class(name):
+    return lambda folder: edit_json(folder / "tokenizer_config.json", tokenizer_class=name)
+
+
+def renamed(new_name):
+    return lambda folder: edit_weights(folder, lambda tensors: {new_name(name): t for name, t in tensors.items()})
+
+
+def extra_tensor(name, *shape, dtype=torch.float32):
+    return lambda folder: edit_weights(folder, lambda tensors: tensors | {name: torch.ones(shape, dtype=dtype)})
+
+
+def missing_tensor(name):
+    return lambda folder: edit_weights(folder, lambda tensors: {key: t for key, t in tensors.items() if key != name})
+
+
+def float8_tensor(name):
+    return lambda folder: edit_weights(folder, lambda tensors: tensors | {name: tensors[name].to(torch.float8_e4m3fn)})
+
+
+def other_files(*names):
+    """Replace all files of the folder."""
+
+    def replace_files(folder):
+        for file in folder.iterdir():
+            file.unlink()
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("{}")
+
+    return replace_files
 
 
 def drop_tie(folder):
@@ -50,158 +81,121 @@ def drop_tie(folder):
     file.write_text(json.dumps(values))
 
 
-def replace_by(folder, *names):
-    for file in folder.iterdir():
-        file.unlink()
-    for name in names:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("{}")
-
-
-def replace_by_adapter(folder):
-    replace_by(folder)
-    add_adapter(folder)
-
-
 def add_adapter(folder):
     (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "owner/base"}')
 
 
-def quantize_to_bytes(folder):
-    weights = folder / "model.safetensors"
-    tensors = load_file(weights)
-    name = "model.layers.1.mlp.up_proj.weight"
-    save_file(tensors | {name: tensors[name].to(torch.float8_e4m3fn)}, weights)
+def replace_by_adapter(folder):
+    other_files()(folder)
+    add_adapter(folder)
 
 
-def labelled(folder, name):
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
-
-
+LAYER, OF_META = "model.layers.0.", "is in the own format of Meta or Mistral: choose the copy that transformers reads"
 REFUSED = {
     "compiled": (
-        lambda folder: rename(folder, "_orig_mod.{}".format),
+        renamed("_orig_mod.{}".format),
         r"the tensor names of the model .* have the prefix '_orig_mod\.', .*name\.replace\('_orig_mod\.', ''\)",
     ),
-    "data parallel": (lambda folder: rename(folder, "module.{}".format), r"have the prefix 'module\.'"),
-    "peft": (lambda folder: rename(folder, "base_model.model.{}".format), r"have the prefix 'base_model\.model\.'"),
+    "data parallel": (renamed("module.{}".format), r"have the prefix 'module\.'"),
+    "peft": (renamed("base_model.model.{}".format), r"have the prefix 'base_model\.model\.'"),
+    "inside a wrapper": (renamed("language_model.{}".format), r"have the prefix 'language_model\.'"),
     "unmerged": (
-        lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.lora_A.weight", torch.ones(2, 2)),
-        "is a PEFT adapter of another model: merge it first",
+        extra_tensor(f"{LAYER}self_attn.q_proj.lora_A.weight", 2, 2),
+        "is a PEFT adapter of another model: merge it first .* or name the merged folder, which has neither",
     ),
-    "inside a wrapper": (
-        lambda folder: rename(folder, "language_model.{}".format),
-        r"have the prefix 'language_model\.'",
+    "unmerged base layers": (
+        renamed(lambda name: name.replace("q_proj", "q_proj.base_layer")),
+        "is a PEFT adapter of another model",
     ),
     "untied by default": (drop_tie, "has no lm_head; set tie_word_embeddings to true in config.json"),
+    "untied without head": (config(tie_word_embeddings=False), "true in config.json if the head is tied"),
     "biases denied": (
-        lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.bias", torch.ones(16)),
+        extra_tensor(f"{LAYER}self_attn.q_proj.bias", 16),
         r"its weights have model\.layers\.0\.self_attn\.q_proj\.bias, and attention_bias is False",
     ),
     "biases of a family that always has them": (
-        lambda folder: changed(folder, model_type="qwen2"),
+        config(model_type="qwen2"),
         r"its weights lack model\.layers\.0\.self_attn\.k_proj\.bias, which Qwen2 has",
     ),
     "map missing": (
-        lambda folder: drop_tensor(folder, "model.layers.1.self_attn.v_proj.weight"),
-        r"its weights lack model\.layers\.1\.self_attn\.v_proj\.weight, which LLaMA has",
+        missing_tensor(f"{LAYER}self_attn.v_proj.weight"),
+        r"its weights lack model\.layers\.0\.self_attn\.v_proj\.weight, which LLaMA has",
     ),
+    "final norm missing": (missing_tensor("model.norm.weight"), r"weights lack model\.norm\.weight, which LLaMA has"),
     "value head": (
-        lambda folder: add_tensor(folder, "v_head.summary.weight", torch.ones(1, 16)),
+        extra_tensor("v_head.summary.weight", 1, 16),
         r"its weights have v_head\.summary\.weight, which LLaMA does not have",
     ),
-    "unmerged base layers": (
-        lambda folder: rename(folder, lambda name: name.replace("q_proj", "q_proj.base_layer")),
-        "is a PEFT adapter of another model: merge it first .* or name the merged folder, which has neither",
-    ),
     "norm left over": (
-        lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_norm.weight", torch.ones(4)),
+        extra_tensor(f"{LAYER}self_attn.q_norm.weight", 4),
         r"its weights have model\.layers\.0\.self_attn\.q_norm\.weight, which LLaMA does not have",
     ),
-    "final norm missing": (
-        lambda folder: drop_tensor(folder, "model.norm.weight"),
-        r"its weights lack model\.norm\.weight, which LLaMA has",
-    ),
-    "pad token of another type": (lambda folder: changed(folder, pad_token_id="2"), "is '2', which is no whole number"),
     "number type of another spelling": (
-        lambda folder: changed(folder, dtype="bf16"),
+        config(dtype="bf16"),
         "dtype of the model .* is 'bf16', which torch lacks: write bfloat16, float16 or float32",
     ),
     "experts": (
-        lambda folder: changed(folder, experts_implementation="grouped_mm"),
+        config(experts_implementation="grouped_mm"),
         "experts_implementation of the model .* is 'grouped_mm', but it has no experts: take it out",
     ),
-    "unknown experts": (
-        lambda folder: changed(folder, experts_implementation="sonic"),
-        "experts_implementation of the model .* is 'sonic', but it has no experts: take it out",
-    ),
     "compilation": (
-        lambda folder: generating(folder, compile_config={"mode": "max-autotune"}),
+        generation(compile_config={"mode": "max-autotune"}),
         "compile_config in generation_config.json of the model .* cannot be read by transformers: take it out",
     ),
     "tokenizer of BERT": (
-        lambda folder: labelled(folder, "BertTokenizerFast"),
+        tokenizer_class("BertTokenizerFast"),
         'cannot be read as BertTokenizerFast, which needs "WordPiece" in .*: set tokenizer_class in tokenizer_conf',
     ),
-    "tokenizer of Gemma": (lambda folder: labelled(folder, "GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
+    "tokenizer of Gemma": (tokenizer_class("GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
     "private attention": (
-        lambda folder: changed(folder, _attn_implementation="flash_attention_2"),
+        config(_attn_implementation="flash_attention_2"),
         "insists on flash_attention_2: call the field attn_implementation",
     ),
-    "untied without head": (
-        lambda folder: changed(folder, tie_word_embeddings=False),
-        "has no lm_head; set tie_word_embeddings to true in config.json if the head is tied",
-    ),
     "gguf": (
-        lambda folder: replace_by(folder, "model-Q4_K_M.gguf"),
+        other_files("model-Q4_K_M.gguf"),
         "holds a GGUF file, which is not read: choose the folder of safetensors that model-Q4_K_M.gguf was made from",
     ),
     "diffusers": (
-        lambda folder: replace_by(folder, "model_index.json", "unet/config.json"),
+        other_files("model_index.json", "unet/config.json"),
         "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
     ),
-    "format of Meta": (
-        lambda folder: replace_by(folder, "consolidated.00.pth", "params.json"),
-        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
-    ),
-    "parameters of Meta": (lambda folder: replace_by(folder, "params.json"), "is in the own format of Meta or Mistral"),
+    "format of Meta": (other_files("consolidated.00.pth", "params.json"), OF_META),
+    "parameters of Meta": (other_files("params.json"), OF_META),
     "checkpoints": (
-        lambda folder: replace_by(folder, "checkpoint-100/adapter_config.json", "checkpoint-50/config.json"),
+        other_files("checkpoint-100/adapter_config.json", "checkpoint-50/config.json"),
         "holds checkpoints of a training: choose one of them, such as checkpoint-100",
     ),
     "trainer state": (
-        lambda folder: replace_by(folder, "trainer_state.json", "optimizer.pt"),
+        other_files("trainer_state.json", "optimizer.pt"),
         "is a training state without a model: use save_pretrained",
     ),
     "adapter": (replace_by_adapter, r"is a PEFT adapter of owner/base: merge it first \(`merge_and_unload`\) or name"),
     "adapter beside a model": (add_adapter, "is a PEFT adapter of owner/base"),
-    "pad token": (lambda folder: changed(folder, pad_token_id=320), "pad_token_id in .* is 320, but it has 320 emb"),
+    "pad token": (config(pad_token_id=320), "pad_token_id in .* is 320, but it has 320 emb"),
+    "pad token of another type": (config(pad_token_id="2"), "is '2', which is no whole number"),
     "end beyond": (
-        lambda folder: changed(folder, eos_token_id=[1, 400]),
+        config(eos_token_id=[1, 400]),
         "eos_token_id in config.json of the model .* is 400, but it has 320 embeddings: set it to null",
     ),
     "gptq": (
-        lambda folder: changed(folder, quantization_config={"quant_method": "gptq", "bits": 4}),
+        config(quantization_config={"quant_method": "gptq", "bits": 4}),
         r"the weights of the model .* are quantized \(gptq\), which is not supported: use the unquantized checkpoint",
     ),
-    "compressed-tensors": (
-        lambda folder: changed(folder, compression_config={"quant_method": "compressed-tensors"}),
-        r"are quantized \(compressed-tensors\)",
+    "compressed-tensors": (config(compression_config={"a": 1}), r"are quantized \(compressed-tensors\)"),
+    "mlx": (config(quantization={"bits": 4, "group_size": 64}), r"are quantized \(MLX\)"),
+    "bytes": (
+        float8_tensor("model.layers.1.mlp.up_proj.weight"),
+        r"are quantized \(model\.layers\.1\.mlp\.up_proj\.weight\)",
     ),
-    "mlx": (lambda folder: changed(folder, quantization={"bits": 4, "group_size": 64}), r"are quantized \(MLX\)"),
-    "bytes": (quantize_to_bytes, r"are quantized \(model\.layers\.1\.mlp\.up_proj\.weight\)"),
     "packed": (
-        lambda folder: add_tensor(folder, "model.layers.0.mlp.up_proj.qweight", torch.ones(2, dtype=torch.int32)),
+        extra_tensor(f"{LAYER}mlp.up_proj.qweight", 2, dtype=torch.int32),
         r"are quantized \(model\.layers\.0\.mlp\.up_proj\.qweight\)",
     ),
     "classifier": (
-        lambda folder: changed(folder, architectures=["LlamaForSequenceClassification"]),
+        config(architectures=["LlamaForSequenceClassification"]),
         r"is a classifier \(LlamaForSequenceClassification\) and predicts no tokens",
     ),
-    "score": (
-        lambda folder: add_tensor(folder, "score.weight", torch.ones(2, 16)),
-        r"is a classifier \(score\.weight\)",
-    ),
+    "score": (extra_tensor("score.weight", 2, 16), r"is a classifier \(score\.weight\)"),
 }
 
 
@@ -226,11 +220,7 @@ def test_every_command_refuses_such_a_folder_before_anything_is_computed(fault, 
     options = ["--model", str(folder), "--primary", values["primary"], "--auxiliary", values["auxiliary"]]
     capsys.readouterr()
     sentences = set()
-    for arguments in (
-        ["study", *options],
-        ["run", str(study), "--dry-run"],
-        ["run", str(study)],
-    ):
+    for arguments in (["study", *options], ["run", str(study), "--dry-run"], ["run", str(study)]):
         assert main(arguments) == 2
         sentences |= {capsys.readouterr().err.strip().removeprefix("error: ")}
     for call in (
@@ -255,30 +245,24 @@ def test_every_command_refuses_such_a_folder_before_anything_is_computed(fault, 
 
 
 @pytest.mark.parametrize(
-    "change",
+    "edit",
     [
-        {},
-        {"pad_token_id": 319},
-        {"pad_token_id": -1},
-        {"eos_token_id": [1, 2]},
-        {"experts_implementation": "batched_mm"},
-        {"quantization_config": None},
-        {"architectures": None},
+        config(),
+        config(pad_token_id=319),
+        config(pad_token_id=-1),
+        config(eos_token_id=[1, 2]),
+        config(experts_implementation="batched_mm"),
+        config(quantization_config=None),
+        config(architectures=None),
+        # a model that was saved without its head
+        renamed(lambda name: name.removeprefix("model.")),
     ],
 )
-def test_what_loads_today_is_not_refused(change, tmp_path):
+def test_what_loads_today_is_not_refused(edit, tmp_path):
     tiny_study.made(tmp_path)
-    folder = changed(tmp_path / "model", **change)
-    require_loadable(folder)
-    assert load(str(folder), device="cpu").shape.layers == 2
-
-
-def test_a_model_saved_without_its_head_has_the_names_of_its_family(tmp_path):
-    tiny_study.made(tmp_path)
-    folder = tmp_path / "model"
-    rename(folder, lambda name: name.removeprefix("model."))
-    require_loadable(folder)
-    assert load(str(folder), device="cpu").shape.layers == 2
+    edit(tmp_path / "model")
+    require_loadable(tmp_path / "model")
+    assert load(str(tmp_path / "model"), device="cpu").shape.layers == 2
 
 
 @pytest.mark.skipif(is_flash_attn_2_available(), reason="flash-attention is installed")
@@ -289,7 +273,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     assert attention_notice(folder) == ""
     ids = torch.arange(8)[None]
     logits = load(str(folder), device="cpu").model(ids).logits
-    changed(folder, attn_implementation="flash_attention_2")
+    edit_config(folder, attn_implementation="flash_attention_2")
     notice = "config.json asks for flash_attention_2, which cannot run here: the model runs with sdpa"
     decoder = load(str(folder), device="cpu")
     assert decoder.model.config._attn_implementation == "sdpa"
@@ -309,7 +293,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
 @pytest.mark.skipif(torch.cuda.is_available(), reason="flex_attention runs on a GPU")
 def test_attention_without_a_backward_pass_on_a_cpu_gives_way_to_sdpa(tmp_path):
     tiny_study.made(tmp_path)
-    folder = changed(tmp_path / "model", attn_implementation="flex_attention")
+    folder = edit_config(tmp_path / "model", attn_implementation="flex_attention")
     model = load(str(folder), device="cpu").model.requires_grad_(True)
     model(torch.arange(8)[None]).logits.sum().backward()
     assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
@@ -318,14 +302,14 @@ def test_attention_without_a_backward_pass_on_a_cpu_gives_way_to_sdpa(tmp_path):
 
 def test_a_private_attention_of_the_language_model_alone_gives_way_too(tmp_path):
     tiny_study.made(tmp_path)
-    changed(tmp_path / "model", text_config={"_attn_implementation": "flash_attention_2"})
+    edit_config(tmp_path / "model", text_config={"_attn_implementation": "flash_attention_2"})
     require_loadable(tmp_path / "model")
     assert "asks for flash_attention_2, which cannot run here" in attention_notice(tmp_path / "model")
 
 
 def test_eager_attention_stays_as_it_is(tmp_path):
     tiny_study.made(tmp_path)
-    folder = changed(tmp_path / "model", attn_implementation="eager")
+    folder = edit_config(tmp_path / "model", attn_implementation="eager")
     assert load(str(folder), device="cpu").model.config._attn_implementation == "eager" and not attention_notice(folder)
 
 
@@ -356,7 +340,7 @@ def test_a_text_of_the_model_starts_from_a_token_that_has_an_embedding(tmp_path)
     from gprune.pruning.calibration.sampling import _start
 
     tiny_study.made(tmp_path)
-    decoder = load(str(changed(tmp_path / "model", eos_token_id=[1, 2])), device="cpu")
+    decoder = load(str(edit_config(tmp_path / "model", eos_token_id=[1, 2])), device="cpu")
     decoder.config.bos_token_id = 320
     decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
     assert _start(decoder, "self:")[0] == 1

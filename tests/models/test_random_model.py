@@ -109,7 +109,7 @@ def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
     for name, values in shapes.SHAPES.items():
         folder = identity.locate(f"random:{name}")
         assert identity.configuration(folder) == values
-        assert largest <= values["vocab_size"] == vocabulary.entries(f"random:{name}")
+        assert largest <= values["vocab_size"] == vocabulary.vocabulary_size(f"random:{name}")
         assert identity.weight_files(folder) == []
         assert of_model(f"random:{name}") == Dimensions.of(values)
         assert identity.tokenizer_fingerprint(f"random:{name}") == identity.tokenizer_fingerprint("demo")
@@ -139,31 +139,34 @@ def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch):
         inputs.read_inputs(synthetic_run.a_study(model=LLAMA, offload=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("random:", "'random:' is no model with random weights: after random: comes one of llama2-7b, "),
-        ("random:../../x", "'random:../../x' is no model with random weights"),
-        ("random:owner/name", "'random:owner/name' is no model with random weights"),
-        ("random:gpt9", "'random:gpt9' is no model with random weights"),
-        ("random:gpt9@0.5", "'random:gpt9@0.5' is no model with random weights"),
-        ("random:llama2-7b@0.5", "only `speed` takes: a study has one of its own, give random:llama2-7b$"),
-    ],
-)
-def test_other_names_are_refused_alike_wherever_they_are_given(name, message):
+NO_DEPTH = ["", "layers=", "layers=0", "layers=-1", "layers=02", "layers=513", "layers=two", "layers=2.0"]
+NO_DEPTH += ["layer=2", "layers=99999999", "layers=2#layers=3"]
+REFUSED = {
+    "": "'random:' is no model with random weights: after random: comes one of llama2-7b, ",
+    "../../x": "'random:../../x' is no model with random weights",
+    "owner/name": "'random:owner/name' is no model with random weights",
+    "gpt9@0.5": "'random:gpt9@0.5' is no model with random weights",
+    "llama2-7b@0.5": "only `speed` takes: a study has one of its own, give random:llama2-7b$",
+    **{f"llama2-7b#{depth}": "names no depth: after # comes layers=N, with N from 1 to 512" for depth in NO_DEPTH},
+}
+
+
+@pytest.mark.parametrize("shape", REFUSED)
+def test_unknown_shapes_and_depths_are_refused_with_one_sentence_everywhere(shape):
+    name, message = f"random:{shape}", REFUSED[shape]
     with pytest.raises(ModelError, match=message) as refused:
         identity.locate(name)
     assert len(str(refused.value)) <= 300
-    requested = synthetic_run.a_study(model=name)
+    study_of_name = synthetic_run.a_study(model=name)
     for ask in (
         lambda: call(study, "study", "--model", name),
         lambda: call(reproduce, "reproduce", "main", "--model", name, "--dry-run"),
-        lambda: inputs.read_inputs(requested),
-        lambda: run_status.require_inputs("/no/such/cache", requested),
+        lambda: inputs.read_inputs(study_of_name),
+        lambda: run_status.require_inputs("/no/such/cache", study_of_name),
     ):
         with pytest.raises(GpruneError, match=message):
             ask()
-    assert launch.input_problem(requested) == str(refused.value)
+    assert launch.input_problem(study_of_name) == str(refused.value)
 
 
 def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monkeypatch):
@@ -185,18 +188,3 @@ def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monke
     pipeline.run(study, store, lambda *_: None, "masks")
     results = pipeline.opened(study, store)
     assert results.get(stages.masks, "gprune").ffn.shape == (3, 27)
-
-
-NO_DEPTH = ["", "layers=", "layers=0", "layers=-1", "layers=02", "layers=513", "layers=two", "layers=2.0"]
-
-
-@pytest.mark.parametrize("depth", [*NO_DEPTH, "layer=2", "layers=99999999", "layers=2#layers=3"])
-def test_a_depth_that_is_none_is_one_sentence(folder, depth):
-    name = f"random:tiny#{depth}"
-    with pytest.raises(ModelError, match=r"names no depth: after # comes layers=N, with N from 1 to 512"):
-        identity.locate(name)
-    with pytest.raises(ModelError, match="names no depth"):
-        measurable.require_known(name)
-    words = ["--model", name, "--primary", "a", "--auxiliary", "b"]
-    with pytest.raises(ModelError, match="names no depth"):
-        call(study, "study", *words)

@@ -135,7 +135,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
 
 @pytest.mark.slow
 def test_a_run_is_at_work_while_its_process_lives_or_on_another_machine_holds_the_lock(study, done):
-    record, root = of(done, study) | {"state": "running", "owner": processes.this_one()}, done.root
+    record, root = of(done, study) | {"state": "running", "owner": processes.identify_process()}, done.root
     assert runs.current_state(root, record) == "running"
     dead = record["owner"] | {"started": record["owner"]["started"] - 1.0}
     for owner in (dead, dead | {"pid": 2**22 - 1}, None):
@@ -160,7 +160,7 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
 
     lock, name = Lock(runs.lock_path(done.root, run_name(study))), run_name(study)
     assert lock.acquire(0)
-    running = of(done, study) | {"state": "running", "owner": processes.this_one()}
+    running = of(done, study) | {"state": "running", "owner": processes.identify_process()}
     runs.save(done, name, running | {"updated": datetime.now(UTC).isoformat()})
     before = of(done, study)
     for until in ("drift", "masks"):

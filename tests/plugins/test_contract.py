@@ -24,9 +24,7 @@ def wanda_score(measured):
 
 
 FLAP = Metric(
-    label="FLAP",
-    neurons=flap_score,
-    groups=lambda measured: measured.grouped(flap_score(measured) ** 2).mean(axis=1),
+    label="FLAP", neurons=flap_score, groups=lambda measured: measured.grouped(flap_score(measured) ** 2).mean(axis=1)
 )
 WANDA = Metric(
     label="Wanda-sp",
@@ -41,18 +39,18 @@ def test_built_in_metrics_declared_as_a_plug_in_score_as_they_do(name, metric):
     check_metric(metric)
     shape = testing.SHAPES["grouped-query attention and odd widths"]
     statistics, norms = testing.sample_text(shape).statistics(testing.SHARDS), testing.sample_weights(shape).norms()
-    requested = MetricScorer(describe(metric, "own", "ours", "0"), metric, statistics, norms, shape)
+    scorer = MetricScorer(describe(metric, "own", "ours", "0"), metric, statistics, norms, shape)
     for shards in (None, [0, 2]):
         actual = scoring.score(name, statistics, norms, shape, CalibrationSettings(shards=4), shards)
-        result = requested.units(shards)
+        result = scorer.units(shards)
         np.testing.assert_allclose(result.ffn, actual.ffn, rtol=1e-12)
         np.testing.assert_allclose(result.heads, actual.heads, rtol=1e-12)
         # groups of whole scores, where ours has channels: the decision at one ratio is the same
-        retained = [uniform.allocate(item, shape, 0.6) for item in (result, actual)]
-        assert retained[0].ffn.tobytes() == retained[1].ffn.tobytes()
-        assert retained[0].heads.tobytes() == retained[1].heads.tobytes()
-    again = neuron_scorer(name, statistics, norms)([1, 3])
-    np.testing.assert_allclose(requested.neurons([1, 3]), again, rtol=1e-12)
+        masks = [uniform.allocate(item, shape, 0.6) for item in (result, actual)]
+        assert masks[0].ffn.tobytes() == masks[1].ffn.tobytes()
+        assert masks[0].heads.tobytes() == masks[1].heads.tobytes()
+    built_in_scores = neuron_scorer(name, statistics, norms)([1, 3])
+    np.testing.assert_allclose(scorer.neurons([1, 3]), built_in_scores, rtol=1e-12)
 
 
 # ---- planted mistakes: each is found, and the sentence says what is wrong ----------------------------------
@@ -80,27 +78,6 @@ def narrow(measured):
         return (measured.energy / measured.tokens).astype(np.float16)
 
 
-METRICS = {
-    "too short": (lambda m: flap_score(m)[1:], r"must have shape \(96,\) \(got \(95,\)\)"),
-    "negative": (lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
-    "not finite": (infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
-    "float16 runs over": (narrow, "as large and as small as float16 has.*must be finite.*is inf"),
-    "a memory": (counting, "asked twice.*answers differently"),
-    "random": (drawing, "asked twice.*no random numbers"),
-    "by place": (lambda m: flap_score(m) * np.arange(1, 1 + len(m.mean)), "not depend on a neuron's place"),
-    "all the same": (lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
-    "raises": (lambda m: m.nothing, "failed in neurons .AttributeError"),
-}
-
-
-@pytest.mark.parametrize("mistake", METRICS)
-def test_a_mistake_in_the_scores_of_neurons_is_found(mistake):
-    calls.clear()
-    function, sentence = METRICS[mistake]
-    with pytest.raises(ContractError, match=sentence):
-        check_metric(replace(FLAP, neurons=function))
-
-
 def strided(measured):
     """Takes every so many channels as a group, which is right for one channel a head alone."""
     return flap_score(measured).reshape(-1, measured.shape.kv_heads).sum(axis=0)
@@ -111,36 +88,40 @@ def by_heads(measured):
     return flap_score(measured).reshape(measured.shape.heads, -1).sum(axis=1)
 
 
-GROUPS = {
-    "interleaved": (strided, r"side by side, make a group \(Measured.grouped\)"),
-    "query heads": (by_heads, r"grouped-query.*groups in layer 0 must have shape \(3,\) \(got \(6,\)\)"),
+def square_in_float16(weights):
+    return Facts(neurons={"a": (weights.gate.astype(np.float16) ** 2).sum(axis=1, dtype=np.float16)})
+
+
+def position_scores(measured):
+    return flap_score(measured) * np.arange(1, 1 + len(measured.mean))
+
+
+METRICS = {
+    "too short": ("neurons", lambda m: flap_score(m)[1:], r"must have shape \(96,\) \(got \(95,\)\)"),
+    "negative": ("neurons", lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
+    "not finite": ("neurons", infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
+    "float16 overflow": ("neurons", narrow, "as large and as small as float16 has.*must be finite.*is inf"),
+    "a memory": ("neurons", counting, "asked twice.*answers differently"),
+    "random": ("neurons", drawing, "asked twice.*no random numbers"),
+    "by position": ("neurons", position_scores, "not depend on a neuron's place"),
+    "all equal": ("neurons", lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
+    "an exception": ("neurons", lambda m: m.no_such_field, "failed in neurons .AttributeError"),
+    "interleaved groups": ("groups", strided, r"side by side, make a group \(Measured.grouped\)"),
+    "query heads": ("groups", by_heads, r"grouped-query.*groups in layer 0 must have shape \(3,\) \(got \(6,\)\)"),
+    "no facts": ("weigh", lambda weights: None, "failed in weigh .AttributeError"),
+    "a matrix": ("weigh", lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(96,\)"),
+    "float16 facts": ("weigh", square_in_float16, "float16 has.*must be finite"),
+    "some layers": ("weigh", lambda w: Facts(neurons={f"a{w.layer}": w.gate[:, 0]}), "failed in weigh .KeyError"),
 }
 
 
-@pytest.mark.parametrize("mistake", GROUPS)
-def test_a_mistake_in_the_scores_of_groups_is_found(mistake):
-    function, sentence = GROUPS[mistake]
-    with pytest.raises(ContractError, match=sentence):
-        check_metric(replace(FLAP, groups=function))
-
-
-WEIGHED = {
-    "nothing": (lambda weights: None, "failed in weigh .AttributeError"),
-    "a matrix": (lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(96,\)"),
-    "float16": (
-        lambda w: Facts(neurons={"a": (w.gate.astype(np.float16) ** 2).sum(axis=1, dtype=np.float16)}),
-        "float16 has.*must be finite",
-    ),
-    "some layers": (lambda w: Facts(neurons={f"a{w.layer}": w.gate[:, 0]}), "failed in weigh .KeyError"),
-}
-
-
-@pytest.mark.parametrize("mistake", WEIGHED)
+@pytest.mark.parametrize("mistake", METRICS)
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_a_mistake_in_what_is_weighed_is_found(mistake):
-    function, sentence = WEIGHED[mistake]
-    with pytest.raises(ContractError, match=sentence):
-        check_metric(replace(FLAP, weigh=function))
+def test_a_mistake_in_a_metric_is_found(mistake):
+    calls.clear()
+    field, function, words = METRICS[mistake]
+    with pytest.raises(ContractError, match=words):
+        check_metric(replace(FLAP, **{field: function}))
 
 
 # ---- methods -----------------------------------------------------------------------------------------------
@@ -164,10 +145,10 @@ def random_scores(problem, generator=None):
 
 
 def emptied(problem):
-    retained = even(problem)
-    neurons = retained.neurons.copy()
+    masks = even(problem)
+    neurons = masks.neurons.copy()
     neurons[0] = False
-    return Kept(neurons, retained.groups)
+    return Kept(neurons, masks.groups)
 
 
 EVEN = Method(label="even", decide=even)
@@ -200,10 +181,7 @@ def by_weights(problem):
 
 
 def test_what_would_be_left_out_when_it_is_installed_does_not_hold_the_contract():
-    for changed, words in (
-        ({"label": "<b>"}, "label must be"),
-        ({"allocation": "best"}, "allocation must be"),
-    ):
+    for changed, words in (({"label": "<b>"}, "label must be"), ({"allocation": "best"}, "allocation must be")):
         with pytest.raises(ContractError, match=f"the declaration of the metric: .*{words}"):
             check_metric(replace(FLAP, **changed))
     with pytest.raises(ContractError, match="the declaration of the method: .*needs must be"):

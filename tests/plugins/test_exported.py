@@ -34,19 +34,17 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
             assert "read back and compared" in capsys.readouterr().out
             assert torch.equal(logits(checkpoint.load_verified(out)), logits(run.model(method)))
-            plan = pruning_file.read_record(out)
-            assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
-            message = {figure.text: figure for figure in model_card.figures_of(out)}
+            record = pruning_file.read_record(out)
+            assert record.pruned.repaired_by == "least squares" and record.study["retention"] == 0.5
+            figures = {figure.text: figure for figure in model_card.figures_of(out)}
             for text in run.study.evaluation.texts:
-                item = message[text.rpartition("/")[2]]
-                assert item.perplexity == pytest.approx(measured[method, text], abs=1e-4)
-                assert item.protocol.startswith("perplexity over 6 windows of 16 tokens")
+                figure = figures[text.rpartition("/")[2]]
+                assert figure.perplexity == pytest.approx(measured[method, text], abs=1e-4)
+                assert figure.protocol.startswith("perplexity over 6 windows of 16 tokens")
         # what the API gives is the same folder but for the card's own figures of the base
         stored = gprune.save(run.model("fang"), tmp_path / "held")
-        first, second = (
-            (item / name).read_bytes() for item in (stored, out.parent / "fang") for name in ("pruning.json",)
-        )
-        assert first == second and (stored / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
+        for name in ("pruning.json", "README.md"):
+            assert (stored / name).read_bytes() == (out.parent / "fang" / name).read_bytes()
 
 
 def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, capsys):

@@ -35,22 +35,18 @@ good = Method(label="by gates", decide=decide, needs="model")
 """
 
 
-@pytest.fixture
-def with_methods(site):
+@pytest.mark.slow
+def test_a_method_with_the_model_is_measured_and_its_passes_are_counted(site, tmp_path):
     files = {"bring/__init__.py": "", "bring/good.py": DECIDING}
     install(site, files=files, metrics={}, decisions={"good": "bring.good:good"})
-    return site
-
-
-@pytest.mark.slow
-def test_a_method_with_the_model_is_measured_and_its_passes_are_counted(with_methods, tmp_path):
     with new_process():
         study = from_dict(tiny_study.made(tmp_path, methods=["good", "dense", "flap"], retention=0.6))
-        result = pipeline.run(study, Store(tmp_path / "with"), lambda *_: None, "perplexity")
+        store = Store(tmp_path / "cache")
+        result = pipeline.run(study, store, tiny_study.silent, "perplexity")
         assert set(result["perplexity"]) == {"good", "dense", "flap"}
         # it ran 4 of 16 sequences, and nothing went back
-        store, key = Store(tmp_path / "with"), result["keys"]["masks_good"]
-        assert store.manifest("masks", key)["passes"] == {"forward": 0.25, "backward": 0.0}
+        passes = store.manifest("masks", result["keys"]["masks_good"])["passes"]
+        assert passes == {"forward": 0.25, "backward": 0.0}
 
 
 NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.column_square * np.nan")
@@ -59,39 +55,30 @@ NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.
 @pytest.mark.slow
 def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(site, tmp_path):
     install(site, files={**BOTH, "bring/metric.py": NAN})
-    store, reason = (
-        Store(tmp_path / "cache"),
-        "the metric size of bring 1.0: the scores of neurons in layer 0",
-    )
+    store, reason = (Store(tmp_path / "cache"), "the metric size of bring 1.0: the scores of neurons in layer 0")
     with new_process():
         values = tiny_study.made(tmp_path, methods=["dense", "flap", "size", "even"])
         results = pipeline.run(from_dict(values), store, lambda *_: None, "perplexity")
-        (said,) = results["unavailable"].values()
-        assert said.startswith(f"{reason} must be finite: 27 of 27 are not")
+        (message,) = results["unavailable"].values()
+        assert message.startswith(f"{reason} must be finite: 27 of 27 are not")
         assert set(results["perplexity"]) == {"dense", "flap", "even"}
         with pytest.raises(MethodError, match=reason):
             pipeline.run(from_dict({**values, "metric": "size"}), store, lambda *_: None, "drift")
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    root = tmp_path / "cache"
-    monkeypatch.setenv("GPRUNE_CACHE", str(root))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return root
-
-
 @pytest.mark.slow
-def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache):
+def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     install(site)
     install(site, "other", {"other.py": BOTH["bring/metric.py"]}, {"flap": "other:size"}, {})
     with new_process():
         app = on(opened(), "launch")
         assert app.selectbox(key="launch_metric").options[-1] == "Weight size"
         assert app.multiselect(key="launch_methods").options[-2:] == ["Even cut", "Weight size"]
-        said = "the metric flap of other is left out: a built-in metric or method has this name"
+        message = "the metric flap of other is left out: a built-in metric or method has this name"
         (caption,) = [item.value for item in app.caption if "left out" in item.value]
-        assert said in caption.replace("\\", "")
+        assert message in caption.replace("\\", "")
         app.selectbox(key="launch_metric").set_value("size").run()
         app.multiselect(key="launch_methods").set_value(["flap", "even"]).run()
         assert "--metric size" in "\n".join(code.value for code in app.code)

@@ -7,7 +7,6 @@ open, so that nothing else in the process finds a GPU.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -33,7 +32,7 @@ class Stream:
 
 
 class Backend:
-    """What `torch.cuda` offers, as far as it is used here."""
+    """The functions of `torch.cuda` that this project uses."""
 
     CUDAGraph = graphs.Graph
     Stream = Stream
@@ -53,14 +52,13 @@ class Backend:
     def _is_in_bad_fork(self) -> bool:
         return False
 
-    def manual_seed_all(self, seed: int) -> None:
-        """Random numbers are drawn on the CPU."""
-
     def get_rng_state(self, *_: Any) -> torch.Tensor:
         return torch.get_rng_state()
 
-    def set_rng_state(self, state: torch.Tensor, *_: Any) -> None:
-        """The CPU's own is put back by whoever forked it."""
+    def synchronize(self, *_: Any) -> None:
+        """Do nothing: every operation has finished, and random numbers and memory are those of the CPU."""
+
+    manual_seed_all = set_rng_state = empty_cache = synchronize
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
@@ -68,70 +66,51 @@ class Backend:
     def get_device_name(self, *_: Any) -> str:
         return "a pretend GPU"
 
-    def synchronize(self, *_: Any) -> None:
-        """Nothing is ever left to do."""
-
     def device(self, *_: Any) -> AbstractContextManager[None]:
         return nullcontext()
+
+    stream = device
 
     def current_stream(self, *_: Any) -> Stream:
         return Stream()
 
-    def stream(self, *_: Any) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def graph(self, graph: graphs.Graph) -> AbstractContextManager[None]:
         return graphs.capture(graph)
 
-    def empty_cache(self) -> None:
-        """No memory is kept for later."""
-
     def mem_get_info(self, *_: Any) -> tuple[int, int]:
-        return BYTES.total - BYTES.now, BYTES.total
+        return BYTES.total - BYTES.used, BYTES.total
 
     def memory_allocated(self, *_: Any) -> int:
-        return BYTES.now
+        return BYTES.used
 
     def max_memory_allocated(self, *_: Any) -> int:
         return BYTES.peak
 
     def reset_peak_memory_stats(self, *_: Any) -> None:
-        BYTES.peak = BYTES.now
+        BYTES.peak = BYTES.used
 
 
 @functools.cache
-def hindrance() -> str:
-    """Registers the device; why it cannot be had with this torch, or nothing."""
-    version = importlib.metadata.version("torch")
+def fault() -> str:
+    """Register the device; return why this torch cannot have it, or an empty string."""
     try:
         from torch.utils import backend_registration
 
         backend_registration._setup_privateuseone_for_python_backend(
             NAME, backend_module=Backend(), device_guard=errors.guard()
         )
-    except Exception as error:
-        return f"torch {version} cannot have a device that is written in Python ({error})"
-    return ""
-
-
-@functools.cache
-def fault() -> str:
-    """Why gradients do not flow on the device in this process, or nothing."""
-    if hindrance():
-        return hindrance()
-    try:
         with active():
             leaf = torch.ones(2, device=NAME).requires_grad_()
             (2 * leaf).sum().backward()
             assert leaf.grad.tolist() == [2.0, 2.0]
     except Exception as error:
-        return f"gradients do not flow on the pretend device with torch {torch.__version__} ({error})"
+        return f"torch {torch.__version__} cannot have a device that is written in Python ({error})"
     return ""
 
 
 @contextmanager
 def active(total: int = TOTAL, count: int = 1) -> Iterator[None]:
-    """Has the device there, as the GPU of the project, while the context is open.
+    """Make the device available, as the GPU of the project, while the context is open.
 
     Args:
         total: bytes of its memory.
@@ -146,9 +125,8 @@ def active(total: int = TOTAL, count: int = 1) -> Iterator[None]:
         # gradients in this thread, so that it need not be known how many devices there are
         with mock.patch.object(devices, "GPU", NAME), torch.autograd.set_multithreading_enabled(False):
             # TF32 is a GPU's own; some CPUs would round in a way of theirs
-            with mock.patch.object(torch, "set_float32_matmul_precision"):
-                with errors.found_again(), Dispatch():
-                    yield
+            with mock.patch.object(torch, "set_float32_matmul_precision"), errors.reraise_pending(), Dispatch():
+                yield
     finally:
         torch._C._set_only_lift_cpu_tensors(lifted)
         BYTES.total = TOTAL

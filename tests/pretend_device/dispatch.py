@@ -16,11 +16,11 @@ class Dispatch(TorchDispatchMode):
     """Sees every operation, so that tensors can be made on the device."""
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        return passed(operation, args, kwargs or {})
+        return run_operation(operation, args, kwargs or {})
 
 
-def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Does one operation.
+def run_operation(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Run one operation.
 
     Raises:
         RuntimeError: CUDA would refuse it.
@@ -30,19 +30,19 @@ def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     tensors = [leaf for leaf in supplied if isinstance(leaf, torch.Tensor)]
     actual = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
     device = next((leaf for leaf in supplied if isinstance(leaf, torch.device)), None)
-    meant = None if device is None else device.type
-    if not actual and meant != NAME:
+    device_type = None if device is None else device.type
+    if not actual and device_type != NAME:
         return _on_host(operation, args, kwargs)
-    if composed(operation):
+    if is_composed(operation):
         # in inference mode nobody else takes it apart
         with Dispatch():
             return operation.decompose(*args, **kwargs)
     refusals.check(operation, args, kwargs, tensors)
     waits.note(operation, args, kwargs, actual)
-    plain = _on_cpu(kwargs) if meant == NAME else kwargs
+    plain = _on_cpu(kwargs) if device_type == NAME else kwargs
     inner = unwrapped(args), unwrapped(plain)
     result = operation(*inner[0], **inner[1])
-    if meant not in (None, NAME):
+    if device_type not in (None, NAME):
         return result
     graphs.record(operation, inner, result)
     index = (device.index or 0) if device is not None else actual[0].device.index
@@ -50,14 +50,14 @@ def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 @functools.cache
-def composed(operation: Any) -> bool:
-    """Whether an operation is made of others, on every device."""
+def is_composed(operation: Any) -> bool:
+    """Return True if an operation is composed of others on every device."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return torch._C._dispatch_has_kernel_for_dispatch_key(operation.name(), key)
 
 
 def _on_host(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What concerns tensors of the host alone; only memory that a device may fetch is ours."""
+    """Run an operation on tensors of the host alone; pinned memory is kept by `waits`."""
     if operation is aten._pin_memory.default:
         return waits.pin(args[0])
     if operation is aten.is_pinned.default:
@@ -71,15 +71,15 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any, index: int) -> Any:
-    """What the caller gets: the very tensors that were written into, or new ones."""
-    changed = refusals.written(operation, args, kwargs)
+    """Return the tensors that were written into themselves, or new ones."""
+    changed = refusals.written_tensors(operation, args, kwargs)
     for tensor in changed:
         if isinstance(tensor, PretendTensor) and tensor.inner.shape != tensor.shape:
             raise NotImplementedError(f"the pretend device cannot change the shape of a tensor ({operation})")
     returns = operation._schema.returns
     if changed and all(item.alias_info is not None and item.alias_info.is_write for item in returns):
         return None if not returns else changed[0] if len(returns) == 1 else tuple(changed)
-    # what looks at a tensor from outside inference mode is as that tensor is
-    looks = any(item.alias_info is not None for item in returns)
-    with torch.inference_mode(False) if looks and not args[0].is_inference() else nullcontext():
+    # what is_view at a tensor from outside inference mode is as that tensor is
+    is_view = any(item.alias_info is not None for item in returns)
+    with torch.inference_mode(False) if is_view and not args[0].is_inference() else nullcontext():
         return wrapped(result, index)

@@ -20,7 +20,7 @@ _raise_pending()
 
 
 def guard() -> Any:
-    """What says which kind of device it guards, whatever goes on."""
+    """Return a device guard that names its kind of device even while an error is set."""
 
     class Guard(torch._C._acc.DeviceGuard):
         def type_(self) -> Any:
@@ -35,8 +35,8 @@ def guard() -> Any:
 
 
 @contextmanager
-def found_again() -> Iterator[None]:
-    """Raises what was taken from a backward pass, as long as the context is open."""
+def reraise_pending() -> Iterator[None]:
+    """Raise the errors that the guard took from a backward pass, while the context is open."""
     original = torch.autograd._engine_run_backward
 
     def run(*args: Any, **kwargs: Any) -> Any:

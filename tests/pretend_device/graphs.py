@@ -1,6 +1,6 @@
-"""A graph of the pretend device: the operations of a step, done again on the very tensors of its capture.
+"""A graph of the pretend device: the operations of a step, done repeated on the very tensors of its capture.
 
-As with CUDA, tensors keep their addresses, so a step that looks at anything but tensors repeats what it saw
+As with CUDA, tensors keep their addresses, so a step that shares_storage at anything but tensors repeats what it saw
 when it was captured; and whatever waits for the device while a graph is captured is refused.
 """
 
@@ -31,8 +31,8 @@ class Graph:
         for operation, (args, kwargs), results, views in self.steps:
             if views:
                 continue
-            again = operation(*args, **kwargs)
-            for old, new in zip(results, _tensors(again), strict=True):
+            repeated = operation(*args, **kwargs)
+            for old, new in zip(results, _tensors(repeated), strict=True):
                 if old is not new:
                     old.copy_(new)
 
@@ -54,8 +54,8 @@ def record(operation: Any, arguments: tuple[tuple, dict[str, Any]], result: Any)
         return
     reference = {tensor.untyped_storage()._cdata for tensor in _tensors(arguments)}
     results = _tensors(result)
-    looks = all(tensor.untyped_storage()._cdata in reference for tensor in results)
-    views = looks and not operation._schema.is_mutable
+    shares_storage = all(tensor.untyped_storage()._cdata in reference for tensor in results)
+    views = shares_storage and not operation._schema.is_mutable
     _capturing[-1].steps.append((operation, arguments, results, views))
 
 

@@ -1,4 +1,4 @@
-"""What CUDA refuses and a CPU would do without a word: two devices in one operation.
+"""Refuse operations that CUDA refuses and a CPU accepts, such as two devices in one operation.
 
 A CPU tensor of no dimensions may take part in most operations, as a number does.
 """
@@ -38,10 +38,10 @@ _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "linear"}
 
 
 def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
-    """Refuses what CUDA refuses.
+    """Raise the error of CUDA for an operation that it refuses.
 
     Args:
-        operation: what is asked for.
+        operation: operation of torch.
         args: its arguments.
         kwargs: its arguments by name.
         tensors: every tensor among them.
@@ -63,7 +63,7 @@ def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[tor
         )
     hosts = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]
     hosts = [tensor for tensor in hosts if tensor.device.type == "cpu"]
-    strict = name in _STRICT or (hosts and any(host is hosts[0] for host in written(operation, args, kwargs)))
+    strict = name in _STRICT or (hosts and any(host is hosts[0] for host in written_tensors(operation, args, kwargs)))
     bad = hosts if strict else [tensor for tensor in hosts if tensor.dim() > 0]
     if operation in waits.BY_INDEX:
         bad = _bad_of_index(args, bad)
@@ -74,8 +74,8 @@ def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[tor
         )
 
 
-def written(operation: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The arguments that an operation writes into, in their order."""
+def written_tensors(operation: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the arguments that an operation writes into, in their order."""
     schema = operation._schema
     if not schema.is_mutable:
         return []

@@ -35,7 +35,7 @@ LENGTH, NEURONS, VOCABULARY = 6, 40, 64
 
 @dataclass(frozen=True)
 class Size:
-    """How much a stage has to do."""
+    """Amount of work of a stage."""
 
     batches: int = 2
     layers: int = 2
@@ -138,7 +138,7 @@ def decoding(model: Decoder, size: Size) -> None:
 
 
 class _Signs:
-    """As much of a tokenizer as writing needs."""
+    """A stub of a tokenizer that sampling needs."""
 
     bos_token_id = eos_token_id = 1
     all_special_ids = (0, 1, 2)
@@ -157,8 +157,8 @@ def sampling(model: Decoder, size: Size) -> None:
 
 
 def waits_of(stage: Callable[[Decoder, Size], Any], device: torch.device, size: Size) -> waits.Waits:
-    """How often the host waits while a stage runs."""
+    """Count how often the host waits while a stage runs."""
     model = decoder(size, device)
-    with waits.counted() as result:
+    with waits.count_waits() as result:
         stage(model, size)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -23,12 +22,12 @@ from gprune.store import Store
 from gprune.study import from_dict
 from gprune.study.methods import METHODS, RECOMMENDED
 
-OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
-EVERY = list(METHODS)
+SAMPLED_TEXT, FRESH_TEXT = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
+ALL_METHODS = list(METHODS)
 OF_EACH_KIND = ["dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "flap_pooled", "fang", "osscar"]
 OF_EACH_KIND += ["slimllm", "recommended"]
 WHOLE = {
-    "methods": EVERY,
+    "methods": ALL_METHODS,
     "contexts": {"count": 3, "dimensions": 4, "tokens": 64},
     "baselines": {"taylor_samples": 4, "taylor_length": 8},
 }
@@ -40,28 +39,7 @@ STEADY = {"shape", "size", "norms", "tokens", "statistics", "scores", "overlap"}
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """A folder with a model, texts and questions."""
-
-    folder: Path
-    model: str
-    texts: tuple[str, str, str]
-    questions: str
-
-    @classmethod
-    def made(cls, folder: Path) -> Workshop:
-        texts = tiny_study.write_texts(folder / "texts")
-        model = tiny_study.write_model(folder / "model", texts)
-        questions = folder / "questions.jsonl"
-        rows = [
-            {"question": f"What is {n} and {n}?", "choices": [str(2 * n), str(n)], "answer": n % 2} for n in range(1, 6)
-        ]
-        questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return cls(folder, model, texts, str(questions))
-
-
-@dataclass(frozen=True)
-class Ran:
+class BothRuns:
     """A study that has run on both devices."""
 
     cpu: Results
@@ -71,7 +49,7 @@ class Ran:
 
 
 def run(
-    workshop: Workshop,
+    workshop: dict[str, Any],
     name: str,
     evaluation: dict[str, Any] | None = None,
     *,
@@ -79,26 +57,26 @@ def run(
     on_device: dict[str, Any] | None = None,
     devices: int = 1,
     **changes: Any,
-) -> Ran:
-    """Runs a study on the CPU and on the pretend device, each in a cache of its own.
+) -> BothRuns:
+    """Run a study on the CPU and on the pretend device, each in a cache of its own.
 
     Args:
-        workshop: model and texts.
-        name: of its caches.
+        workshop: folder, model and texts, as `tiny_study.workshop` gives them.
+        name: folder of the caches.
         evaluation: settings of the evaluation that are not the tiny study's.
-        until: the last thing wanted.
+        until: the last result to compute.
         on_device: settings of the second run alone, which change no result.
-        devices: pretend devices of the second run.
+        devices: number of pretend devices of the second run.
         changes: other settings that are not the tiny study's.
     """
-    values = tiny_study.settings(workshop.model, workshop.texts, **changes)
+    values = tiny_study.settings(workshop["model"], workshop["texts"], **changes)
     values["evaluation"] = values["evaluation"] | (evaluation or {})
-    cpu, keys = _run(values | {"device": "cpu"}, workshop.folder / name / "cpu", until)
-    with backend.active(count=devices), waits.counted() as waited:
-        meant = values | {"device": "auto"} | (on_device or {})
-        device, again = _run(meant, workshop.folder / name / "device", until)
-    assert keys == again and waited.count
-    return Ran(cpu, device, keys, waited)
+    folder = workshop["folder"] / name
+    cpu, keys = _run(values | {"device": "cpu"}, folder / "cpu", until)
+    with backend.active(count=devices), waits.count_waits() as waited:
+        device, device_keys = _run(values | {"device": "auto"} | (on_device or {}), folder / "device", until)
+    assert keys == device_keys and waited.count
+    return BothRuns(cpu, device, keys, waited)
 
 
 def _run(values: dict[str, Any], cache: Path, until: str) -> tuple[Results, dict[str, str]]:
@@ -108,37 +86,37 @@ def _run(values: dict[str, Any], cache: Path, until: str) -> tuple[Results, dict
     return pipeline.opened(study, store), result["keys"]
 
 
-def differences(ran: Ran, tolerance: float, kinds: Container[str] | None = None) -> list[str]:
-    """Every result that is not the same on both devices, as sentences.
+def differences(runs: BothRuns, tolerance: float, kinds: Container[str] | None = None) -> list[str]:
+    """Return a sentence for every result that differs between the devices.
 
     Args:
-        ran: the two runs.
+        runs: the two runs.
         tolerance: largest difference of numbers, relative to the largest number of their array; labels,
             masks and choices have to be equal.
         kinds: kinds of results that are compared; all by default.
     """
-    reference, result = stages.stages_by_name(ran.cpu.graph), []
-    for name in ran.keys:
+    reference, result = stages.stages_by_name(runs.cpu.graph), []
+    for name in runs.keys:
         stage = reference[name]
         if stage.kind in _UNLIKE or (kinds is not None and stage.kind not in kinds):
             continue
-        actual, expected = ran.cpu.record(stage), ran.device.record(stage)
+        actual, expected = runs.cpu.record(stage), runs.device.record(stage)
         if stage.kind == "positions":
-            result += _unlike_positions(ran, stage, tolerance)
+            result += _unlike_positions(runs, stage, tolerance)
             continue
         if stage.kind == "checkpoint":
-            actual, expected = (_weights(item.model_folder(stage)) for item in (ran.cpu, ran.device))
+            actual, expected = (_weights(item.model_folder(stage)) for item in (runs.cpu, runs.device))
         result += _unlike(name, actual, expected, tolerance)
     return result
 
 
-def _unlike_positions(ran: Ran, stage: Stage, tolerance: float) -> list[str]:
+def _unlike_positions(runs: BothRuns, stage: Stage, tolerance: float) -> list[str]:
     """Positions of both devices against the activations that they name on the CPU."""
-    study, text = ran.cpu.graph.study, stage.id.texts[0]
-    tokens = ran.cpu.get(stages.tokens, text)
+    study, text = runs.cpu.graph.study, stage.id.texts[0]
+    tokens = runs.cpu.get(stages.tokens, text)
     model = load(study.model, "cpu", study.dtype)
     activations = strongest.recorded(model, tokens.ids, study.calibration.batch)
-    pair = (item.record(stage) for item in (ran.cpu, ran.device))
+    pair = (item.record(stage) for item in (runs.cpu, runs.device))
     return [f"{stage.name}: {words}" for item in pair for words in strongest.faults(item, activations, tolerance)]
 
 
@@ -147,14 +125,14 @@ def _weights(folder: Path) -> dict[str, Any]:
     return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
 
 
-def kept_alike(ran: Ran) -> dict[str, float]:
-    """The share of neurons and groups that are kept, or removed, on both devices, by masks."""
-    reference, result = stages.stages_by_name(ran.cpu.graph), {}
-    for stage in (reference[name] for name in ran.keys if reference[name].kind == "masks"):
-        masks = [mask.record(stage) for mask in (ran.cpu, ran.device)]
+def mask_agreement(runs: BothRuns) -> dict[str, float]:
+    """Return the share of neurons and groups that both devices decide equally, by masks."""
+    reference, result = stages.stages_by_name(runs.cpu.graph), {}
+    for stage in (reference[name] for name in runs.keys if reference[name].kind == "masks"):
+        masks = [mask.record(stage) for mask in (runs.cpu, runs.device)]
         units = [np.concatenate([mask.ffn.ravel(), mask.heads.ravel()]) for mask in masks]
         result[stage.name] = float(np.mean(units[0] == units[1]))
-    choices = [stages.find_choice(results, RECOMMENDED) for results in (ran.cpu, ran.device)]
+    choices = [stages.find_choice(results, RECOMMENDED) for results in (runs.cpu, runs.device)]
     if None not in choices and choices[0].chosen != choices[1].chosen:
         # two candidates of nearly the same loss: the masks of each are compared above
         result.pop(f"masks_{RECOMMENDED}", None)
@@ -184,8 +162,6 @@ def _unlike_values(name: str, expected: np.ndarray, actual: np.ndarray, toleranc
     finite = np.isfinite(expected)
     largest = np.abs(expected[finite]).max(initial=0)
     difference = np.abs(expected[finite] - actual[finite]).max(initial=0)
-    return (
-        []
-        if difference <= tolerance * max(largest, 1e-30)
-        else [f"{name}: {difference:.2e} apart, the largest is {largest:.2e}"]
-    )
+    if difference <= tolerance * max(largest, 1e-30):
+        return []
+    return [f"{name}: {difference:.2e} apart, the largest is {largest:.2e}"]

@@ -1,6 +1,6 @@
 """Tensors that say they are on a device, and hold their values on the CPU.
 
-Whatever torch does with one of them comes to `dispatch.passed`, below autograd, so that graphs, hooks and
+Whatever torch does with one of them comes to `dispatch.run_operation`, below autograd, so that graphs, hooks and
 gradients are torch's own. What torch answers without asking the dispatcher is answered here.
 """
 
@@ -20,7 +20,7 @@ class PretendTensor(torch.Tensor):
 
     inner: torch.Tensor
     """the values, on the CPU"""
-    hold: memory.Hold
+    hold: memory.StorageHold
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, requires_grad: bool | None = None, index: int = 0) -> PretendTensor:
@@ -38,7 +38,7 @@ class PretendTensor(torch.Tensor):
             requires_grad=False,
         )
         created.inner = inner
-        created.hold = memory.Hold(inner)
+        created.hold = memory.StorageHold(inner)
         return created
 
     # functions of torch go straight to the dispatcher, as for a tensor of its own
@@ -46,9 +46,9 @@ class PretendTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        from pretend_device.dispatch import passed
+        from pretend_device.dispatch import run_operation
 
-        return passed(operation, args, kwargs or {})
+        return run_operation(operation, args, kwargs or {})
 
     def tolist(self) -> Any:
         waits.noted("tolist")
@@ -89,7 +89,7 @@ class PretendTensor(torch.Tensor):
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """What lies in nested lists, tuples and dictionaries."""
+    """Yield the leaves of nested lists, tuples and dictionaries."""
     if isinstance(values, list | tuple):
         for value in values:
             yield from leaves(value)
@@ -100,20 +100,22 @@ def leaves(values: Any) -> Iterator[Any]:
         yield values
 
 
-def mapped(values: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nested lists, tuples and dictionaries with every leaf changed."""
+def map_leaves(values: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested lists, tuples and dictionaries with every leaf changed."""
     if isinstance(values, list | tuple):
-        return type(values)([mapped(value, change) for value in values])
+        return type(values)([map_leaves(value, change) for value in values])
     if isinstance(values, dict):
-        return {name: mapped(value, change) for name, value in values.items()}
+        return {name: map_leaves(value, change) for name, value in values.items()}
     return change(values)
 
 
 def unwrapped(values: Any) -> Any:
     """Arguments of an operation with the CPU tensors in place of the pretended ones."""
-    return mapped(values, lambda value: value.inner if isinstance(value, PretendTensor) else value)
+    return map_leaves(values, lambda value: value.inner if isinstance(value, PretendTensor) else value)
 
 
 def wrapped(values: Any, index: int) -> Any:
-    """What an operation gave, on the pretend device of that number."""
-    return mapped(values, lambda value: PretendTensor(value, index=index) if isinstance(value, torch.Tensor) else value)
+    """Return the results of an operation as tensors on the pretend device of that number."""
+    return map_leaves(
+        values, lambda value: PretendTensor(value, index=index) if isinstance(value, torch.Tensor) else value
+    )

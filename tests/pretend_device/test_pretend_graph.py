@@ -47,7 +47,7 @@ def test_the_graph_of_a_step_waits_for_nothing_and_what_waits_cannot_be_captured
         decoding = StaticDecoding(model, prompt(device), 9, capture=True)
         decoding.prefill()
         decoding.decode()
-        with waits.counted() as result:
+        with waits.count_waits() as result:
             decoding.prefill()
             decoding.decode()
         assert not result.kinds
@@ -81,9 +81,9 @@ def measured(model, notices, settings=SETTINGS):
         if isinstance(message, Notice):
             notices.append(str(message))
 
-    memory.BYTES.peak = stored = memory.BYTES.now
+    memory.BYTES.peak = stored = memory.BYTES.used
     result = collect(model, steps.tokens(16), settings, listen)
-    assert memory.BYTES.now == stored
+    assert memory.BYTES.used == stored
     return result, memory.BYTES.peak - stored
 
 
@@ -91,7 +91,7 @@ def test_statistics_halve_their_batch_where_the_device_is_full(device):
     model, notices = steps.decoder(Size(), device), []
     full, needed = measured(model, notices)
     assert not notices and needed > 0
-    with backend.active(memory.BYTES.now + needed // 2):
+    with backend.active(memory.BYTES.used + needed // 2):
         halved, less = measured(model, notices)
     assert "with 16 sequences of 6 tokens" in notices[0] and "calibration.batch" in notices[0]
     assert less <= needed // 2
@@ -104,7 +104,7 @@ def test_statistics_halve_their_batch_where_the_device_is_full(device):
 def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(device):
     model = steps.decoder(Size(), device)
     _, needed = measured(model, [], replace(SETTINGS, batch=1))
-    with backend.active(memory.BYTES.now + needed - 100):
+    with backend.active(memory.BYTES.used + needed - 100):
         assert oom_backoff.device_memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
         with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
             measured(model, [])
@@ -115,8 +115,8 @@ def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_i
     neurons, hidden = 600, 96
     created = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)
     model = Decoder.from_model(created.model.to(device))
-    retained = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
-    masks = PruningMasks("gprune", retained, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
+    neuron_mask = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
+    masks = PruningMasks("gprune", neuron_mask, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
     small, compared, compare = cut(model, masks), [], same_model.require_same_logits
     size = sum(parameter.nbytes for parameter in small.parameters())
 
@@ -126,7 +126,7 @@ def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_i
 
     monkeypatch.setattr(same_model, "require_same_logits", noticed)
     for name, room_left in (("roomy", 4 * size), ("full", size - 64)):
-        with backend.active(memory.BYTES.now + room_left):
+        with backend.active(memory.BYTES.used + room_left):
             checkpoint.save(small, None, tmp_path / name, masks, source="tiny", fingerprint="0")
     assert compared == [("pretend", "pretend"), ("pretend", "cpu")]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("roomy", "full")]

@@ -31,10 +31,7 @@ EXPECTED = {
     # on the way nothing waits: what was kept is copied at the end
     steps.statistics_with_positions: lambda size: (2 * SHARDS + 4 + size.batches + 3, size.batches),
     steps.strongest_positions: lambda size: (size.batches + 3, size.batches),
-    steps.context_clusters: lambda size: (
-        size.batches + (size.batches + 4) * size.layers,
-        size.batches + size.layers,
-    ),
+    steps.context_clusters: lambda size: (size.batches + (size.batches + 4) * size.layers, size.batches + size.layers),
     steps.context_gradients: lambda size: (5 + 3 * size.batches, 2 + 3 * size.batches),
     steps.one_layer_after_the_other: lambda size: (
         6 * size.layers + size.batches + 1,
@@ -78,7 +75,7 @@ def test_clustering_waits_for_its_steps_and_for_no_neuron(device, monkeypatch, l
 def test_an_empty_module_is_filled_with_few_answers_of_the_device(device):
     similarity = torch.rand(500, 6, generator=torch.Generator().manual_seed(0))
     similarity[:, 3:] = -1
-    with waits.counted() as result:
+    with waits.count_waits() as result:
         labels = fill_empty(similarity.to(device))
     assert torch.equal(labels.cpu(), fill_empty(similarity)) and len(labels.cpu().unique()) == 6
     assert result.count == 3
@@ -88,6 +85,6 @@ def test_a_pass_waits_once_and_no_layer_does(device):
     for layers in (1, 5):
         model = steps.decoder(Size(layers=layers), device)
         ids = torch.zeros(2, 6, dtype=torch.long, device=device)
-        with waits.counted() as result:
+        with waits.count_waits() as result:
             model.hidden_states(ids)
         assert (result.kinds, result.uploads) == ({"number": 1}, 0)

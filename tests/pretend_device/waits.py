@@ -1,4 +1,4 @@
-"""Where does the host wait for the device? Every wait is counted, by its kind and by the line that waits.
+"""Count how often the host waits for the device, by the kind of wait and by the line that waits.
 
 A wait is an answer that the host needs before it can go on: a number, a copy to the host, a shape that
 depends on values. A blocking copy to the device waits too, until the device has done what it was told
@@ -35,22 +35,17 @@ BY_OPERATION = {
     aten._linalg_solve_ex.default: "linear algebra",
 }
 COPIES = {aten._to_copy.default, aten.copy_.default}
-BY_INDEX = {
-    aten.index.Tensor,
-    aten.index_put.default,
-    aten.index_put_.default,
-    aten._index_put_impl_.default,
-}
+BY_INDEX = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 _PROJECT = str(Path(__file__).resolve().parents[2] / "gprune")
 
 
 class CaptureError(RuntimeError):
-    """What CUDA says when something waits while a graph is captured."""
+    """Error of CUDA when something waits while a graph is captured."""
 
 
 @dataclass
 class Waits:
-    """What has been waited for while `counted` was open."""
+    """Counts of the waits while `count_waits` was open."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
@@ -73,8 +68,8 @@ _pinned: set[int] = set()
 
 
 @contextmanager
-def counted() -> Iterator[Waits]:
-    """Counts the waits while the context is open."""
+def count_waits() -> Iterator[Waits]:
+    """Count the waits while the context is open."""
     waits = Waits()
     _open.append(waits)
     try:
@@ -84,7 +79,7 @@ def counted() -> Iterator[Waits]:
 
 
 def forget() -> None:
-    """Forgets what was counted so far: what was prepared for a measurement is not meant."""
+    """Reset the counts, after the preparation of a measurement."""
     for waits in _open:
         waits.kinds.clear()
         waits.places.clear()
@@ -92,7 +87,7 @@ def forget() -> None:
 
 @contextmanager
 def forbidden() -> Iterator[None]:
-    """Refuses to wait, as CUDA does while it captures a graph."""
+    """Refuse to wait, as CUDA does while it captures a graph."""
     _capturing.append(True)
     try:
         yield
@@ -101,7 +96,7 @@ def forbidden() -> Iterator[None]:
 
 
 def noted(kind: str) -> None:
-    """Counts one wait.
+    """Count one wait.
 
     Raises:
         CaptureError: a graph is being captured.
@@ -128,12 +123,12 @@ def note(operation: Any, args: tuple, kwargs: dict[str, Any], pretended: list[to
 
 
 def pinned(tensor: torch.Tensor) -> bool:
-    """Whether a CPU tensor was put where the device can fetch it."""
+    """Return True if a CPU tensor is in pinned memory."""
     return tensor.untyped_storage()._cdata in _pinned
 
 
 def pin(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of a CPU tensor that the device can fetch by itself."""
+    """Return a copy of a CPU tensor in pinned memory."""
     copied = tensor.clone()
     address = copied.untyped_storage()._cdata
     _pinned.add(address)
@@ -146,16 +141,16 @@ def _note_copy(operation: Any, args: tuple, kwargs: dict[str, Any], pretended: l
     if operation is aten.copy_.default:
         to, source = args[0], args[1]
         on_device, hosts = any(to is tensor for tensor in pretended), to
-        late = len(args) > 2 and bool(args[2])
+        non_blocking = len(args) > 2 and bool(args[2])
     else:
         source, hosts = args[0], None
         on_device = torch.device(kwargs.get("device") or source.device).type != "cpu"
-        late = bool(kwargs.get("non_blocking"))
+        non_blocking = bool(kwargs.get("non_blocking"))
     from_device = any(source is tensor for tensor in pretended)
     if on_device == from_device or not source.numel():
         return
     host = source if on_device else hosts
-    if late and host is not None and pinned(host):
+    if non_blocking and host is not None and pinned(host):
         return
     noted(UPLOAD if on_device else "copy to host")
 

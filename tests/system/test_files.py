@@ -93,7 +93,7 @@ def test_a_file_and_its_folder_have_reached_the_disk_before_and_after_the_move(t
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
     files.write_text(tmp_path / "file.txt", "text")
-    assert [files.is_beside(name) for name in order] == [True, False, False]
+    assert [files.is_temporary_name(name) for name in order] == [True, False, False]
     assert order[1:] == ["moved", tmp_path.name]
 
 

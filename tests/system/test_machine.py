@@ -92,6 +92,6 @@ def test_sizes():
 @pytest.mark.process
 def test_the_peak_of_a_child_is_its_own():
     large = bytearray(b"x") * 300 * 2**20
-    requested = "from gprune.system import machine; print(machine.peak_memory())"
-    peak = int(subprocess.run([sys.executable, "-c", requested], capture_output=True, check=True).stdout)
+    program = "from gprune.system import machine; print(machine.peak_memory())"
+    peak = int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
     assert machine.peak_memory() > len(large) > 2 * peak > 2**24

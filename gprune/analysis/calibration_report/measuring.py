@@ -74,7 +74,7 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
             f"the run {run!r} has measured none of its texts yet: run the study first, at least until drift"
         )
     study = results.graph.study
-    entries = vocabulary.entries(study.model)
+    entries = vocabulary.vocabulary_size(study.model)
     origin = Origin(run, study.model, scored_by(study), study.retention)
     return {text.letter: _card(study, origin, text, texts, entries, described or {}) for text in texts}
 
@@ -152,7 +152,7 @@ def _size(study: Study, text: _Measured, entries: int | None) -> Size:
         length=ids.shape[1],
         # a text written by the model is unlimited
         available=None if is_sampled(getattr(study, text.role)) else text.tokens.available,
-        characters=vocabulary.characters(study.model, ids),
+        characters=vocabulary.count_characters(study.model, ids),
         distinct=int((token_counts > 0).sum()),
         entries=entries,
         frequent=float(frequent),

@@ -91,7 +91,7 @@ def _text_table(root: str, keys: tuple[tuple[str, str], ...], vocabulary_size: i
     return analysis.text_table(texts, vocabulary_size)
 
 
-_vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
+_vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.vocabulary_size)
 
 
 @frame.declare_page("Calibration card", "Is this text large enough, and does its choice change the model?")

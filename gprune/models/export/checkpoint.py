@@ -147,7 +147,7 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
     except ModelError:
         # the CPU is enough for the comparison
         model = model.to("cpu")
-        devices.give_back()
+        devices.empty_cache()
         return model
 
 

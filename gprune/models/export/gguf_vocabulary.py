@@ -189,10 +189,7 @@ def _special(tokenizer: Any) -> dict[str, int]:
 
 def _ends(tokenizer: Any) -> dict[str, bool]:
     ids = tokenizer("a").input_ids
-    return {
-        "add_bos_token": ids[:1] == [tokenizer.bos_token_id],
-        "add_eos_token": ids[-1:] == [tokenizer.eos_token_id],
-    }
+    return {"add_bos_token": ids[:1] == [tokenizer.bos_token_id], "add_eos_token": ids[-1:] == [tokenizer.eos_token_id]}
 
 
 def _template(tokenizer: Any) -> str | list[dict[str, str]] | None:

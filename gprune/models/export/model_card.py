@@ -159,10 +159,7 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
         ("key/value groups a layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
         ("repair of the kept weights", record.pruned.repaired_by or "none"),
         ("trained after the cut", _training(record)),
-        (
-            "base model, SHA-256 of configuration and weights",
-            f"`{record.fingerprint}`" if record.fingerprint else "",
-        ),
+        ("base model, SHA-256 of configuration and weights", f"`{record.fingerprint}`" if record.fingerprint else ""),
     ]
     study = record.study or {}
     rows += [(f"{name} calibration text", without_folders(str(study[name]))) for name in _TEXTS if study.get(name)]

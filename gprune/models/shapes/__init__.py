@@ -33,7 +33,7 @@ def is_random(name: str) -> bool:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, which `base` maps to an existing one.
+    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, see `base_folder`.
 
     Raises ModelError if there is no such shape or depth, or a retention follows it, which only `speed` takes.
     """
@@ -72,7 +72,7 @@ def layers(folder: Path) -> int | None:
     return _depth(folder.name.partition("#")[2])
 
 
-def base(folder: Path) -> Path:
+def base_folder(folder: Path) -> Path:
     """Return the existing folder of a shape, whatever its depth."""
     return folder.with_name(folder.name.partition("#")[0])
 
@@ -84,8 +84,8 @@ def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
     return {**values, **{name: (value * count)[:count] for name, value in lists.items()}, "num_hidden_layers": count}
 
 
-def holds(folder: Path) -> bool:
+def is_shape(folder: Path) -> bool:
     """Return True for the folder of a shape, which has no weight files."""
     shape, mark, _ = folder.name.partition("#")
-    is_shape = shape in SHAPES and (not mark or layers(folder) is not None)
-    return is_shape and folder.parent.resolve() == FOLDER.resolve()
+    is_known = shape in SHAPES and (not mark or layers(folder) is not None)
+    return is_known and folder.parent.resolve() == FOLDER.resolve()

@@ -248,7 +248,7 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
         # the order of all units, for masks
         fixed=OPTIMIZER * trained + 100.0 * model.units + case.logits(rows, 5),
         per_sequence=activations + adapters * length,
-        host=OPTIMIZER * trained + (cached if cached <= machine.spare() else 0.0),
+        host=OPTIMIZER * trained + (cached if cached <= machine.cache_budget() else 0.0),
         batch=batch,
         setting=f"{name}.batch",
         learns=True,

@@ -205,7 +205,7 @@ def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
 
 def _tokenizing(model: str) -> str:
     libraries = [f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")]
-    return ", ".join([*libraries, f"{vocabulary.entries(model)} embeddings"])
+    return ", ".join([*libraries, f"{vocabulary.vocabulary_size(model)} embeddings"])
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:

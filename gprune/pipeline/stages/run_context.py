@@ -112,7 +112,7 @@ class RunContext:
 
     def require_embedded(self, ids: Array, text: str) -> None:
         """Raise CorpusError if a token of a text has no embedding in the study's model."""
-        embeddings = vocabulary.entries(self.study.model)
+        embeddings = vocabulary.vocabulary_size(self.study.model)
         if embeddings is not None:
             texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
@@ -157,7 +157,7 @@ class RunContext:
             if not oom_backoff.out_of_memory(error):
                 raise
             decoder = self.__dict__.get("decoder")
-            sizes = oom_backoff.sizes(error, oom_backoff.MACHINE if decoder is None else decoder.device)
+            sizes = oom_backoff.describe_memory(error, oom_backoff.MACHINE if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
                 "choose a smaller model"

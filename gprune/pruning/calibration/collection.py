@@ -58,7 +58,7 @@ def collect(
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "activation statistics")
-        with decoder.counted_whole():
+        with decoder.restore_counts_on_error():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             updates = [part.prepare(shard[rows]) for part in (ffn, attention)]
             peaks = strongest.prepare() if strongest is not None else []
@@ -98,7 +98,7 @@ def collect_strongest(
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "strongest positions")
-        with decoder.counted_whole():
+        with decoder.restore_counts_on_error():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             pending = strongest.prepare()
         strongest.commit(pending)

@@ -183,7 +183,7 @@ class _Pass:
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
         self._clear_batch()
-        with self.decoder.counted_whole():
+        with self.decoder.restore_counts_on_error():
             hidden = self.decoder.hidden_states(ids)
             self._require_finite("input of down_proj")
             if self.gradient:

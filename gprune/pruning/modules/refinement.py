@@ -105,7 +105,7 @@ class _Descent:
             return
         start = self._centroids.detach().clone()
         # one step is run and reverted, so that one-time initialization is not captured in the graph
-        devices.aside(self._step)
+        devices.run_on_side_stream(self._step)
         graph = devices.capture_graph(self._step)
         self._centroids.detach().copy_(start)
         for value in (self._number, *self._optimizer.state[self._centroids].values()):

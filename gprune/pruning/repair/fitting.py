@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.masking import standing_in
+from gprune.models.masking import replace_forward
 from gprune.models.offloading import execution_device
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import StopForward as StopForward
@@ -186,7 +186,7 @@ class _LayerWalk:
         y, residual = self.attended[index]
         y = y.to(execution_device(attention))
         output: Any = y if residual is None else (y, *residual)
-        return standing_in(attention, lambda *_, **__: output)
+        return replace_forward(attention, lambda *_, **__: output)
 
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)

@@ -117,7 +117,7 @@ class Teacher:
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
         """Return a teacher with a cache if there are several epochs and the machine has enough free memory."""
         values = sequences * length * decoder.shape.hidden
-        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
+        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.cache_budget()
         size = (sequences, length, decoder.shape.hidden)
         cache = torch.empty(size, dtype=decoder.dtype) if fits else None
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))

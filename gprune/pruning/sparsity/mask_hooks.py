@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.masking import standing_in
+from gprune.models.masking import replace_forward
 from gprune.models.parts import Rows
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, add_bias, apply_mask, masked_product, recompute
 from gprune.pruning.sparsity.masks import UnitMasks
@@ -115,7 +115,7 @@ def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
             if is_complete and _is_known(part) and _activation(part) is not None:
-                stack.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
+                stack.enter_context(replace_forward(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), stack)
             above = decoder.shape.layers + index
@@ -125,7 +125,7 @@ def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
                     stack.callback(linear.register_forward_hook(gate.shift(position)).remove)
         if decoder.dtype in _HALF_PRECISION:
             for norm in _norms(decoder):
-                stack.enter_context(standing_in(norm, _recomputing(norm.forward)))
+                stack.enter_context(replace_forward(norm, _recomputing(norm.forward)))
         yield gate
 
 

@@ -126,7 +126,7 @@ class Passes:
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
         """Return the sums over (subsets, sequences, tokens), run `size` sequences at a time."""
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
-        with self._decoder.counted_whole():
+        with self._decoder.restore_counts_on_error():
             for portion in portions(ids.shape[1], size):
                 soft = None if target is None else target[portion].flatten(0, 1)
                 self._accumulate_portion(sums, portion, learned, ids[portion], soft)

@@ -99,7 +99,7 @@ class TuningBatches:
         """Return (2,) summed losses, run `size` sequences at a time; the gradient is summed as well."""
         self._tuned.gradient.zero_()
         sums = torch.zeros(2, device=ids.device)
-        with self._teacher.decoder.counted_whole():
+        with self._teacher.decoder.restore_counts_on_error():
             for part in (slice(start, start + size) for start in range(0, len(ids), size)):
                 with self._tuned.applied():
                     sums += self._backward(ids[part], None if target is None else target[part])

@@ -2,12 +2,11 @@
 
 import copy
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pruned_folder import masks_of
+from pruned_folder import byte_tokenizer, masks_of, save, small_decoder
 from transformers import AutoModelForCausalLM
 
 from gprune.api.held import prune
@@ -16,14 +15,10 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 
 
-def assert_equal_logits(actual, expected):
-    """Up to rounding: kernels differ with the alignment of a tensor in memory."""
-    relative = 1e-5 if actual.dtype == torch.float32 else 1e-2
-    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
-
-
-def test_folder_holds_weights_configuration_code_tokenizer_and_record(tmp_path, masks, tokenizer, saved, decoder_of):
-    folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
+def test_a_folder_holds_weights_configuration_code_tokenizer_and_record(tmp_path):
+    decoder, folder = small_decoder(), tmp_path / "deep" / "out"
+    masks = masks_of(decoder, [1, 2, 3], [1, 4, 13])
+    live = save(decoder, folder, masks=masks, tokenizer=byte_tokenizer())
     names = {file.name for file in folder.iterdir()}
     assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}
     assert names >= {"pruning.json", "tokenizer.json", "tokenizer_config.json"}
@@ -34,24 +29,20 @@ def test_folder_holds_weights_configuration_code_tokenizer_and_record(tmp_path, 
     assert values["ffn_widths"] == [1, 4, 13] and values["key_value_groups"] == [1, 2, 3]
     assert not values["o_proj_bias"] and not values["down_proj_bias"]
     assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
-
-
-def test_the_record_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
-    decoder = decoder_of("mistral")
-    live: Any = cut(decoder, masks)
-    plan = pruning_file.read_record(saved(live, None, tmp_path / "out"))
-    assert (plan.source, plan.fingerprint) == ("dense", "f00d")
-    assert plan.study == {"model": "dense", "retention": 0.5}
-    plan_masks = plan.pruned.masks
-    assert (plan_masks.method, plan_masks.retention, plan_masks.target) == ("gprune", 0.51, 0.5)
-    np.testing.assert_array_equal(plan_masks.ffn, masks.ffn)
-    np.testing.assert_array_equal(plan_masks.heads, masks.heads)
-    again: Any = cut(decoder, plan_masks)
-    assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
+    record = pruning_file.read_record(folder)
+    assert (record.source, record.fingerprint, record.study) == ("dense", "f00d", {"retention": 0.5})
+    loaded_masks = record.pruned.masks
+    assert (loaded_masks.method, loaded_masks.retention, loaded_masks.target) == ("gprune", 0.51, 0.5)
+    np.testing.assert_array_equal(loaded_masks.ffn, masks.ffn)
+    np.testing.assert_array_equal(loaded_masks.heads, masks.heads)
+    # up to rounding: kernels differ with the alignment of a tensor in memory
+    expected = live(torch.arange(9)[None]).logits
+    actual = cut(decoder, loaded_masks)(torch.arange(9)[None]).logits
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("family", ["qwen3", "phi3", "stablelm", "olmo2"])
-def test_the_natural_way_works_like_that_of_any_model(family, tmp_path):
+def test_save_pretrained_and_from_pretrained_work_as_for_any_model(family, tmp_path):
     decoder = tiny_decoder(family, hidden=32, heads=4, kv_heads=2, head_width=8, neurons=13)
     ids, masks = torch.arange(9)[None], masks_of(decoder, [1, decoder.shape.kv_heads], [4, 9])
     model = prune(decoder.model, masks)

@@ -88,7 +88,7 @@ def neurons_of(name):
 
 @pytest.fixture(scope="module")
 def elsewhere(built_once):
-    """What one process without this project reports on all the models."""
+    """Return the report of one process without this project on all models."""
     location = built_once("elsewhere", ask)
     report = json.loads((location / "report.json").read_text())
     return {Path(folder).name: values for folder, values in report.items()}

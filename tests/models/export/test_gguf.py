@@ -7,8 +7,11 @@ import pytest
 import torch
 from pruned_folder import byte_tokenizer, masks_of, needs_gguf, save, small_decoder
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
+from gprune.models.decoder import Decoder
 from gprune.models.export import gguf
+from gprune.models.loading import load
 from gprune.system.errors import CheckpointError
 
 needs_llama = pytest.mark.skipif(
@@ -135,10 +138,6 @@ def test_tied_embeddings_are_written_once(tmp_path):
     ],
 )
 def test_what_the_architecture_has_not_is_refused(family, changes, words, tmp_path):
-    from transformers import AutoModelForCausalLM
-
-    from gprune.models.decoder import Decoder
-
     decoder = small_decoder(family)
     for name, value in changes.items():
         setattr(decoder.model.config, name, value)
@@ -168,10 +167,6 @@ SCALED = {
 @pytest.mark.parametrize("scaling", [None, *SCALED])
 @pytest.mark.parametrize(("family", "compensated"), [("llama", True), ("mistral", False), ("qwen2", True)])
 def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path):
-    from transformers import AutoModelForCausalLM
-
-    from gprune.models.decoder import Decoder
-
     decoder = small_decoder(family, hidden=48, neurons=40, heads=6, kv_heads=3, head_width=16)
     if scaling is not None:
         weights = decoder.model.state_dict()
@@ -198,8 +193,6 @@ def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path)
     ],
 )
 def test_a_real_model_predicts_the_same_tokens(name, groups, neurons, shared, tmp_path):
-    from gprune.models.loading import load
-
     decoder = load(str(shared / "models" / name), device="cpu")
     masks = masks_of(decoder, groups, neurons)
     live = save(decoder, tmp_path / "in", masks=masks, compensated=True, tokenizer=decoder.tokenizer)

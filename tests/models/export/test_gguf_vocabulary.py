@@ -5,15 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gprune.models.export.gguf_vocabulary import (
-    BYTE,
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    vocabulary_of,
-)
+from gprune.models.export.gguf_vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, vocabulary_of
 from gprune.system.errors import CheckpointError
 
 LLAMA3 = (
@@ -23,7 +15,7 @@ LLAMA3 = (
 
 
 class Tokenizer:
-    """As much of a tokenizer as is asked: its JSON, its special numbers, and how a text begins."""
+    """A stub of a tokenizer: its JSON, its special token ids, and whether a text starts with a token."""
 
     def __init__(self, values, begins=True):
         self.backend_tokenizer = SimpleNamespace(to_str=lambda: json.dumps(values))

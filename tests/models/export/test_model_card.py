@@ -36,11 +36,11 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
     assert (folder / "LICENSE.txt").read_text() == "You may."
     # what prepares images for a model that takes them
     assert (folder / "preprocessor_config.json").read_text() == '{"size": 3}'
-    message = {eval_result.dataset_name: eval_result for eval_result in card.data.eval_results}
+    results = {eval_result.dataset_name: eval_result for eval_result in card.data.eval_results}
     # folders of this machine are nobody's business
-    assert set(message) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
-    assert message["wikitext2"].metric_value == 12.3457 and message["wikitext2"].metric_type == "perplexity"
-    assert message["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
+    assert set(results) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
+    assert results["wikitext2"].metric_value == 12.3457 and results["wikitext2"].metric_type == "perplexity"
+    assert results["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
     for words in (
         "| wikitext2 | 12.35 ± 0.50 | 10.00 |",
         "| FFN neurons a layer | 2, 13, 6 of 13 |",

@@ -1,16 +1,11 @@
 """A pruned model in memory is copied, adapted, trained and saved as any model, and loads again as it was."""
 
 import copy
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from pruned_folder import byte_tokenizer, masks_of, small_decoder
-from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
 import gprune
 from gprune.models.export import checkpoint, pruning_file
@@ -18,31 +13,11 @@ from gprune.system.errors import SettingsError
 
 pytest.importorskip("peft")
 
-PROGRAM = """
-import json, sys
-from importlib.util import find_spec
-trusting = sys.argv[1] == "elsewhere"
-assert (find_spec("gprune") is None) == trusting
-if not trusting:
-    import gprune
-import torch
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
-report = {}
-for folder in sys.argv[2:]:
-    trust = {"trust_remote_code": True} if trusting else {}
-    model = AutoModelForCausalLM.from_pretrained(folder, **trust).eval()
-    known = load_file(folder + "/known.safetensors")
-    with torch.inference_mode():
-        away = model(known["ids"]).logits - known["logits"]
-    report[folder] = [float(away.abs().max() / known["logits"].abs().max()), type(model).__name__]
-print(json.dumps(report))
-"""
 IDS = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
 
 
 def pruned(family="llama", dense=None):
-    """A model as `gprune.prune` gives it, of unequal layers, whose dense weights lie in a folder if asked."""
+    """Return a model of `gprune.prune` with unequal layers; save its dense weights in the folder `dense`, if any."""
     decoder = small_decoder(family, heads=8, kv_heads=4)
     if dense is not None:
         decoder.model.save_pretrained(dense)
@@ -53,7 +28,7 @@ def pruned(family="llama", dense=None):
 
 
 def adapted(model):
-    """With LoRA on every linear map, a step of training, and merged again."""
+    """Train LoRA on every linear map for a step, and merge it."""
     from peft import LoraConfig, get_peft_model
 
     lora = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False))
@@ -62,7 +37,7 @@ def adapted(model):
 
 
 def stepped(model):
-    """After one step of plain training."""
+    """Train the model for one step, and return it."""
     optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], 0.05)
     model(IDS, labels=IDS).loss.backward()
     optimizer.step()
@@ -70,7 +45,7 @@ def stepped(model):
 
 
 def trained(model, folder):
-    """After one step of transformers' own Trainer, which has saved it."""
+    """Train the model for one step with transformers' Trainer, and save it."""
     from transformers import Trainer, TrainingArguments
 
     settings = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": "none"}
@@ -82,62 +57,50 @@ def trained(model, folder):
     return model
 
 
-def build(folder):
-    """One model a way, saved with what it answers."""
-    models = {}
-    for name, family in (("copied", "glm"), ("adapted", "llama"), ("trained", "qwen2"), ("saved", "mistral")):
-        model = pruned(family)[0]
-        if name == "copied":
-            models[name] = copy.deepcopy(model)
-            stepped(model)
-        if name == "adapted":
-            models[name] = adapted(model)
-        if name == "trained":
-            models[name] = trained(model, folder / name)
-        if name == "saved":
-            models[name] = stepped(model)
-            gprune.save(model, folder / name)
-        if name in ("copied", "adapted"):
-            models[name].save_pretrained(folder / name)
-    for name, model in models.items():
-        with torch.inference_mode():
-            reference = {"ids": IDS, "logits": model.eval()(IDS).logits.contiguous()}
-        save_file(reference, folder / name / "known.safetensors")
-    return list(models)
+def copied(model, folder):
+    copy_of_model = copy.deepcopy(model)
+    stepped(model)
+    copy_of_model.save_pretrained(folder)
+    return copy_of_model
 
 
-@pytest.fixture(scope="module")
-def ways(built_once):
-    return built_once("natural_way", build)
+def adapted_and_saved(model, folder):
+    merged = adapted(model)
+    merged.save_pretrained(folder)
+    return merged
 
 
-@pytest.mark.process
-@pytest.mark.long
-@pytest.mark.parametrize("where", ["elsewhere", "here"])
-def test_copied_adapted_and_trained_models_load_with_equal_logits(where, ways, project):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(ways / f"home_{where}"), "HF_HUB_OFFLINE": "1"}
-    folders = [str(ways / name) for name in ("copied", "adapted", "trained", "saved")]
-    isolated = ["-I"] if where == "elsewhere" else []
-    done = subprocess.run(
-        [sys.executable, *isolated, "-c", PROGRAM, where, *folders],
-        cwd=ways if where == "elsewhere" else project,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    report = {Path(folder).name: result for folder, result in json.loads(done.stdout).items()}
-    assert len(report) == 4 and max(difference for difference, _ in report.values()) <= 1e-5
-    assert report["adapted"][1] == "GpruneLlamaForCausalLM" and report["copied"][1] == "GpruneGlmForCausalLM"
+def stepped_and_saved(model, folder):
+    gprune.save(stepped(model), folder)
+    return model
+
+
+WAYS = {copied: "glm", adapted_and_saved: "llama", trained: "qwen2", stepped_and_saved: "mistral"}
+CLASSES = {"glm": "Glm", "llama": "Llama", "qwen2": "Qwen2", "mistral": "Mistral"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", WAYS, ids=lambda change: change.__name__)
+def test_copied_adapted_and_trained_models_load_with_equal_logits(change, tmp_path):
+    model, _, _ = pruned(WAYS[change])
+    model = change(model, tmp_path / "out").eval()
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    name = f"Gprune{CLASSES[WAYS[change]]}ForCausalLM"
+    assert type(loaded).__name__ == name
+    # the folder brings its code, for machines without this project
+    assert loaded.config.auto_map["AutoModelForCausalLM"] == f"modeling_gprune.{name}"
+    assert (tmp_path / "out" / "modeling_gprune.py").is_file()
+    with torch.inference_mode():
+        expected = model(IDS).logits
+        assert float((loaded(IDS).logits - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
 
 
 def test_what_prune_gave_is_saved_with_its_kept_units(tmp_path):
     model, _, masks = pruned(dense=tmp_path / "dense")
     folder = gprune.save(copy.deepcopy(model), tmp_path / "out")
-    plan = pruning_file.read_record(folder)
-    assert (plan.source, plan.trained) == (str(tmp_path / "dense"), False)
-    assert (plan.pruned.masks.ffn == masks.ffn).all() and (plan.pruned.masks.heads == masks.heads).all()
+    record = pruning_file.read_record(folder)
+    assert (record.source, record.trained) == (str(tmp_path / "dense"), False)
+    assert (record.pruned.masks.ffn == masks.ffn).all() and (record.pruned.masks.heads == masks.heads).all()
     # the tokenizer came along from the dense model's folder
     assert (folder / "tokenizer.json").is_file() and (folder / "README.md").is_file()
 

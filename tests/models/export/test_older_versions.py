@@ -68,13 +68,9 @@ def exports(tmp_path_factory):
 
 
 @pytest.mark.parametrize("widths", ["free", "equal", "padded"])
-def test_the_rotary_base_stands_where_older_versions_read_it(exports, widths):
+def test_older_versions_read_the_rotary_base_and_the_files_of_the_tokenizer(exports, widths):
     values = json.loads((exports[widths] / "config.json").read_text())
     assert values["rope_theta"] == THETA and values["rope_parameters"]["rope_theta"] == THETA
-
-
-@pytest.mark.parametrize("widths", ["free", "equal", "padded"])
-def test_the_tokenizers_files_are_those_of_the_source(exports, widths):
     names = {path.name for path in exports["dense"].glob("*token*")}
     assert names >= {"tokenizer.json", "tokenizer_config.json"}
     for name in names - {"tokenizer_config.json"}:

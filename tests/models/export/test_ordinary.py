@@ -69,10 +69,7 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     padded.save_padded(folder, tmp_path / "padded")
     pruned = pruning_file.read_record(folder).pruned
     gprune.save(origin.remember(live, pruned, source="dense", fingerprint="f00d"), tmp_path / "by_api")
-    assert (
-        not ordinary.has_own_class(live)
-        and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
-    )
+    assert type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
     for location in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
         values = values_of(location)
         assert values["model_type"] == expected and values["architectures"] == [type(live).__name__]
@@ -83,11 +80,9 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
         loaded = AutoModelForCausalLM.from_pretrained(location)
         assert type(loaded) is type(live) and torch.equal(loaded(IDS).logits, live(IDS).logits)
         options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
-        requested = IDS, torch.ones_like(IDS)
-        created = [
-            loaded.generate(requested[0], attention_mask=requested[1], use_cache=on, **options) for on in (True, False)
-        ]
-        assert torch.equal(*created)
+        options["attention_mask"] = torch.ones_like(IDS)
+        generations = [loaded.generate(IDS, use_cache=use_cache, **options) for use_cache in (True, False)]
+        assert torch.equal(*generations)
     read = [AutoTokenizer.from_pretrained(location)("the town").input_ids for location in (folder, tmp_path / "dense")]
     assert read[0] == read[1]
 
@@ -109,7 +104,7 @@ def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_f
 
 
 @pytest.mark.parametrize(
-    ("family", "others", "compensated"),
+    ("family", "options", "compensated"),
     [
         # no place for biases of o_proj and down_proj
         ("qwen3", {}, True),
@@ -120,9 +115,9 @@ def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_f
     ],
 )
 @torch.no_grad()
-def test_what_no_ordinary_model_holds_stays_ours_and_says_so(family, others, compensated, tmp_path):
-    groups = 5 if others.get("kv_heads") == 6 else 2
-    folder, live, _ = saved(tmp_path, family, groups, compensated, **others)
+def test_what_no_ordinary_model_holds_stays_ours_and_says_so(family, options, compensated, tmp_path):
+    groups = 5 if options.get("kv_heads") == 6 else 2
+    folder, live, _ = saved(tmp_path, family, groups, compensated, **options)
     assert values_of(folder)["model_type"] == f"gprune_{family}" and ordinary.has_own_class(live)
     card = ModelCard.load(folder / "README.md").text
     assert "Every layer has the same width, but no ordinary model has exactly these weights" in card
@@ -159,17 +154,6 @@ def test_card_and_inspection_say_the_same_of_it(tmp_path):
     )
     assert result.parameters == sum(parameter.numel() for parameter in live.parameters())
     assert not (folder / "modeling_gprune.py").exists()
-
-
-def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
-    folder, _, _ = saved(tmp_path)
-    with pytest.raises(CheckpointError, match="has no pruning.json, so it is no pruned checkpoint"):
-        checkpoint.load_verified(tmp_path / "dense")
-    (folder / "config.json").write_text(json.dumps(values_of(folder) | {"intermediate_size": 7}))
-    with pytest.raises(CheckpointError, match="disagrees with the weights"):
-        checkpoint.load_verified(folder)
-    result = inspection.inspect(str(folder))
-    assert "layer 0 has 6 neurons, and its configuration says 7" in result.form
 
 
 @pytest.mark.parametrize("family", ["qwen3", "granite"])

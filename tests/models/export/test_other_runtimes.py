@@ -104,12 +104,7 @@ class Logits(torch.nn.Module):
 @needs_onnx
 @pytest.mark.parametrize(
     ("family", "compensated", "form"),
-    [
-        ("llama", True, "equal"),
-        ("qwen3", False, "equal"),
-        ("llama", True, "padded"),
-        ("llama", False, "free"),
-    ],
+    [("llama", True, "equal"), ("qwen3", False, "equal"), ("llama", True, "padded"), ("llama", False, "free")],
 )
 @torch.no_grad()
 def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated, form, tmp_path):

@@ -133,7 +133,7 @@ def test_the_teacher_keeps_what_it_said(monkeypatch):
 
 @pytest.mark.parametrize(("epochs", "limit"), [(1, 2**30), (2, 0)])
 def test_no_cache_where_it_is_of_no_use_or_too_large(monkeypatch, epochs, limit):
-    monkeypatch.setattr(machine, "spare", lambda: limit)
+    monkeypatch.setattr(machine, "cache_budget", lambda: limit)
     decoder, ids = tiny_decoder(), torch.arange(8).view(2, 4)
     teacher = Teacher.build(decoder, sequences=6, length=4, epochs=epochs)
     assert teacher.cache is None

@@ -198,7 +198,7 @@ def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_pat
     study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
     study.stop_after(6)
-    monkeypatch.setattr(machine, "spare", lambda: 0)
+    monkeypatch.setattr(machine, "cache_budget", lambda: 0)
     actual, _ = study.run()
     assert "rounds differently" in study.notices[-1]
     np.testing.assert_allclose(actual.thresholds, expected.thresholds, atol=1e-4)

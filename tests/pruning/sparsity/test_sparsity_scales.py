@@ -187,7 +187,7 @@ def test_folding_says_what_was_learned_in_every_family(family, tmp_path):
     for index, layer in enumerate(plain.get_submodule(decoder.layout.layers).children()):
         heads = scales.heads[index].repeat(decoder.shape.group_channels)
         for index_of_map, (name, row) in enumerate((("o_proj", heads), ("down_proj", scales.ffn[index]))):
-            linear = layer.get_submodule(decoder.layout.locate(name)[0])
+            linear = layer.get_submodule(decoder.layout.slice_of(name).path)
             hooked(linear, torch.tensor(row[row != 0]), torch.tensor(scales.biases[index, index_of_map]))
     with torch.no_grad():
         actual, expected, bare = (each(ids).logits for each in (live, plain, cut(decoder, model)))
