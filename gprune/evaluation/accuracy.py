@@ -34,11 +34,7 @@ class Answered:
 
 
 def measure_tasks(
-    model: nn.Module,
-    tokenizer: Any,
-    task: str,
-    settings: EvaluationSettings,
-    on_progress: Progress = silent,
+    model: nn.Module, tokenizer: Any, task: str, settings: EvaluationSettings, on_progress: Progress = silent
 ) -> Answered:
     """Measure a causal language model, dense or cut, on a task.
 

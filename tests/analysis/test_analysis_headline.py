@@ -39,7 +39,7 @@ def text_statuses(study, measured=True, **contents):
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
     reference: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
-    return holdout.standings(study, reference["calibration"], reference["evaluation"], overlaps)
+    return holdout.holdout_statuses(study, reference["calibration"], reference["evaluation"], overlaps)
 
 
 def unseen_texts(study, calibration, evaluation):
@@ -215,7 +215,7 @@ def standing_of(text, *share, content="", share_drawn=0.1):
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
     measured = {text: overlap(text, *share, share_drawn=share_drawn)} if share else {}
-    return holdout.standings(study, calibration, {text: content}, measured)[text]
+    return holdout.holdout_statuses(study, calibration, {text: content}, measured)[text]
 
 
 @pytest.mark.parametrize(
@@ -266,9 +266,9 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
 
     def first(left, overlaps):
         study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        return holdout.first(holdout.standings(study, {}, {}, overlaps), study)
+        return holdout.first(holdout.holdout_statuses(study, {}, {}, overlaps), study)
 
-    assert holdout.unseen(holdout.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
+    assert holdout.unseen(holdout.holdout_statuses(study, {}, {}, measured)) == ["news.txt", "c4"]
     assert first(texts, measured) == "news.txt"
     assert first(texts, {"c4": measured["c4"]}) == "c4"
     assert first(texts, {}) == "news.txt" and first(("ptb", "wikitext2"), {}) == "wikitext2"
