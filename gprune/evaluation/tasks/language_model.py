@@ -38,11 +38,11 @@ class InMemoryModel(HFLM):
         """Return the log-likelihood of each continuation. Raise CorpusError for one that the model cannot read."""
         for request in requests:
             self._require_readable(*request.args)
-        return self._fitting(super().loglikelihood, requests)
+        return self._run_in_batches(super().loglikelihood, requests)
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-likelihood of each text."""
-        return self._fitting(super().loglikelihood_rolling, requests)
+        return self._run_in_batches(super().loglikelihood_rolling, requests)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the continuation of each context."""
@@ -54,9 +54,9 @@ class InMemoryModel(HFLM):
                     f"the task {request.task_name!r} generates up to {count} tokens and the model reads at most "
                     f"{self.max_length}: leave it out"
                 )
-        return self._fitting(super().generate_until, requests)
+        return self._run_in_batches(super().generate_until, requests)
 
-    def _fitting(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
+    def _run_in_batches(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
         """Measure requests with as many sequences at a time as memory allows."""
         texts = ("".join(part for part in request.args if isinstance(part, str)) for request in requests)
         longest = max(texts, key=len, default="")

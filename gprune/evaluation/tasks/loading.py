@@ -122,10 +122,10 @@ def uncached_datasets(name: str) -> list[str]:
     """Return the hub datasets of a registered task that the cache of the datasets library does not hold."""
     from datasets import config
 
-    cached = {_letters(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
+    cached = {_letters_and_digits(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
     settings = [settings for _, settings in _single_tasks(name) if not settings.get("custom_dataset")]
     datasets = dict.fromkeys(str(task.get("dataset_path") or "") for task in settings)
-    return [dataset for dataset in datasets if "/" in dataset and _letters(dataset) not in cached]
+    return [dataset for dataset in datasets if "/" in dataset and _letters_and_digits(dataset) not in cached]
 
 
 def task_definition(name: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def task_definition(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_output() -> Iterator[None]:
     """Keep warnings of lm-eval, and progress bars of all libraries, off the terminal."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
@@ -147,7 +147,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def seeded() -> Iterator[None]:
+def seed_random_numbers() -> Iterator[None]:
     """Seed the random numbers of Python and numpy as lm-eval does: some tasks shuffle their options by them."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
@@ -160,7 +160,7 @@ def seeded() -> Iterator[None]:
 
 
 def writes_to_caller(on_progress: Progress) -> Progress:
-    """Return a listener that writes to the present stderr, also while `quiet` redirects it."""
+    """Return a listener that writes to the present stderr, also while `silence_output` redirects it."""
     stream = sys.stderr
 
     def report(done: int, total: int, message: str) -> None:
@@ -193,24 +193,24 @@ def _build_manager(of_paper: bool) -> Any:
 
     root = Path(lm_eval.tasks.__file__).parent
     folders = dict.fromkeys(str(root / task.folder) for task in STANDARD_TASKS.values())
-    with quiet():
+    with silence_output():
         return lm_eval.tasks.TaskManager(
             include_path=list(folders) if of_paper else None, include_defaults=not of_paper
         )
 
 
-def _letters(name: str) -> str:
+def _letters_and_digits(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def load(source: TaskSource, few_shot: int | None) -> Loaded:
+def load_task(source: TaskSource, few_shot: int | None) -> Loaded:
     """Load a task as lm-eval runs it, with `few_shot` examples, or None for as many as its definition has.
 
     Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError if the data cannot be had or
     does not fit the task, SettingsError if it is a collection without a figure of its own.
     """
     changed = source.file.stat().st_mtime_ns if source.file else 0
-    loaded = _load(source, few_shot, changed)
+    loaded = _load_cached(source, few_shot, changed)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
@@ -219,7 +219,7 @@ def load(source: TaskSource, few_shot: int | None) -> Loaded:
 
 def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     """Load a task and build its requests, without a model."""
-    loaded = load(source, settings.few_shot)
+    loaded = load_task(source, settings.few_shot)
     with readable_faults(source.task):
         for task in loaded["tasks"].values():
             task.build_all_requests(limit=settings.limit)
@@ -244,7 +244,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     if source.file is not None:
         return _digest(read_documents(source))
     standard = STANDARD_TASKS[source.task]
-    (task,) = load(source, None)["tasks"].values()
+    (task,) = load_task(source, None)["tasks"].values()
     return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
 
 
@@ -261,7 +261,7 @@ def _digest(content: object) -> str:
 def readable_faults(task: str) -> Iterator[None]:
     """Turn lm-eval's errors about a task's data into a CorpusError."""
     try:
-        with quiet(), seeded():
+        with silence_output(), seed_random_numbers():
             yield
     except GpruneError:
         raise
@@ -280,7 +280,7 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
+def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
     """Load a task; the time of its file makes changed rows another task."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
@@ -314,7 +314,7 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def process_split(split: Any) -> Any:
         if id(split) not in processed:
-            with seeded():
+            with seed_random_numbers():
                 processed[id(split)] = split, process(split)
         return processed[id(split)][1]
 
