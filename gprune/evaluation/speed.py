@@ -194,10 +194,10 @@ def take_turns(
             for model, modes in zip(models, times, strict=True):
                 for timed in modes:
                     with within_memory(model.name, settings, len(models) > 1):
-                        if turn < WARM_UPS:
-                            _warm_up(model.decodings[timed.mode])
-                        else:
-                            _run(model, timed, device, clock)
+                        prefill, decode, peak = _run(model, timed.mode, device, clock)
+                    if turn >= WARM_UPS:
+                        timed.repetitions.append((prefill, decode))
+                        timed.peak = max(timed.peak, peak)
                     on_run(f"{description}: {timed.name}, {timed.mode}")
     return times
 
@@ -217,23 +217,17 @@ def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterato
         ) from error
 
 
-def _warm_up(decoding: Decoding) -> None:
-    decoding.prefill()
-    decoding.decode()
-    decoding.release()
-
-
-def _run(model: LoadedModel, timed: Timed, device: torch.device, clock: Callable[[], float]) -> None:
-    """Time one repetition and record its memory."""
-    decoding, gpu = model.decodings[timed.mode], devices.is_gpu(device)
+def _run(model: LoadedModel, mode: str, device: torch.device, clock: Callable[[], float]) -> tuple[float, float, int]:
+    """Return the seconds of prefill and of decode, and the largest memory in bytes."""
+    decoding, gpu = model.decodings[mode], devices.is_gpu(device)
     if gpu:
         bytes_before = devices.allocated_bytes(device) - model.bytes - decoding.cache_bytes()
     prefill = _seconds_of(decoding.prefill, device, clock)
-    timed.repetitions.append((prefill, _seconds_of(decoding.decode, device, clock)))
-    # Another model is in memory as well, so its bytes are subtracted.
+    decode = _seconds_of(decoding.decode, device, clock)
+    # another model is in memory as well, so its bytes are subtracted
     peak = devices.peak(device) - bytes_before if gpu else model.bytes + decoding.cache_bytes()
-    timed.peak = max(timed.peak, peak)
     decoding.release()
+    return prefill, decode, peak
 
 
 def _seconds_of(run: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:

@@ -35,6 +35,10 @@ def loaders(**models):
     return {name: lambda model=model: model for name, model in models.items()}
 
 
+WARM_UP = [9.0, 9.0, 9.0, 9.0]
+"""seconds that no figure contains"""
+
+
 class Clock:
     """Return start and end of each of some pieces of work with these durations."""
 
@@ -48,7 +52,7 @@ class Clock:
 
 def test_medians_ratios_and_spreads_are_those_of_the_clock():
     # prefill and decode of A, then of B, in each of three repetitions
-    rounds = np.array([[1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
+    rounds = np.array([WARM_UP, [1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
     rows = measure(loaders(A=dense(), B=pruned()), SETTINGS, clock=Clock(rounds.ravel()))
     assert [(row.model, row.phase, row.mode) for row in rows] == [
         (model, phase, "eager") for model in "AB" for phase in ("prefill", "decode", "whole")
@@ -270,7 +274,7 @@ def test_each_model_takes_turns_with_the_first_after_one_warm_up_each():
 
 def test_ratios_are_to_the_first_in_the_same_repetitions_and_the_first_reports_all_repetitions():
     # prefill and decode of A, then of the other; the machine is three times slower when C's turn comes
-    rounds = np.array([[1.0, 4.0, 0.5, 2.0]] * 3 + [[3.0, 12.0, 1.0, 3.0]] * 3)
+    rounds = np.array([WARM_UP, *[[1.0, 4.0, 0.5, 2.0]] * 3, WARM_UP, *[[3.0, 12.0, 1.0, 3.0]] * 3])
     models = loaders(A=dense(), B=pruned(), C=pruned(seed=2))
     rows = {(row.model, row.phase): row for row in measure(models, SETTINGS, clock=Clock(rounds.ravel()))}
     assert [name for name, phase in rows if phase == "decode"] == list("ABC")
