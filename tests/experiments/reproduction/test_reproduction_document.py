@@ -142,15 +142,8 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     names = [comparison_rows.identifier(row) for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
     assert set(CONTROLS) < set(names) and "wanda_sp_dense" not in names
-    assert (
-        names.count("gprune")
-        == names.count(RECOMMENDED)
-        == names.count(repaired_id(REPAIRS["bias_compensation"]))
-        == names.count("flap_pooled")
-        == names.count("flap equal widths")
-        == names.count("recommended")
-        == 4
-    )
+    expected = ("gprune", RECOMMENDED, repaired_id(REPAIRS["bias_compensation"]), "flap_pooled", "flap equal widths")
+    assert [names.count(name) for name in (*expected, "recommended")] == [4] * 6
     assert {comparison_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation, the other profile and
     # equal widths
