@@ -28,7 +28,7 @@ from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
-from gprune.experiments.reproduction.cells import cell, digits, heading
+from gprune.experiments.reproduction.cells import decimals, format_cell, heading
 from gprune.experiments.reproduction.paper_values import spell_out, without_single_tasks
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
@@ -175,7 +175,9 @@ def _over_seeds(values: pd.Series, column: str) -> str:
         return ""
     # what is equal under every seed may differ in the last bit, which is no deviation
     mean, spread = float(values.mean()), round(float(values.std(ddof=0)), 12)
-    return f"{cell(mean, column)} ± {cell(spread, column)}" if len(values) > 1 else cell(mean, column)
+    return (
+        f"{format_cell(mean, column)} ± {format_cell(spread, column)}" if len(values) > 1 else format_cell(mean, column)
+    )
 
 
 def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:
@@ -193,8 +195,8 @@ def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:
 def _cell(one: Setting, column: str) -> str:
     if not one.values(column):
         return ""
-    shown, spread = f"{one.mean(column):,.{digits(column)}f}{one.mark(column)}", one.spread(column)
-    return shown + (f" ± {spread:,.{digits(column)}f}" if np.isfinite(spread) else "")
+    shown, spread = f"{one.mean(column):,.{decimals(column)}f}{one.mark(column)}", one.spread(column)
+    return shown + (f" ± {spread:,.{decimals(column)}f}" if np.isfinite(spread) else "")
 
 
 OURS = "gprune:flap"

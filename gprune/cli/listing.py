@@ -78,7 +78,7 @@ def _tasks(options: argparse.Namespace) -> int:
 
     settings = EvaluationSettings(task_folder=options.task_folder)
     exit_code = 0
-    for name in tuple(options.tasks) or tasks.known():
+    for name in tuple(options.tasks) or tasks.listed_tasks():
         try:
             source = tasks.resolve(name, settings)
             words = "built in" if source.kind == "demo" else "from the hub"

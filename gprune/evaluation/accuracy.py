@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
-from gprune.evaluation.tasks.loading import build_requests, load, quiet, seeded, writes_to_caller
+from gprune.evaluation.tasks import TaskSource, fingerprint, loading, resolve
 from gprune.models import devices
 from gprune.records import Accuracy, Answers, Questions
 from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
@@ -25,7 +24,7 @@ from gprune.system.progress import Progress, silent
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TaskResult:
     """Figures of a model on one task, its answers, and the questions."""
 
     accuracy: Accuracy
@@ -34,12 +33,8 @@ class Answered:
 
 
 def measure_tasks(
-    model: nn.Module,
-    tokenizer: Any,
-    task: str,
-    settings: EvaluationSettings,
-    on_progress: Progress = silent,
-) -> Answered:
+    model: nn.Module, tokenizer: Any, task: str, settings: EvaluationSettings, on_progress: Progress = silent
+) -> TaskResult:
     """Measure a causal language model, dense or cut, on a task.
 
     Args:
@@ -63,9 +58,9 @@ def measure_tasks(
     from gprune.evaluation.tasks.language_model import InMemoryModel
 
     source = resolve(task, settings)
-    training, report = model.training, writes_to_caller(on_progress)
+    training, report = model.training, loading.writes_to_caller(on_progress)
     try:
-        with quiet():
+        with loading.silence_output():
             language_model = InMemoryModel(model, tokenizer, settings.batch, report)
             return _measure(language_model, source, settings)
     finally:
@@ -74,20 +69,20 @@ def measure_tasks(
 
 def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
     """Return the questions of a task as every model is asked them; for arguments and errors see `measure_tasks`."""
-    loaded = build_requests(resolve(task, settings), settings)
+    loaded = loading.build_requests(resolve(task, settings), settings)
     on_progress(1, 1, "tasks: writing questions")
     return read_questions(task, loaded["tasks"])
 
 
-def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> Answered:
+def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
     import lm_eval
 
     data = fingerprint(source, settings)
     # set only now, because a fingerprint of requests draws the examples too
-    loaded = load(source, settings.few_shot)
+    loaded = loading.load_task(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
-    with seeded(), devices.preserve_random_state(language_model.device):
+    with loading.seed_random_numbers(), devices.preserve_random_state(language_model.device):
         # lm-eval's seed, for tasks that sample what they generate
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
@@ -117,7 +112,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
         is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
     )
-    return Answered(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
+    return TaskResult(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
 
 
 def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:

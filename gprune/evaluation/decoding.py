@@ -30,7 +30,7 @@ class EagerDecoding:
     """Kernel by kernel, with the library's growing cache."""
 
     def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int) -> None:
-        """Take a causal language model, its prompt as (batch, tokens) ids, and the tokens to write."""
+        """Store a causal language model, its prompt as (batch, tokens) ids, and the number of tokens to write."""
         self._model: Any = model
         self._prompt, self._new_tokens = prompt, new_tokens
         self._cache: Any = None
@@ -38,32 +38,27 @@ class EagerDecoding:
 
     def prefill(self) -> None:
         """Read the prompt and write the first token."""
-        result = self._model(input_ids=self._prompt, use_cache=True, logits_to_keep=1)
-        self._cache = result.past_key_values
-        self._written = [_greedy(result.logits)]
+        self._cache, self._written = None, []
+        self._step(self._prompt)
 
     def decode(self) -> None:
-        """Write the other tokens."""
+        """Write the remaining tokens."""
         for _ in range(self._new_tokens - 1):
-            result = self._model(
-                input_ids=self._written[-1],
-                past_key_values=self._cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-            self._written.append(_greedy(result.logits))
+            self._step(self._written[-1])
+
+    def _step(self, ids: Tensor) -> None:
+        result = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        self._cache = result.past_key_values
+        self._written.append(_greedy(result.logits))
 
     def tokens(self) -> Tensor:
-        """Return (batch, new tokens) int64 tokens written."""
+        """Return the written tokens, (batch, new tokens) int64."""
         return torch.cat(self._written, dim=1)
 
     def cache_bytes(self) -> int:
-        """Return the bytes of the keys and values."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._cache.layers)
-
-    def static_bytes(self) -> int:
-        """Return 0, because nothing stays in memory."""
-        return 0
+        """Return the bytes of the keys and values; 0 after `release`."""
+        layers = () if self._cache is None else self._cache.layers
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
 
     def release(self) -> None:
         """Drop the cache."""
@@ -100,15 +95,15 @@ class StaticKeyValues(Cache):
         return self.buffers[layer_idx]
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:
-        """Tokens stored before the prompt; while decoding, mask and positions are given to the model."""
+        """Return the tokens stored before the prompt; during decoding the model gets mask and positions directly."""
         return 0
 
     def get_query_offset(self, *_: Any, **__: Any) -> int:
-        """As ``get_seq_length``."""
+        """Return the position of the first query, 0 as in ``get_seq_length``."""
         return 0
 
     def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
-        """Keys that the prompt attends to, and the first of them."""
+        """Return the number of keys that the prompt attends to, and the first of them."""
         return self._prompt, 0
 
     def _buffer(self, states: Tensor) -> Tensor:
@@ -152,7 +147,7 @@ class StaticDecoding:
         self._position.fill_(self._prompt.shape[1])
 
     def decode(self) -> None:
-        """Write the other tokens; the first call compiles the step and captures the graph."""
+        """Write the remaining tokens; the first call compiles the step and captures the graph."""
         if self._uncompiled:
             with self._first_step("compiled here", "leave out the mode compiled"):
                 self._step()
@@ -166,16 +161,12 @@ class StaticDecoding:
             step()
 
     def tokens(self) -> Tensor:
-        """Return (batch, new tokens) int64 tokens written."""
+        """Return the written tokens, (batch, new tokens) int64."""
         return self._written.clone()
 
     def cache_bytes(self) -> int:
-        """Return the bytes of the keys and values."""
+        """Return the bytes of the keys and values, which stay in memory after `release`."""
         return sum(keys.nbytes + values.nbytes for keys, values in self._cache.buffers)
-
-    def static_bytes(self) -> int:
-        """Return the bytes of all keys and values, whose addresses a captured graph holds."""
-        return self.cache_bytes()
 
     def release(self) -> None:
         """Do nothing, because nothing is allocated anew."""
@@ -199,7 +190,7 @@ class StaticDecoding:
 
     @contextmanager
     def _first_step(self, action: str, remedy: str) -> Iterator[None]:
-        """Put token and position back after a step. Raises SettingsError if it cannot be taken."""
+        """Restore token and position after a trial step. Raises SettingsError if the step fails."""
         token, position = self._token.clone(), self._position.clone()
         try:
             yield
@@ -213,7 +204,7 @@ class StaticDecoding:
 
 
 Decoding = EagerDecoding | StaticDecoding
-"""One model writing one continuation, again and again."""
+"""A model and a prompt whose continuation is written repeatedly."""
 
 
 def _greedy(logits: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """The relation of evaluated texts to the texts that a run was calibrated on.
 
-The one definition of *unseen*: a text of another corpus than A and B, than a check text by which was chosen
-and than LLM-Pruner's own, of which next to nothing stands in what was drawn of them. What is declared (corpus
-and split by name, equal content) and what is measured (the overlap) are both told; neither alone suffices.
+The only definition of *unseen*: a text of a different corpus than A, B, the check text of a choice and LLM-Pruner's
+own text, with next to no verbatim overlap with the sequences that were drawn from them. The declared relation
+(corpus and split by name, equal content) and the measured overlap are both reported; neither alone suffices.
 The third text C prunes nothing and does not count. A text that the model has written itself is never unseen.
 """
 
@@ -18,11 +18,11 @@ from gprune.records import TextOverlap
 from gprune.study import Study
 
 LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
-"""the texts that prune, by role, and the one by which a repair or a recipe is chosen"""
+"""names of the texts that decide the pruning, by role, and of the text by which a repair or a recipe is chosen"""
 MOST_SHARED = 0.01
 """share of an evaluated text's runs that may occur in a calibration set by chance or quotation"""
 _OF_A_COPY = 4
-"""a copy overlaps by the share that was drawn of the text; this part of it is too much already"""
+"""a copy overlaps by the share of the text that was drawn; one part in this number is too much already"""
 UNSEEN = "unseen"
 
 
@@ -33,9 +33,9 @@ class HoldoutStatus:
     text: str
     """the evaluation text, as typed"""
     kin: Mapping[str, Kinship]
-    """how it is related to A and to B, as declared"""
+    """declared relation to each calibration text, by its name"""
     overlap: TextOverlap | None
-    """what was measured, or None if nothing was yet"""
+    """measured overlap, or None before it is measured"""
     name: str = ""
     """name that the study gives the text"""
 
@@ -52,18 +52,13 @@ class HoldoutStatus:
             return ""
         limits = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
         return " and ".join(
-            letter for letter, far in zip(self._letters, self.overlap.share > limits, strict=True) if far
+            letter for letter, exceeds in zip(self._letters, self.overlap.share > limits, strict=True) if exceeds
         )
 
     @property
     def other(self) -> bool:
         """Return True if it is declared as another corpus and no measured overlap contradicts that."""
-        return not (self.sampled or self.related or self.copied)
-
-    @property
-    def sampled(self) -> bool:
-        """Return True if the model wrote it, so that it contains nothing the model does not know."""
-        return is_sampled(self.text)
+        return not (is_sampled(self.text) or self.related or self.copied)
 
     @property
     def unseen(self) -> bool:
@@ -78,7 +73,7 @@ class HoldoutStatus:
     @property
     def _words(self) -> tuple[str, str]:
         """Return the relation in a few words, and the reason for it."""
-        if self.sampled:
+        if is_sampled(self.text):
             return "written by the model", "written by the model itself, so it is not unseen"
         if SAME in self.related:
             return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
@@ -116,25 +111,20 @@ class HoldoutStatus:
         return f"{self.name or self.text}: {self._words[1]}{overlap_in_words}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        values: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
-        values |= {"declared": dict(self.kin)}
+        """Return plain JSON values."""
+        values = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence, "declared": dict(self.kin)}
         if self.overlap is not None:
             shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
             values |= {"overlap": shares, "tokens of a run": self.overlap.run}
         return values
 
 
-def standings(
-    study: Study,
-    calibration: Mapping[str, str],
-    evaluation: Mapping[str, str],
-    overlaps: Mapping[str, TextOverlap],
+def holdout_statuses(
+    study: Study, calibration: Mapping[str, str], evaluation: Mapping[str, str], overlaps: Mapping[str, TextOverlap]
 ) -> dict[str, HoldoutStatus]:
     """Return the relation of every evaluation text of a study to its calibration texts.
 
-    `calibration` is content by role, `evaluation` content by name, `overlaps` what was measured by evaluation
-    text.
+    `calibration` has content digests by role, `evaluation` by text, and `overlaps` the measured overlap by text.
     """
     texts = {"primary": study.primary, "auxiliary": study.auxiliary}
     if study.chooses and study.choice.check_text:

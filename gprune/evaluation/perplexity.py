@@ -23,7 +23,6 @@ from gprune.study import PRESET_LENGTHS, EvaluationSettings
 from gprune.system.errors import CheckpointError, CorpusError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
-_SHORTER = "choose a preset of shorter windows, dtype bfloat16, or a device with more memory"
 # Logits in float32 that exist at a time: 64 MiB.
 _BLOCK_LOGITS = 2**24
 # Relative difference of a window's loss between two machines: of runs in 16 bits, and in float32.
@@ -31,11 +30,7 @@ _ROUNDING = (3e-2, 1e-3)
 
 
 def perplexity(
-    model: nn.Module,
-    tokens: Array,
-    text: str,
-    settings: EvaluationSettings,
-    on_progress: Progress = silent,
+    model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings, on_progress: Progress = silent
 ) -> Perplexity:
     """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
@@ -115,8 +110,8 @@ def window_losses(
         _require_finite(losses[batch], window_numbers[batch], text, model)
         on_progress(batch.stop, len(windows), f"perplexity on {text}")
 
-    batch_size, length = settings.batch, settings.length
-    batches = AdaptiveBatches(batch_size, length, "evaluation.batch", _SHORTER, device, on_progress)
+    remedy = "choose a preset of shorter windows, dtype bfloat16, or a device with more memory"
+    batches = AdaptiveBatches(settings.batch, settings.length, "evaluation.batch", remedy, device, on_progress)
     batches.run_batches(len(windows), measure)
     return losses
 
@@ -167,8 +162,8 @@ def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_p
             )
         on_progress(rows.stop, len(windows), "divergence from the dense model")
 
-    shorter = "use dtype bfloat16, or a device with more memory"
-    batches = AdaptiveBatches(batch, windows.shape[1], "evaluation.batch", shorter, device, on_progress)
+    remedy = "use dtype bfloat16, or a device with more memory"
+    batches = AdaptiveBatches(batch, windows.shape[1], "evaluation.batch", remedy, device, on_progress)
     batches.run_batches(len(windows), measure)
     return divergences
 

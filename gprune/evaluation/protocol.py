@@ -6,7 +6,7 @@ versions, all read from the records of the run. Figures of different stamps get 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gprune.data.texts import catalogue, naming
@@ -18,39 +18,38 @@ PUBLISHED = (
     "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions not given"
 )
 """the stamp of the paper's own figures, as far as the paper gives it"""
-_PACKAGES = {"gprune": "gprune", "torch": "torch", "transformers": "transformers"}
-_HARNESS = {"lm_eval": "lm-eval"}
+_PACKAGES = ("gprune", "torch", "transformers")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """Everything that a figure depends on besides the model."""
 
-    what: str
-    """measure and size: `perplexity over 80 windows of 128 tokens`"""
+    measure: str
+    """figure and size: `perplexity over 80 windows of 128 tokens`"""
     stream: str
     """how the text became windows, or the documents questions"""
     rule: str
-    """how the figure follows from what the model gives"""
+    """how the figure follows from the model's output"""
     precision: str
     """number type of the model; empty if not recorded"""
     versions: tuple[tuple[str, str], ...]
     """of the programs that measured; empty if not recorded"""
     limit: str = field(default="", compare=False)
-    """what was asked for at most; two figures of equal size are alike whatever their limits"""
+    """largest size that was requested; figures of equal size are comparable whatever their limits"""
 
     @property
     def line(self) -> str:
         """Return the stamp in one line."""
         limited = f" ({self.limit})" if self.limit else ""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions)
-        fields = (f"{self.what}{limited}", self.stream, self.rule, self.precision)
+        fields = (f"{self.measure}{limited}", self.stream, self.rule, self.precision)
         return "; ".join(part for part in (*fields, versions or "versions not recorded") if part)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        values = {name: getattr(self, name) for name in ("what", "limit", "stream", "rule", "precision")}
-        return values | {"versions": dict(self.versions)}
+        values = asdict(self) | {"versions": dict(self.versions)}
+        return {"what": values.pop("measure"), **values}
 
 
 def of_perplexity(
@@ -61,7 +60,7 @@ def of_perplexity(
     `precision` is the model's number type, `limit` the windows asked for at most; None for all.
     """
     return Stamp(
-        what=f"perplexity over {perplexity.windows} windows of {perplexity.length} tokens",
+        measure=f"perplexity over {perplexity.windows} windows of {perplexity.length} tokens",
         stream=f"{_stream(perplexity.text)}, consecutive windows, tail dropped",
         rule=f"exp of the mean loss of {perplexity.length - 1} predictions a window",
         precision=precision,
@@ -78,11 +77,11 @@ def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "",
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""
     return Stamp(
-        what=f"accuracy on {accuracy.samples} documents",
+        measure=f"accuracy on {accuracy.samples} documents",
         stream=", ".join(filter(None, (f"{accuracy.few_shot}-shot" if accuracy.few_shot else "zero-shot", task))),
         rule=accuracy.metric if accuracy.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm",
         precision=precision,
-        versions=_versions(versions, _PACKAGES | _HARNESS),
+        versions=_versions(versions, (*_PACKAGES, "lm_eval")),
         limit=_limit(accuracy.limit or None),
     )
 
@@ -96,9 +95,8 @@ def _stream(text: str) -> str:
     return joined_text if is_joined else "one stream, a BOS, if any, at the start of each document only"
 
 
-def _versions(versions: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    labelled = ((label, versions.get(name)) for name, label in packages.items())
-    return tuple((label, str(version)) for label, version in labelled if version)
+def _versions(versions: Mapping[str, Any], packages: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name.replace("_", "-"), str(versions[name])) for name in packages if versions.get(name))
 
 
 def _limit(limit: int | None) -> str:
@@ -135,7 +133,7 @@ class Marks:
 
 def difference(stamp: Stamp, usual: Stamp) -> str:
     """Return the parts in which a stamp differs from another."""
-    pairs = [(getattr(stamp, name), getattr(usual, name)) for name in ("what", "stream", "rule", "precision")]
+    pairs = [(getattr(stamp, name), getattr(usual, name)) for name in ("measure", "stream", "rule", "precision")]
     usual_versions = dict(usual.versions)
     pairs += [
         (f"{name} {version}", f"{name} {usual_versions.get(name, 'unknown')}") for name, version in stamp.versions

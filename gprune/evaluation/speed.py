@@ -2,13 +2,12 @@
 
 The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
-of the others one at a time is there beside it. These two take turns in every repetition, so that a machine
-that slows down slows both; ratios to the first model are formed within each repetition, and medians are taken
-last.
+the others join it one at a time. The two take turns in every repetition, so that a machine that slows down slows
+both; ratios to the first model are formed within each repetition, and medians are taken last.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
 from gprune.models import devices, oom_backoff
 from gprune.models.parts import language_config
 from gprune.records import Array
+from gprune.study.settings import require_choice
 from gprune.system.errors import SettingsError
 from gprune.system.forms import Form, Rule, at_least, validate_form
 from gprune.system.machine import processor, version
@@ -69,10 +69,7 @@ class SpeedSettings(Form):
         )
 
 
-PRESETS = {
-    "gpu": SpeedSettings(),
-    "cpu": SpeedSettings(1, 128, 64, 10, "float32", "cpu", ("eager",)),
-}
+PRESETS = {"gpu": SpeedSettings(), "cpu": SpeedSettings(1, 128, 64, 10, "float32", "cpu", ("eager",))}
 """The paper's setting, and one that a small model on a CPU ends in seconds."""
 
 
@@ -80,8 +77,7 @@ def preset(name: str) -> SpeedSettings:
     """Return the settings of a preset: gpu, cpu or auto (gpu if there is one). Raise SettingsError for any other."""
     if name == "auto":
         return PRESETS["gpu" if devices.is_gpu(devices.default_device()) else "cpu"]
-    if name not in PRESETS:
-        raise SettingsError(f"preset must be one of auto, {', '.join(PRESETS)} (got {name!r})")
+    require_choice("preset", name, ("auto", *PRESETS))
     return PRESETS[name]
 
 
@@ -101,7 +97,7 @@ class Speed:
     """One model in one phase and mode."""
 
     model: str
-    """as the person named it"""
+    """name given by the caller"""
     parameters: int
     """of the whole model"""
     phase: str
@@ -110,7 +106,7 @@ class Speed:
     mode: str
     """eager or graph; a prefill is eager in both"""
     tokens_per_second: float
-    """median over the repetitions, of all sequences together; the first model's are all that it has made"""
+    """median over the repetitions, of all sequences together; of the first model over all repetitions with any other"""
     spread: float
     """interquartile range of the same"""
     ratio: float
@@ -120,9 +116,9 @@ class Speed:
     peak_bytes: int
     """largest memory of the model with cache and workspace"""
     memory: str
-    """how that was found: allocated (by CUDA) or weights and cache (counted)"""
+    """source of that number: allocated (by CUDA) or weights and cache (counted)"""
     seconds: tuple[float, ...]
-    """of each repetition; the first model's beside the second, then those beside the third, and so on"""
+    """of each repetition; of the first model in turn with the second, then with the third, and so on"""
 
 
 @dataclass(slots=True)
@@ -133,31 +129,24 @@ class Timed:
     mode: str
     parameters: int
     """of the whole model"""
-    prefill: list[float] = field(default_factory=list)
-    """seconds of each repetition"""
-    decode: list[float] = field(default_factory=list)
-    """seconds of each repetition"""
+    repetitions: list[tuple[float, float]] = field(default_factory=list)
+    """seconds of prefill and of decode of each repetition"""
     peak: int = 0
     """largest memory of the model with cache and workspace, in bytes"""
 
-    def seconds(self, phase: str) -> list[float]:
+    def seconds(self, phase: str) -> Array:
         """Return the seconds of each repetition."""
-        if phase == "whole":
-            return [first + rest for first, rest in zip(self.prefill, self.decode, strict=True)]
-        return self.prefill if phase == "prefill" else self.decode
+        prefill, decode = np.array(self.repetitions).T
+        return {"prefill": prefill, "decode": decode, "whole": prefill + decode}[phase]
 
 
-def join_repetitions(repetitions: list[Timed]) -> Timed:
+def join_repetitions(parts: Sequence[Timed]) -> Timed:
     """Join all repetitions of one model in one mode."""
-    timed = Timed(repetitions[0].name, repetitions[0].mode, repetitions[0].parameters)
-    for part in repetitions:
-        timed.prefill += part.prefill
-        timed.decode += part.decode
-        timed.peak = max(timed.peak, part.peak)
-    return timed
+    repetitions = [seconds for part in parts for seconds in part.repetitions]
+    return replace(parts[0], repetitions=repetitions, peak=max(part.peak for part in parts))
 
 
-class Entrant:
+class LoadedModel:
     """A model in memory, ready to write in every mode."""
 
     def __init__(self, name: str, model: nn.Module, settings: SpeedSettings) -> None:
@@ -177,51 +166,38 @@ class Entrant:
             self.decodings = {mode: _decoding(mode, model, prompt, settings) for mode in settings.modes}
 
 
-@contextmanager
-def load_entrant(
-    name: str, load: Callable[[], nn.Module], settings: SpeedSettings, together: bool
-) -> Iterator[Entrant]:
-    """Yield a model in memory, in evaluation mode; afterwards it is as it was.
+def load_model(name: str, load: Callable[[], nn.Module], settings: SpeedSettings, together: bool) -> LoadedModel:
+    """Load a model and put it in evaluation mode.
 
-    `together` says that it takes turns with another. Raises GpruneError as `Entrant`, or where the model cannot be
+    `together` means that it takes turns with another. Raises GpruneError as `LoadedModel`, or where the model cannot be
     loaded or does not fit in memory.
     """
     with within_memory(name, settings, together):
-        model = load()
-    training = model.training
-    try:
-        with within_memory(name, settings, together):
-            entrant = Entrant(name, model.eval(), settings)
-        yield entrant
-    finally:
-        model.train(training)
+        return LoadedModel(name, load().eval(), settings)
 
 
 def take_turns(
-    entrants: list[Entrant],
-    settings: SpeedSettings,
-    clock: Callable[[], float],
-    on_run: Callable[[str], None],
+    models: list[LoadedModel], settings: SpeedSettings, clock: Callable[[], float], on_run: Callable[[str], None]
 ) -> list[list[Timed]]:
     """Time each model in each mode: all once for warm-up, then in turn for every repetition.
 
-    `clock` gives seconds that only ever grow; `on_run` is told after every run, in words. Raises
+    `clock` returns seconds that never decrease; `on_run` is called with a description after every run. Raises
     SettingsError if a model does not fit in memory.
     """
     device = torch.device(settings.device)
     # reset, because the compiler silently stops compiling after eight models of one class
     torch.compiler.reset()
-    times = [[Timed(entrant.name, mode, entrant.parameters) for mode in entrant.decodings] for entrant in entrants]
+    times = [[Timed(model.name, mode, model.parameters) for mode in model.decodings] for model in models]
     with torch.inference_mode(), devices.as_current_device(device):
         for turn in range(WARM_UPS + settings.repeats):
             description = "warm-up" if turn < WARM_UPS else f"repetition {turn - WARM_UPS + 1}"
-            for entrant, modes in zip(entrants, times, strict=True):
+            for model, modes in zip(models, times, strict=True):
                 for timed in modes:
-                    with within_memory(entrant.name, settings, len(entrants) > 1):
-                        if turn < WARM_UPS:
-                            _warm_up(entrant.decodings[timed.mode])
-                        else:
-                            _run(entrant, timed, device, clock)
+                    with within_memory(model.name, settings, len(models) > 1):
+                        prefill, decode, peak = _run(model, timed.mode, device, clock)
+                    if turn >= WARM_UPS:
+                        timed.repetitions.append((prefill, decode))
+                        timed.peak = max(timed.peak, peak)
                     on_run(f"{description}: {timed.name}, {timed.mode}")
     return times
 
@@ -241,26 +217,20 @@ def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterato
         ) from error
 
 
-def _warm_up(decoding: Decoding) -> None:
-    decoding.prefill()
-    decoding.decode()
-    decoding.release()
-
-
-def _run(entrant: Entrant, timed: Timed, device: torch.device, clock: Callable[[], float]) -> None:
-    """Time one repetition and record its memory."""
-    decoding, gpu = entrant.decodings[timed.mode], devices.is_gpu(device)
+def _run(model: LoadedModel, mode: str, device: torch.device, clock: Callable[[], float]) -> tuple[float, float, int]:
+    """Return the seconds of prefill and of decode, and the largest memory in bytes."""
+    decoding, gpu = model.decodings[mode], devices.is_gpu(device)
     if gpu:
-        bytes_before = devices.allocated_bytes(device) - entrant.bytes - decoding.static_bytes()
-    timed.prefill.append(_timed(decoding.prefill, device, clock))
-    timed.decode.append(_timed(decoding.decode, device, clock))
-    # Another model is in memory as well, so its bytes are subtracted.
-    peak = devices.peak_bytes(device) - bytes_before if gpu else entrant.bytes + decoding.cache_bytes()
-    timed.peak = max(timed.peak, peak)
+        bytes_before = devices.allocated_bytes(device) - model.bytes - decoding.cache_bytes()
+    prefill = _seconds_of(decoding.prefill, device, clock)
+    decode = _seconds_of(decoding.decode, device, clock)
+    # another model is in memory as well, so its bytes are subtracted
+    peak = devices.peak_bytes(device) - bytes_before if gpu else model.bytes + decoding.cache_bytes()
     decoding.release()
+    return prefill, decode, peak
 
 
-def _timed(run: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
+def _seconds_of(run: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
     """Return the seconds of a call, with the device idle before and after."""
     devices.synchronise(device)
     start = clock()
@@ -287,70 +257,6 @@ def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
         )
 
 
-class Measurement:
-    """Measures models two at a time; finished measurements are kept if the next model fails."""
-
-    def __init__(
-        self,
-        models: Mapping[str, Callable[[], nn.Module]],
-        settings: SpeedSettings,
-        on_progress: Progress = silent,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """Load nothing; see `measure` for arguments."""
-        self._models, self._settings, self._clock = models, settings, clock
-        self._on_progress, self._done = on_progress, 0
-        self._rounds: list[list[list[Timed]]] = []
-        """the first model and another, or the first alone; of each what it took in each mode"""
-
-    def run(self) -> None:
-        """Measure all models; see `measure` for errors."""
-        (name, load), *following = self._models.items()
-        self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings, together=False) as reference:
-            for next_name, load_next in following:
-                self._measure_pair(reference, next_name, load_next)
-                # release the memory of this model before the next one is loaded
-                oom_backoff.release_memory()
-            if not following:
-                self._take_turns([reference])
-
-    def rows(self) -> list[Speed]:
-        """Return the prefill of each measured model, and its decode and whole in each mode."""
-        if not self._rounds:
-            return []
-        references = [
-            join_repetitions(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)
-        ]
-        pairs = list(zip(references, references, strict=True))
-        for models in self._rounds:
-            pairs += [(timed, models[0][mode]) for other in models[1:] for mode, timed in enumerate(other)]
-        return [
-            _speed(timed, reference, phase, self._settings)
-            for timed, reference in pairs
-            for phase in PHASES
-            if phase != "prefill" or timed.mode == self._settings.modes[0]
-        ]
-
-    def _measure_pair(self, reference: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
-        """Measure one more model and release its memory."""
-        self._tell(f"loading: {name}")
-        with load_entrant(name, load, self._settings, together=True) as entrant:
-            self._take_turns([reference, entrant])
-
-    def _take_turns(self, entrants: list[Entrant]) -> None:
-        self._rounds.append(take_turns(entrants, self._settings, self._clock, self._on_run))
-
-    def _on_run(self, description: str) -> None:
-        self._done += 1
-        self._tell(description)
-
-    def _tell(self, message: str) -> None:
-        settings = self._settings
-        runs = (2 * (len(self._models) - 1) or 1) * len(settings.modes) * (WARM_UPS + settings.repeats)
-        self._on_progress(self._done, runs, message)
-
-
 def measure(
     models: Mapping[str, Callable[[], nn.Module]],
     settings: SpeedSettings,
@@ -359,25 +265,61 @@ def measure(
 ) -> list[Speed]:
     """Measure models side by side, two at a time; the first is the reference of the ratios.
 
-    Every other model takes turns with the first, both warmed up anew, and its ratios are to the first in the
-    same repetitions. The first model's own rows are of all its repetitions, beside whichever model. `models`
-    are what gives causal language models, by name, all on the settings' device and in its number type: the
-    first is asked for once and kept; each other one when its turn comes, and let go of before the next.
-    `on_progress` is told before a model is loaded and after every run of one; may raise to stop. `clock`
-    gives seconds that only ever grow. Gives for each model in turn its prefill, and its decode and whole in
-    each mode. Raises GpruneError if a model cannot be loaded, reads fewer positions than asked for, or does not
-    fit in memory beside the first. What was measured before is lost: `Measurement` keeps it.
+    Every other model takes turns with the first, after a warm-up of both, and its ratios are to the first in the
+    same repetitions. The rows of the first model cover all its repetitions, whichever model it takes turns with.
+
+    Args:
+        models: Functions that load causal language models, by name, on the device and in the number type of
+            `settings`. The first is loaded once and stays; each other one is released before the next is loaded.
+        settings: Batch, lengths, repetitions and modes.
+        on_progress: Called before a model is loaded and after every run; what it raises ends the measurement.
+        clock: Returns seconds that never decrease.
+
+    Returns:
+        The prefill of each model in turn, then its decode and whole in each mode.
+
+    Raises:
+        GpruneError: A model cannot be loaded, reads fewer positions, or does not fit in memory beside the first.
     """
-    measurement = Measurement(models, settings, on_progress, clock)
-    measurement.run()
-    return measurement.rows()
+    runs = max(1, 2 * (len(models) - 1)) * len(settings.modes) * (WARM_UPS + settings.repeats)
+    finished_runs = 0
+
+    def on_run(description: str) -> None:
+        nonlocal finished_runs
+        finished_runs += 1
+        on_progress(finished_runs, runs, description)
+
+    # a function of its own, so that no local variable keeps the last model in memory
+    def measure_beside(name: str, load: Callable[[], nn.Module]) -> list[list[Timed]]:
+        on_progress(finished_runs, runs, f"loading: {name}")
+        model = load_model(name, load, settings, together=True)
+        return take_turns([reference, model], settings, clock, on_run)
+
+    (first_name, load_first), *following = models.items()
+    on_progress(0, runs, f"loading: {first_name}")
+    reference = load_model(first_name, load_first, settings, together=False)
+    rounds = [] if following else [take_turns([reference], settings, clock, on_run)]
+    for name, load in following:
+        rounds.append(measure_beside(name, load))
+        # release the memory of this model before the next one is loaded
+        oom_backoff.release_memory()
+    references = [join_repetitions(parts) for parts in zip(*(times[0] for times in rounds), strict=True)]
+    pairs = list(zip(references, references, strict=True))
+    for first_times, *other_times in rounds:
+        pairs += [pair for times in other_times for pair in zip(times, first_times, strict=True)]
+    return [
+        _speed(timed, reference_times, phase, settings)
+        for timed, reference_times in pairs
+        for phase in PHASES
+        if phase != "prefill" or timed.mode == settings.modes[0]
+    ]
 
 
 def _speed(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
     token_counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
-    seconds = np.array(timed.seconds(phase))
+    seconds = timed.seconds(phase)
     speed, spread = _median_and_spread(settings.batch * token_counts[phase] / seconds)
-    ratio, ratio_spread = _median_and_spread(np.array(reference.seconds(phase)) / seconds)
+    ratio, ratio_spread = _median_and_spread(reference.seconds(phase) / seconds)
     return Speed(
         model=timed.name,
         parameters=timed.parameters,

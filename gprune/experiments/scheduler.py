@@ -35,7 +35,7 @@ class ScheduledStudy:
 
     study: Study
     until: str
-    """how far, one of gprune.pipeline.stages.UNTIL"""
+    """last stage of the run, one of gprune.pipeline.stages.UNTIL"""
 
     @property
     def timed(self) -> bool:
@@ -48,13 +48,13 @@ E = TypeVar("E", bound=ScheduledStudy)
 
 @dataclass(frozen=True, slots=True)
 class Open(Generic[E]):
-    """A job that has not ended."""
+    """A job that has not ended, and its entry."""
 
     entry: E
     job: str
     """id of the job"""
-    own: bool
-    """whether this schedule started it; others are waited for, and never cancelled"""
+    is_own: bool
+    """True if this schedule started it; other jobs are waited for, and never cancelled"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,13 @@ class Schedule(Generic[E]):
     ) -> None:
         """Prepare a schedule; nothing is started yet.
 
-        `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
-        failed, empty if it did not; `needed` says whether an entry still lacks results. It is asked before the
-        entry is started, since a job of an earlier command may just have ended, and at its end. `build` makes a
-        run's argument list, as for gprune.jobs.submit.
+        Args:
+            cache: Folder with the queue of jobs and the results.
+            watch: Called with the status after every poll.
+            ended: Called with every entry that has ended and the reason for its failure, empty if it succeeded.
+            needed: Returns True if an entry still lacks results. It is called before the entry is started, since a
+                job of an earlier command may just have ended, and at its end.
+            build: Builds the argument list of a run, as for gprune.jobs.submit.
         """
         self.cache = cache
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
@@ -107,9 +110,9 @@ class Schedule(Generic[E]):
         self._waiting.extend(sorted(entries, key=lambda entry: entry.timed))
         try:
             while self._waiting or self._open:
-                while self._waiting and self._room(self._waiting[0]):
+                while self._waiting and self._has_room(self._waiting[0]):
                     self._start(self._waiting.popleft())
-                self._look()
+                self._poll()
                 self._watch(self._status(len(entries)))
                 if self._waiting or self._open:
                     time.sleep(POLL_SECONDS)
@@ -117,7 +120,7 @@ class Schedule(Generic[E]):
             self._cancel()
             raise
 
-    def _room(self, entry: E) -> bool:
+    def _has_room(self, entry: E) -> bool:
         if entry.timed:
             return not self._open
         # one job more than can run is submitted, so that the queue is never empty between two polls
@@ -132,38 +135,38 @@ class Schedule(Generic[E]):
             self._ended(entry, "")
             return
         job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build)
-        self._open.append(Open(entry, job.id, own=True))
+        self._open.append(Open(entry, job.id, is_own=True))
 
     def _already_open(self, entry: E) -> Open[E] | None:
         """Return the active job of an entry, whoever started it, or None."""
         digest = fingerprint(entry.study, arguments(entry.until))
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
-        return next((Open(entry, job.id, own=False) for job in active if job.fingerprint == digest), None)
+        return next((Open(entry, job.id, is_own=False) for job in active if job.fingerprint == digest), None)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
         for item in list(self._open):
-            reason = self._ending(item)
+            reason = self._end_reason(item)
             if reason is None:
                 continue
             self._open.remove(item)
             incomplete = self._needed(item.entry)
-            if not item.own and (self._killed(item) or (incomplete and not reason)):
-                # killed before its command began: it only looked as if it were under way; or done, and its
-                # run has another name, as that of a sweep with another title
+            if not item.is_own and (self._is_killed(item) or (incomplete and not reason)):
+                # the job was killed before its command started, or its run has another name, as in a sweep with
+                # another title
                 self._waiting.appendleft(item.entry)
                 continue
             self._ended(item.entry, reason or (INCOMPLETE if incomplete else ""))
 
-    def _killed(self, item: Open[E]) -> bool:
+    def _is_killed(self, item: Open[E]) -> bool:
         with contextlib.suppress(JobError):
             return jobs.get(self.cache, item.job).killed
         return False
 
-    def _ending(self, item: Open[E]) -> str | None:
-        """Return None while a job is under way; afterwards why it failed, or an empty text."""
+    def _end_reason(self, item: Open[E]) -> str | None:
+        """Return None while a job is active; afterwards the reason for its failure, or an empty text."""
         try:
             job = jobs.get(self.cache, item.job)
         except JobError as error:
@@ -191,7 +194,7 @@ class Schedule(Generic[E]):
     def _cancel(self) -> None:
         """Ask the jobs of this schedule to stop, those that wait first."""
         for item in reversed(self._open):
-            if item.own:
+            if item.is_own:
                 with contextlib.suppress(GpruneError):
                     jobs.cancel(self.cache, item.job)
 

@@ -1,7 +1,7 @@
-"""The studies of a sweep, the missing ones run, and the state of each.
+"""Sweeps: read a sweep file, run the missing studies, and return the state of each.
 
-The run's record says whether a study is done, the newest job of it where it stands until then. What was
-killed, jobs included, reads as interrupted: nothing says that it cannot work.
+A study is done if the record of its run says so; until then its newest job gives the state. A killed job or run
+is interrupted, not failed, because it may succeed when started again.
 """
 
 import itertools
@@ -108,11 +108,10 @@ class Sweep(Form):
             name if times[name] == 1 else format_settings(point, full=True)
             for name, point in zip(names, points, strict=True)
         ]
-        studies = [
-            self._variation(*numbered_point) for numbered_point in zip(itertools.count(1), points, names, strict=False)
-        ]
-        require_distinct(studies)
-        return studies
+        labelled = enumerate(zip(points, names, strict=True), 1)
+        variations = [self._variation(number, point, name) for number, (point, name) in labelled]
+        require_distinct(variations)
+        return variations
 
     def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
         try:
@@ -187,7 +186,7 @@ def _load_study(value: str, folder: Path) -> Study:
 
 DONE, FAILED, MISSING, INTERRUPTED = "done", "failed", "missing", "interrupted"
 STATES = (DONE, "running", "queued", "cancelling", INTERRUPTED, "cancelled", FAILED, MISSING)
-"""missing has not begun yet, or its results have gone since"""
+"""`missing` means not started yet, or that its results were removed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class StudyStatus:
     state: str
     """one of STATES"""
     words: str
-    """why it failed or waits, or what it is at; empty if there is nothing to say"""
+    """reason for a failure or a wait, or the present stage; may be empty"""
     job: str
     """id of its newest job; empty if it has none"""
 
@@ -226,9 +225,19 @@ def run(
 ) -> list[StudyStatus]:
     """Run the studies that are not done, and wait for those that already run.
 
-    They go as far as `until`. `watch` is told where the work stands, `on_end` of every study that has ended, with
-    the reason where it failed; `build` makes a run's argument list, as for gprune.jobs.submit. Gives where the
-    studies stand at the end. Raises GpruneError if the cache cannot be written; the work under way is cancelled.
+    Args:
+        variations: The studies of a sweep.
+        store: The cache.
+        until: Last stage of every run.
+        watch: Called with the status after every poll.
+        on_end: Called with every study that has ended and the reason for its failure, empty if it succeeded.
+        build: Builds the argument list of a run, as for gprune.jobs.submit.
+
+    Returns:
+        The states of the studies at the end.
+
+    Raises:
+        GpruneError: The cache cannot be written; the jobs of this call are cancelled.
     """
 
     def needed(entry: ScheduledStudy) -> bool:

@@ -80,10 +80,10 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
             raise ValueError(f"{name} does not hold what was written")
 
 
-def spoilt(path: Path) -> str:
-    """Return what is wrong with a file or folder inside a result, such as the model of a checkpoint.
+def find_damage(path: Path) -> str:
+    """Return the damage of a file or folder inside a result, such as the model of a checkpoint, in words.
 
-    Empty if nothing is wrong, or the path is in no result. Raises OSError if it cannot be read.
+    Empty if there is none, or the path is in no result. Raises OSError if it cannot be read.
     """
     path = path.absolute()
     for folder in path.parents:

@@ -35,7 +35,7 @@ def text_statuses(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
-    return holdout.standings(study, contents.get("calibration", {}), contents.get("evaluation", {}), overlaps)
+    return holdout.holdout_statuses(study, contents.get("calibration", {}), contents.get("evaluation", {}), overlaps)
 
 
 def unseen_texts(study, calibration, evaluation):
@@ -206,7 +206,7 @@ def standing_of(text, *share, content="", share_drawn=0.1):
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
     measured = {text: overlap(text, *share, share_drawn=share_drawn)} if share else {}
-    return holdout.standings(study, calibration, {text: content}, measured)[text]
+    return holdout.holdout_statuses(study, calibration, {text: content}, measured)[text]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
 
     def first(left, overlaps):
         study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        statuses = holdout.standings(study, {}, {}, overlaps)
+        statuses = holdout.holdout_statuses(study, {}, {}, overlaps)
         assert holdout.unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
         return holdout.first(statuses, study)
 

@@ -9,7 +9,7 @@ import pytest
 from gprune.analysis import published, run_settings, thresholds, verdict
 from gprune.analysis.ablation_effect import AblationEffect, Explained
 from gprune.data import published as rows
-from gprune.evaluation.holdout import standings
+from gprune.evaluation.holdout import holdout_statuses
 from gprune.records import AdaptedScores, ModuleStatistics, PruningMasks, TextOverlap
 from gprune.study import CalibrationSettings, EvaluationSettings, ReliabilitySettings, Study, field_names
 from gprune.study.demo import demo_study
@@ -124,7 +124,7 @@ def test_measuring_on_the_calibration_text_is_warned_about():
     def check(contents, share=0.0):
         study = a_study(evaluation=EvaluationSettings(texts=tuple(contents)))
         overlaps = {text: TextOverlap(text, 17, 9, np.array([share, 0.0]), np.ones(2)) for text in contents}
-        statuses = standings(study, {"primary": "1"}, contents, overlaps)
+        statuses = holdout_statuses(study, {"primary": "1"}, contents, overlaps)
         return check_of("Evaluation texts", a_record(), study, {}, statuses)
 
     same = check({"wiki": "1", "ptb": "2"})

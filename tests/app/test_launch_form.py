@@ -15,7 +15,7 @@ from gprune.__main__ import main
 from gprune.app.pages import launch
 from gprune.app.ui.commands import command
 from gprune.app.ui.commands import study_arguments as shell_words
-from gprune.evaluation.tasks import known
+from gprune.evaluation.tasks import listed_tasks
 from gprune.plugins import registry
 from gprune.study import (
     ChoiceSettings,
@@ -112,7 +112,7 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
         "/far/mine.jsonl": "mine.jsonl",
     }
     assert {task: launch.describe_task(task) for task in message} == message
-    assert {launch.describe_task(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
+    assert {launch.describe_task(task).rpartition("(")[2] for task in listed_tasks()} == {"built in)", "needs data)"}
 
 
 def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):

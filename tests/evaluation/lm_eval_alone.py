@@ -35,15 +35,8 @@ def write_definition(folder: Path, name: str, included: Path | None, file: Path,
     """Write a definition of rows in a file; `settings` name the split and whatever else it has."""
     split = next(value for key, value in settings.items() if key.endswith("_split"))
     files = {"data_files": {split: str(file)}, "cache_dir": str(folder / "cache")}
-    definition = {
-        "task": name,
-        "dataset_path": "json",
-        "dataset_name": None,
-        "dataset_kwargs": files,
-        **_NO_SPLITS,
-        **settings,
-    }
-    saved = ({"include": str(included)} if included else {}) | definition
+    definition = {"task": name, "dataset_path": "json", "dataset_name": None, "dataset_kwargs": files}
+    saved = ({"include": str(included)} if included else {}) | definition | _NO_SPLITS | settings
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(saved), encoding="utf-8")
 
 

@@ -16,6 +16,14 @@ SPLITS = {
 THINGS = ("a kettle", "the moon", "an oak", "a red fox", "some rain", "the bridge", "a violin")
 DEEDS = ("boils water", "pulls the tide", "drops acorns", "hunts mice", "fills the river", "carries trains")
 
+OWN = [
+    {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
+    {"question": "Two and two make", "choices": ["four", "five"], "answer": 1},
+    {"question": "2024", "choices": ["was a year", "{{answer}}", "12", "no"], "answer": 3},
+    {"question": "", "choices": ["He reads the book.", "Book the reads he."], "answer": 1},
+]
+"""own questions"""
+
 
 def row(task: str, number: int) -> dict:
     """One document; its answer changes with the number."""
@@ -34,11 +42,7 @@ def row(task: str, number: int) -> dict:
         gap = {"sentence": f"{thing} beats a stone as _ {deed}.", "option1": thing, "option2": "a stone"}
         return {**gap, "answer": str(1 + number % 2)}
     if task == "openbookqa":
-        return {
-            "question_stem": f"What of {thing}?",
-            "choices": lettered,
-            "answerKey": "ABCD"[number % 4],
-        }
+        return {"question_stem": f"What of {thing}?", "choices": lettered, "answerKey": "ABCD"[number % 4]}
     return {"question": f"What does {thing} do?", "choices": lettered, "answerKey": "ABCD"[number % 4]}
 
 

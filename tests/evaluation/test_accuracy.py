@@ -8,7 +8,7 @@ import pytest
 import tiny_study
 import torch
 from evaluation.lm_eval_alone import by_lm_eval_alone
-from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
+from evaluation.task_files import OWN, ROWS, SPLITS, row, write_rows, write_seven
 from transformers import AutoModelForCausalLM
 
 from gprune import pipeline
@@ -24,13 +24,6 @@ from gprune.records import PruningMasks
 from gprune.store import Store
 from gprune.study import EvaluationSettings, from_dict
 from gprune.system.errors import Cancelled, CorpusError, NumericsError
-
-OWN = [
-    {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
-    {"question": "Two and two make", "choices": ["four", "five"], "answer": "five"},
-    {"question": "2024", "choices": ["was a year", "{{answer}}", "12", "no"], "answer": 3},
-    {"question": "", "choices": ["He reads the book.", "Book the reads he."], "answer": 1},
-]
 
 
 def accuracy(model, tokenizer, tasks, *arguments):
@@ -49,11 +42,14 @@ def task(tmp_path):
     return str(write_rows(tmp_path / "own.jsonl", OWN))
 
 
-def compare_with_lm_eval(decoder, folder):
-    data = write_seven(folder / "data")
+@pytest.mark.parametrize("is_trained", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_seven_tasks_equal_lm_eval_alone(is_trained, decoder, shared, tmp_path):
+    if is_trained:
+        decoder = load(str(shared / "models" / "textllama-6m"), device="cpu")
+    data = write_seven(tmp_path / "data")
     settings = EvaluationSettings(task_folder=str(data), batch=4)
     actual = accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
-    expected = by_lm_eval_alone(decoder, data, folder / "plain")
+    expected = by_lm_eval_alone(decoder, data, tmp_path / "plain")
     assert list(actual) == list(SPLITS)
     for task, result in actual.items():
         assert result.acc == expected[task]["acc,none"], task
@@ -68,15 +64,6 @@ def compare_with_lm_eval(decoder, folder):
         assert (result.task, result.samples, result.limit) == (task, ROWS, 0)
         assert "lm-eval 0.4" in result.version and len(result.data) == 64
     assert actual["piqa"].chance == 0.5 and actual["hellaswag"].chance == 0.25 == actual["openbookqa"].chance
-
-
-def test_seven_tasks_equal_lm_eval_alone(decoder, tmp_path):
-    compare_with_lm_eval(decoder, tmp_path)
-
-
-@pytest.mark.long
-def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared, tmp_path):
-    compare_with_lm_eval(load(str(shared / "models" / "textllama-6m"), device="cpu"), tmp_path)
 
 
 def likelihoods(decoder, row):
@@ -104,15 +91,21 @@ def test_own_task_equals_a_loop(decoder, task, dtype):
         AutoModelForCausalLM.from_config(decoder.model.config).to(dtype).eval(), decoder.tokenizer
     )
     converted.model.load_state_dict(decoder.model.state_dict())
-    right = [0, 1, 3, 1]
+    right = [row["answer"] for row in OWN]
     chosen = [naive_choice(converted, row) for row in OWN]
-    actual = accuracy(converted.model, converted.tokenizer, (task,), EvaluationSettings(batch=1))[task]
+    measured = measure_tasks(converted.model, converted.tokenizer, task, EvaluationSettings(batch=1))
+    actual, answers = measured.accuracy, measured.answers
     hits = np.array(
         [[plain == answer, normed == answer] for (plain, normed), answer in zip(chosen, right, strict=True)]
     )
     assert (actual.acc, actual.acc_norm) == tuple(hits.mean(axis=0))
     assert actual.acc_error == pytest.approx(hits[:, 0].std(ddof=1) / 2, rel=1e-12)
     assert actual.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
+    expected = [value for row in OWN for value in likelihoods(converted, row)]
+    np.testing.assert_allclose(answers.likelihoods, expected, rtol=2e-5 if dtype == torch.float32 else 2e-2)
+    assert answers.right.tolist() == right and answers.counts.tolist() == [3, 2, 4, 2]
+    assert answers.lengths.tolist() == [len(choice) for question in OWN for choice in question["choices"]]
+    assert measured.questions.question_at(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
 
 
 def test_limit_takes_the_first_documents(decoder, tmp_path):
@@ -139,7 +132,7 @@ def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder
 
 
 def test_progress_counts_every_choice(decoder, task):
-    reports: list[tuple[int, int, str]] = []
+    reports = []
     accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(batch=2), lambda *step: reports.append(step))
     answering = [(done, total) for done, total, message in reports if message.endswith("answering")]
     choices = sum(len(row["choices"]) for row in OWN)
@@ -156,8 +149,6 @@ def test_cancelling_ends_it_and_its_bars_stay_off_the_terminal(decoder, task, ca
     with pytest.raises(Cancelled, match="stopped"):
         accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(), stop)
     assert capsys.readouterr().err == ""
-    with pytest.raises(Cancelled, match="stopped"):
-        accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(), stop)
 
 
 def test_what_cannot_be_measured_is_refused(decoder, task, tmp_path):
@@ -172,15 +163,6 @@ def test_what_cannot_be_measured_is_refused(decoder, task, tmp_path):
         accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())
     with pytest.raises(CorpusError, match="needs a tokenizer"):
         accuracy(decoder.model, None, (task,), EvaluationSettings())
-
-
-def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, task):
-    actual = measure_tasks(decoder.model, decoder.tokenizer, task, EvaluationSettings(batch=2))
-    expected = [value for row in OWN for value in likelihoods(decoder, row)]
-    np.testing.assert_allclose(actual.answers.likelihoods, expected, rtol=2e-5)
-    assert actual.answers.right.tolist() == [0, 1, 3, 1] and actual.answers.counts.tolist() == [3, 2, 4, 2]
-    assert actual.answers.lengths.tolist() == [len(choice) for question in OWN for choice in question["choices"]]
-    assert actual.questions.question_at(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
 
 
 def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_path):

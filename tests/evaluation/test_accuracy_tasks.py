@@ -7,7 +7,7 @@ import pytest
 from evaluation.task_files import SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
-from gprune.evaluation.tasks import fingerprint, known, read_documents, resolve
+from gprune.evaluation.tasks import fingerprint, listed_tasks, read_documents, resolve
 from gprune.evaluation.tasks.rows import STANDARD_TASKS, check_question
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, SettingsError
@@ -74,20 +74,18 @@ def test_answers_are_read_in_each_form_the_datasets_use(tmp_path):
     assert read("hellaswag", in_folder(tmp_path))[0]["label"] == "1"
 
 
-def test_missing_file_is_named(tmp_path):
-    with pytest.raises(CorpusError, match="the task 'arc_easy' has no data in ") as caught:
+def test_missing_file_or_folder_is_named(tmp_path):
+    with pytest.raises(CorpusError, match=f"the task 'arc_easy' has no data in '{tmp_path}': put arc_easy.jsonl there"):
         resolve("arc_easy", in_folder(tmp_path))
-    assert str(tmp_path) in str(caught.value) and "put arc_easy.jsonl there" in str(caught.value)
+    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
+        resolve("boolq", in_folder(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize(
     ("task", "message"),
     [
         ("hellaswg", "there is no task 'hellaswg': did you mean hellaswag?"),
-        (
-            "zzz",
-            "known: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl",
-        ),
+        ("zzz", "known: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl"),
     ],
 )
 def test_unknown_task_is_refused(task, message):
@@ -145,40 +143,26 @@ def test_nothing_is_fetched_to_see_where_a_task_is(monkeypatch, tmp_path):
     assert not (tmp_path / "datasets").exists()
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
-        resolve("boolq", in_folder(tmp_path / "nowhere"))
+def list_tasks(capsys, folder, *tasks):
+    """Return the exit code of the command `tasks`, and what it prints of each task."""
+    exit_code = main(["tasks", *tasks, "--task-folder", str(folder)])
+    return exit_code, dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
-def test_the_list_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path, capsys):
-    write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
-    own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
-    tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
-    assert main(["tasks", *tasks, "--task-folder", str(tmp_path)]) == 3
-    reasons = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert tuple(reasons) == tasks
-    assert [task for task, reason in reasons.items() if "rows," in reason or reason == "built in"] == [
-        "piqa",
-        "demo_order",
-        own,
-    ]
-    assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
-    assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
-    assert "there is no task 'nonsense'" in reasons["nonsense"]
-
-
-def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(tmp_path, capsys):
+def test_the_command_lists_the_rows_of_tasks_or_the_reason_for_none(tmp_path, capsys):
     write_seven(tmp_path, rows=3)
-    assert main(["tasks", "--task-folder", str(tmp_path)]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert set(lines) == set(known()) and lines["demo_order"].endswith("built in")
-    assert lines["piqa"].endswith(f"3 rows, {tmp_path}/piqa.jsonl")
+    exit_code, words = list_tasks(capsys, tmp_path)
+    assert exit_code == 0 and set(words) == set(listed_tasks()) and words["demo_order"] == "built in"
+    assert words["piqa"] == f"3 rows, {tmp_path}/piqa.jsonl"
     (tmp_path / "boolq.jsonl").unlink()
     write_rows(tmp_path / "winogrande.jsonl", [{**row("winogrande", 0), "answer": "3"}])
-    assert main(["tasks", "--task-folder", str(tmp_path)]) == 3
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert "the task 'boolq' has no data in" in lines["boolq"]
-    assert "line 1 of" in lines["winogrande"] and "one of 1, 2" in lines["winogrande"]
+    own_file, absent_file = str(write_rows(tmp_path / "own.jsonl", [GOOD])), str(tmp_path / "none.jsonl")
+    names = ("piqa", "boolq", "winogrande", "demo_order", own_file, absent_file, "nonsense")
+    exit_code, words = list_tasks(capsys, tmp_path, *names)
+    assert exit_code == 3 and tuple(words) == names and words[own_file] == f"1 rows, {own_file}"
+    assert "'boolq' has no data in" in words["boolq"] and "boolq.jsonl" in words["boolq"]
+    assert "line 1 of" in words["winogrande"] and "one of 1, 2" in words["winogrande"]
+    assert "there is no file" in words[absent_file] and "there is no task 'nonsense'" in words["nonsense"]
 
 
 def test_every_example_of_the_documentation_is_read(tmp_path):

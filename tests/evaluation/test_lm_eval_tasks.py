@@ -14,7 +14,7 @@ import pytest
 import tiny_study
 import torch
 from evaluation.lm_eval_alone import by_command, write_definition, write_definitions
-from evaluation.task_files import SPLITS, row, write_rows, write_seven
+from evaluation.task_files import OWN, SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
 from gprune.analysis import accuracy as analysis
@@ -34,11 +34,6 @@ SUMS = [
         "answer": f"{n} + {n + 1} = {2 * n + 1}.\n#### {2 * n + 1}",
     }
     for n in range(8)
-]
-OWN = [
-    {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
-    {"question": "Two and two make", "choices": ["four", "five"], "answer": 1},
-    {"question": "2024", "choices": ["was a year", "12", "no"], "answer": 2},
 ]
 # of own questions, as docs/tasks.md says them
 OWN_DEFINITION = {
@@ -68,7 +63,7 @@ def measure(decoder, task, on_progress=lambda *_: None, **settings):
     return measure_tasks(decoder.model, decoder.tokenizer, task, EvaluationSettings(**settings), on_progress)
 
 
-def test_examples_stand_before_each_question_and_are_other_questions(demo, data):
+def test_examples_stand_before_each_question_and_are_other_questions(demo, data, tmp_path):
     plain, visible = (measure(demo, "boolq", task_folder=str(data), few_shot=count) for count in (None, 2))
     for number in range(6):
         alone, text = plain.questions.question_at(number)[0], visible.questions.question_at(number)[0]
@@ -78,9 +73,6 @@ def test_examples_stand_before_each_question_and_are_other_questions(demo, data)
     assert visible.accuracy.data != plain.accuracy.data and visible.accuracy.samples == 6
     again = questions("boolq", EvaluationSettings(task_folder=str(data), few_shot=2))
     assert [again.question_at(n) for n in range(6)] == [visible.questions.question_at(n) for n in range(6)]
-
-
-def test_too_few_rows_for_the_examples_are_reported(demo, tmp_path):
     write_rows(tmp_path / "boolq.jsonl", [row("boolq", 0)])
     with pytest.raises(CorpusError, match="has 1 rows, too few for 2 examples beside each question"):
         measure(demo, "boolq", task_folder=str(tmp_path), few_shot=2)
@@ -154,16 +146,10 @@ def test_text_likelihoods_are_measured_and_nan_is_refused(demo):
             logits = demo.model(ids[:, :-1]).logits[0].float().log_softmax(-1)
         expected = sum(float(logits[location, token]) for location, token in enumerate(ids[0, 1:]))
         assert likelihood == pytest.approx(expected, rel=1e-5)
-    weight = demo.model.get_input_embeddings().weight
-    retained = weight.detach().clone()
-    with torch.no_grad():
-        weight.fill_(math.nan)
-    try:
-        with pytest.raises(NumericsError, match="log-likelihood of the text 'The river is wide.' is NaN"):
-            model.loglikelihood_rolling(requests)
-    finally:
-        with torch.no_grad():
-            weight.copy_(retained)
+    broken = load("demo")
+    broken.model.get_input_embeddings().weight.data.fill_(math.nan)
+    with pytest.raises(NumericsError, match="log-likelihood of the text 'The river is wide.' is NaN"):
+        InMemoryModel(broken.model, demo.tokenizer, 2, lambda *_: None).loglikelihood_rolling(requests)
 
 
 @pytest.mark.slow
@@ -171,8 +157,6 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(data, demo):
     for task in ("humaneval", "mbpp"):
         with pytest.raises(SettingsError, match=f"the task '{task}' executes code that the model writes"):
             resolve(task, EvaluationSettings())
-    with pytest.raises(SettingsError, match="there is no task 'gsm8': did you mean gsm8k?"):
-        resolve("gsm8", EvaluationSettings())
     with pytest.raises(SettingsError, match="'mmlu' is a group of lm-eval, whose rows are those of its tasks"):
         resolve("mmlu", EvaluationSettings(task_folder=str(data)))
     tiny = load("demo")
@@ -184,8 +168,7 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(data, demo):
 @pytest.mark.slow
 def test_a_study_takes_any_name_and_a_run_without_its_data_is_refused_before_it_computes(tmp_path, capsys):
     values = tiny_study.made(tmp_path)
-    words = [f"{values['primary']}", f"{values['auxiliary']}"]
-    command = ["study", "--model", values["model"], "--primary", words[0], "--auxiliary", words[1]]
+    command = ["study", *(word for name in ("model", "primary", "auxiliary") for word in (f"--{name}", values[name]))]
     assert main([*command, "--tasks", "gsm8k", "--few-shot", "3", "--limit", "20"]) == 0
     saved = capsys.readouterr().out
     study = from_dict(json.loads(saved))
@@ -216,7 +199,8 @@ def test_a_group_is_measured_as_lm_eval_does_and_a_collection_is_named(demo, dat
     (folder / "pair.yaml").write_text(group)
     (folder / "loose.yaml").write_text(f"group: loose\n{members}")
     manager = TaskManager(include_path=str(folder), include_defaults=False)
-    monkeypatch.setattr(loading, "_full_manager", lambda: manager)
+    build = loading._build_manager
+    monkeypatch.setattr(loading, "_build_manager", lambda of_paper: build(of_paper) if of_paper else manager)
     result = measure(demo, "pair", batch=4)
     parts = [measure(demo, task, task_folder=str(data)) for task in ("boolq", "winogrande")]
     assert result.accuracy.acc == pytest.approx(np.mean([each.accuracy.acc for each in parts]))
@@ -275,8 +259,9 @@ def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
     installed = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"no package index, or it lacks lm_eval {OLDER}: {installed.stderr[-200:]}")
-    names = ("lm_eval_tasks", "accuracy", "accuracy_tasks")
-    files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
+    files = [
+        str(Path(__file__).with_name(f"test_{name}.py")) for name in ("lm_eval_tasks", "accuracy", "accuracy_tasks")
+    ]
     options = ["-m", "not long", *"-p no:xdist -p no:cacheprovider".split()]
     command = [sys.executable, "-m", "pytest", *files, *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

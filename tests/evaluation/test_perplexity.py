@@ -141,10 +141,7 @@ def test_on_a_gpu():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "stories260K",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("textllama-6m", "babyllama-tok105")),
-    ],
+    ["stories260K", *(pytest.param(name, marks=pytest.mark.long) for name in ("textllama-6m", "babyllama-tok105"))],
 )
 def test_real_models_equal_the_loop(shared, name):
     from gprune.models.loading import load

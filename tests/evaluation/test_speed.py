@@ -1,6 +1,7 @@
-"""Speed: the arithmetic under a clock that is made up, the turns, and that the loop writes what it should."""
+"""Speed: the arithmetic under a fake clock, turns, memory, errors, and the tokens that decoding writes."""
 
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, preset, wit
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
-from gprune.system.errors import SettingsError
+from gprune.system.errors import ModelError, SettingsError
 
 SETTINGS = SpeedSettings(2, 5, 4, 3, "float32", "cpu", ("eager",))
 
@@ -29,13 +30,17 @@ def dense(family="llama", **arguments):
     return tiny_decoder(family, layers=3, **arguments).model
 
 
-def given(**models):
-    """Models that are there already, as the measurement asks for them."""
+def loaders(**models):
+    """Functions that return these models, by name."""
     return {name: lambda model=model: model for name, model in models.items()}
 
 
+WARM_UP = [9.0, 9.0, 9.0, 9.0]
+"""seconds that no figure contains"""
+
+
 class Clock:
-    """Gives out the seconds of each timed piece of work: two calls a piece."""
+    """Return start and end of each of some pieces of work with these durations."""
 
     def __init__(self, durations):
         ends = np.cumsum(durations)
@@ -47,8 +52,8 @@ class Clock:
 
 def test_medians_ratios_and_spreads_are_those_of_the_clock():
     # prefill and decode of A, then of B, in each of three repetitions
-    rounds = np.array([[1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
-    rows = measure(given(A=dense(), B=pruned()), SETTINGS, clock=Clock(rounds.ravel()))
+    rounds = np.array([WARM_UP, [1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
+    rows = measure(loaders(A=dense(), B=pruned()), SETTINGS, clock=Clock(rounds.ravel()))
     assert [(row.model, row.phase, row.mode) for row in rows] == [
         (model, phase, "eager") for model in "AB" for phase in ("prefill", "decode", "whole")
     ]
@@ -64,12 +69,12 @@ def test_medians_ratios_and_spreads_are_those_of_the_clock():
     assert decode.tokens_per_second == pytest.approx(6.0)
     assert decode.ratio == pytest.approx(4.0)
     assert decode.ratio_spread == pytest.approx(1.0)
-    whole_model = by_row["B", "whole"]
+    both_phases = by_row["B", "whole"]
     # 8 tokens in 1.5, 1.5 and 6 s; ratios 3/1.5, 6/1.5 and 12/6
-    assert whole_model.seconds == (1.5, 1.5, 6.0)
-    assert whole_model.tokens_per_second == pytest.approx(8 / 1.5)
-    assert whole_model.ratio == pytest.approx(2.0)
-    assert whole_model.ratio_spread == pytest.approx(1.0)
+    assert both_phases.seconds == (1.5, 1.5, 6.0)
+    assert both_phases.tokens_per_second == pytest.approx(8 / 1.5)
+    assert both_phases.ratio == pytest.approx(2.0)
+    assert both_phases.ratio_spread == pytest.approx(1.0)
 
 
 def generated(model, prompt, new_tokens):
@@ -78,6 +83,19 @@ def generated(model, prompt, new_tokens):
     arguments = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens}
     answer = model.generate(prompt, attention_mask=torch.ones_like(prompt), **arguments)
     return answer[:, prompt.shape[1] :]
+
+
+def a_prompt(batch=3, length=11):
+    return torch.randint(64, (batch, length), generator=torch.Generator().manual_seed(3))
+
+
+def decoded(decoding):
+    with torch.inference_mode():
+        decoding.prefill()
+        decoding.decode()
+        tokens = decoding.tokens()
+        decoding.release()
+    return tokens
 
 
 MODELS = [
@@ -92,17 +110,11 @@ MODELS = [
 @pytest.mark.parametrize(("build", "family", "kv_heads"), MODELS)
 def test_both_ways_write_the_greedy_tokens(build, family, kv_heads):
     model = build(family, kv_heads=kv_heads)
-    prompt = torch.randint(64, (3, 11), generator=torch.Generator().manual_seed(3))
-    expected = generated(model, prompt, 9)
+    expected = generated(model, a_prompt(), 9)
     assert len({*expected.flatten().tolist()}) > 3
-    with torch.inference_mode():
-        for decoding in (EagerDecoding(model, prompt, 9), StaticDecoding(model, prompt, 9, capture=False)):
-            # twice: the second continuation must not see the first
-            for _ in range(2):
-                decoding.prefill()
-                decoding.decode()
-                assert torch.equal(decoding.tokens(), expected)
-                decoding.release()
+    # twice: the second continuation must not see the first
+    for decoding in (EagerDecoding(model, a_prompt(), 9), StaticDecoding(model, a_prompt(), 9, capture=False)) * 2:
+        assert torch.equal(decoded(decoding), expected)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -110,17 +122,12 @@ def test_both_ways_write_the_greedy_tokens(build, family, kv_heads):
 def test_static_buffers_with_every_attention_and_the_shortest_prompt(attention, prompt_length):
     model = pruned(kv_heads=2)
     model.set_attn_implementation(attention)
-    prompt = torch.randint(64, (2, prompt_length), generator=torch.Generator().manual_seed(4))
-    with torch.inference_mode():
-        eager, static = EagerDecoding(model, prompt, 6), StaticDecoding(model, prompt, 6, capture=False)
-        for decoding in (eager, static):
-            decoding.prefill()
-            decoding.decode()
-    assert torch.equal(eager.tokens(), static.tokens())
+    prompt = a_prompt(2, prompt_length)
+    eager, static = EagerDecoding(model, prompt, 6), StaticDecoding(model, prompt, 6, capture=False)
+    assert torch.equal(decoded(eager), decoded(static))
     # 2, 1 and 2 groups; head width 2; room for the next multiple of 8 tokens
     room = -(-(prompt_length + 6) // 8) * 8
-    assert static.cache_bytes() == static.static_bytes() == 2 * 2 * 5 * room * 2 * 4
-    assert eager.static_bytes() == 0
+    assert static.cache_bytes() == 2 * 2 * 5 * room * 2 * 4 and eager.cache_bytes() == 0
 
 
 def test_static_buffers_refuse_a_sliding_window():
@@ -136,7 +143,6 @@ def test_static_buffers_refuse_a_sliding_window():
     [
         ({"batch": 0}, "batch must be at least 1"),
         ({"new_tokens": 1}, "new_tokens must be at least 2"),
-        ({"repeats": 0}, "repeats must be at least 1"),
         ({"dtype": "int8"}, "dtype must be one of float32, bfloat16, float16"),
         ({"modes": ("graph",)}, "graph needs a CUDA device"),
         ({"modes": ()}, "modes must be one or more of eager, graph, compiled"),
@@ -147,44 +153,47 @@ def test_settings_out_of_range_are_named(changes, message):
         with_changes(SETTINGS, **changes)
 
 
-def test_what_does_not_fit_is_named_and_other_failures_stay_what_they_are():
+def test_text_longer_than_the_model_reads_is_refused():
     with pytest.raises(SettingsError, match=r"510 \+ 4 = 514, but A reads at most 512"):
-        measure(given(A=dense()), with_changes(SETTINGS, prompt=510))
-    model = dense()
-    model.lm_head.register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("a broken kernel")))
-    with pytest.raises(RuntimeError, match="a broken kernel"):
-        measure(given(A=model), SETTINGS)
+        measure(loaders(A=dense()), with_changes(SETTINGS, prompt=510))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-    ],
-)
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory"),
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+]
+
+
+def raise_error(error):
+    raise error
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
 def test_too_little_memory_names_batch_and_prompt(error):
+    message = "^A does not fit in the memory of cpu with batch 2 and a prompt of 5 tokens"
+    with pytest.raises(SettingsError, match=message):
+        measure({"A": lambda: raise_error(error)}, SETTINGS)
     model = dense()
+    model.lm_head.register_forward_pre_hook(lambda *_: raise_error(error))
+    with pytest.raises(SettingsError, match=message):
+        measure(loaders(A=model), SETTINGS)
+    with pytest.raises(SettingsError, match="A does not fit in the memory of cpu beside the model that .* batch 2"):
+        measure(loaders(B=pruned(), A=model), SETTINGS)
 
-    def fail(*_):
-        raise error
 
-    model.lm_head.register_forward_pre_hook(fail)
-    with pytest.raises(SettingsError, match="A does not fit.* batch 2 and a prompt of 5 tokens"):
-        measure(given(A=model), SETTINGS)
+def test_other_errors_are_raised_as_they_are():
+    with pytest.raises(ModelError, match="no model C: name another"):
+        measure(loaders(A=dense()) | {"C": lambda: raise_error(ModelError("no model C: name another"))}, SETTINGS)
+    model = dense()
+    model.lm_head.register_forward_pre_hook(lambda *_: raise_error(RuntimeError("a broken kernel")))
+    with pytest.raises(RuntimeError, match="a broken kernel"):
+        measure(loaders(A=model), SETTINGS)
 
 
 def test_presets():
     paper = preset("gpu")
-    assert (paper.dtype, paper.batch, paper.prompt, paper.new_tokens, paper.repeats) == (
-        "float16",
-        8,
-        2048,
-        512,
-        10,
-    )
-    assert paper.modes == ("eager", "graph")
+    assert paper == SpeedSettings(8, 2048, 512, 10, "float16", "cuda", ("eager", "graph"))
     assert preset("auto") == PRESETS["gpu" if torch.cuda.is_available() else "cpu"]
     assert with_changes(paper, device="cpu", batch=None).modes == ("eager",)
     assert "float16 on cuda, batch 8, prompt 2048, 512 new tokens" in paper.describe()
@@ -197,23 +206,13 @@ def test_presets():
 @pytest.mark.parametrize(("build", "kv_heads"), [(dense, 4), (pruned, 4), (pruned, 2)])
 def test_a_captured_graph_writes_the_greedy_tokens(build, kv_heads):
     model = build(kv_heads=kv_heads).cuda()
-    prompt = torch.randint(64, (3, 11), generator=torch.Generator().manual_seed(3)).cuda()
-    expected = generated(model, prompt, 9)
-    with torch.inference_mode():
-        decoding = StaticDecoding(model, prompt, 9, capture=True)
-        for _ in range(3):
-            decoding.prefill()
-            decoding.decode()
-            assert torch.equal(decoding.tokens(), expected)
-    settings = SpeedSettings(2, 5, 4, 2, "float32", "cuda")
-    rows = measure(given(A=model), settings)
-    assert [(row.phase, row.mode) for row in rows] == [
-        ("prefill", "eager"),
-        ("decode", "eager"),
-        ("whole", "eager"),
-        ("decode", "graph"),
-        ("whole", "graph"),
-    ]
+    prompt = a_prompt().cuda()
+    expected, decoding = generated(model, prompt, 9), StaticDecoding(model, prompt, 9, capture=True)
+    for _ in range(3):
+        assert torch.equal(decoded(decoding), expected)
+    rows = measure(loaders(A=model), SpeedSettings(2, 5, 4, 2, "float32", "cuda"))
+    modes = [(phase, mode) for mode in ("eager", "graph") for phase in ("decode", "whole")]
+    assert [(row.phase, row.mode) for row in rows] == [("prefill", "eager"), *modes]
     assert all(row.peak_bytes > 4 * row.parameters and row.memory == "allocated" for row in rows)
 
 
@@ -228,15 +227,11 @@ def test_a_compiled_step_writes_the_greedy_tokens(build, kv_heads, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", traced)
     model = build(kv_heads=kv_heads)
-    prompt = torch.randint(64, (3, 11), generator=torch.Generator().manual_seed(3))
-    expected = generated(model, prompt, 9)
-    with torch.inference_mode():
-        decoding = StaticDecoding(model, prompt, 9, capture=False, compiled=True)
-        for _ in range(2):
-            decoding.prefill()
-            decoding.decode()
-            assert torch.equal(decoding.tokens(), expected)
-    rows = measure(given(A=model), SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",)))
+    expected = generated(model, a_prompt(), 9)
+    decoding = StaticDecoding(model, a_prompt(), 9, capture=False, compiled=True)
+    for _ in range(2):
+        assert torch.equal(decoded(decoding), expected)
+    rows = measure(loaders(A=model), SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",)))
     assert [(row.phase, row.mode) for row in rows][1:] == [("decode", "compiled"), ("whole", "compiled")]
     assert calls == [{"dynamic": False}] * 2
 
@@ -248,15 +243,60 @@ def test_where_nothing_can_be_compiled_the_mode_is_named(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda *_, **__: broken)
     settings = SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",))
     with pytest.raises(SettingsError, match=r"compiled here \(no compiler\): leave out the mode compiled"):
-        measure(given(A=dense()), settings)
+        measure(loaders(A=dense()), settings)
 
 
 def test_memory_on_a_cpu_is_weights_and_cache():
     model = pruned()
-    rows = measure(given(small=model), SETTINGS)
+    rows = measure(loaders(small=model), SETTINGS)
     # 3 layers of 4, 1 and 4 groups; head width 2; keys and values of 5 + 3 tokens, 2 sequences, 4 bytes
     cache = 2 * 2 * (4 + 1 + 4) * 8 * 2 * 4
     numbers = sum(p.numel() for p in model.parameters()) + sum(b.numel() for b in model.buffers())
     assert {row.peak_bytes for row in rows} == {4 * numbers + cache}
     assert {row.memory for row in rows} == {"weights and cache"}
     assert {row.parameters for row in rows} == {sum(p.numel() for p in model.parameters())}
+
+
+def test_each_model_takes_turns_with_the_first_after_one_warm_up_each():
+    turns = []
+    measure(
+        loaders(A=dense(), B=dense(), C=dense()), with_changes(SETTINGS, repeats=2), lambda *event: turns.append(event)
+    )
+    loading = [event for event in turns if event[2].startswith("loading")]
+    assert loading == [(0, 12, "loading: A"), (0, 12, "loading: B"), (6, 12, "loading: C")]
+    turns = [event for event in turns if event not in loading]
+    assert [message.split(": ")[1][0] for _, _, message in turns] == list("ABABABACACAC")
+    assert [message.split(":")[0] for _, _, message in turns] == (
+        (["warm-up"] * 2 + ["repetition 1"] * 2 + ["repetition 2"] * 2) * 2
+    )
+    assert [(done, total) for done, total, _ in turns] == [(number, 12) for number in range(1, 13)]
+
+
+def test_ratios_are_to_the_first_in_the_same_repetitions_and_the_first_reports_all_repetitions():
+    # prefill and decode of A, then of the other; the machine is three times slower when C's turn comes
+    rounds = np.array([WARM_UP, *[[1.0, 4.0, 0.5, 2.0]] * 3, WARM_UP, *[[3.0, 12.0, 1.0, 3.0]] * 3])
+    models = loaders(A=dense(), B=pruned(), C=pruned(seed=2))
+    rows = {(row.model, row.phase): row for row in measure(models, SETTINGS, clock=Clock(rounds.ravel()))}
+    assert [name for name, phase in rows if phase == "decode"] == list("ABC")
+    assert rows["B", "decode"].ratio == pytest.approx(2) and rows["C", "decode"].ratio == pytest.approx(4)
+    assert rows["C", "prefill"].ratio == pytest.approx(3) and rows["C", "prefill"].ratio_spread == 0
+    first = rows["A", "decode"]
+    assert first.seconds == (4.0, 4.0, 4.0, 12.0, 12.0, 12.0)
+    # 2 sequences of 3 tokens in 4 or 12 s
+    assert first.tokens_per_second == pytest.approx((6 / 4 + 6 / 12) / 2)
+    assert first.spread == pytest.approx(6 / 4 - 6 / 12) and (first.ratio, first.ratio_spread) == (1, 0)
+    assert rows["C", "decode"].seconds == (3.0, 3.0, 3.0)
+
+
+def test_never_more_than_two_models_are_alive():
+    alive, before_loading, while_running = weakref.WeakSet(), [], []
+
+    def load():
+        before_loading.append(len(alive))
+        model = pruned()
+        alive.add(model)
+        return model
+
+    rows = measure(dict.fromkeys("ABCD", load), SETTINGS, lambda *_: while_running.append(len(alive)))
+    assert before_loading == [0, 1, 1, 1] and max(while_running) == 2 and len(alive) == 0
+    assert [row.model for row in rows[::3]] == list("ABCD")

@@ -54,18 +54,31 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
         store.get("tokens", KEY, PruningMasks)
 
 
-@pytest.mark.parametrize("damage", ["truncate", "manifest", "remove", "not an object"])
-def test_a_damaged_result_counts_as_absent_and_is_replaced(store, damage):
+def failing(number):
+    """Return a function that raises an error of the operating system."""
+
+    def fail(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("ids.npy", truncate),
+        ("ids.npy", Path.unlink),
+        ("meta.json", lambda path: path.write_text("{")),
+        ("meta.json", lambda path: path.write_text("[]")),
+    ],
+)
+def test_a_damaged_result_counts_as_absent_and_is_replaced(store, file, damage):
     store.put("tokens", KEY, tokens())
-    folder = store.folder("tokens", KEY)
-    if damage == "truncate":
-        (folder / "ids.npy").write_bytes((folder / "ids.npy").read_bytes()[:-4])
-    elif damage == "manifest":
-        (folder / "meta.json").write_text("{")
-    elif damage == "remove":
-        (folder / "ids.npy").unlink()
-    else:
-        (folder / "meta.json").write_text("[]")
+    damage(store.folder("tokens", KEY) / file)
     with pytest.raises(DamagedError):
         store.get("tokens", KEY, Tokens)
     store.put("tokens", KEY, tokens(5))
@@ -122,10 +135,7 @@ def test_names_cannot_leave_the_cache(store, name):
 def test_disk_errors_become_one_sentence_and_keep_what_was_there(store, monkeypatch, number, message):
     store.put("tokens", KEY, tokens())
 
-    def fail(*_args, **_kwargs):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(np, "save", fail)
+    monkeypatch.setattr(np, "save", failing(number))
     with pytest.raises(StoreError, match=message):
         store.put("tokens", "f" * 16, tokens())
     assert store.has("tokens", KEY) and not store.has("tokens", "f" * 16)
@@ -190,11 +200,7 @@ def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(sto
 
 
 def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(store, tmp_path):
-    hidden = [
-        store.root / "my-project" / ".git",
-        store.root / "tokens" / ".ssh",
-        store.root / "a" / "b" / ".c",
-    ]
+    hidden = [store.root / "my-project" / ".git", store.root / "tokens" / ".ssh", store.root / "a" / "b" / ".c"]
     (outside := tmp_path / "outside").mkdir()
     linked = [temporary_path(outside / "file"), temporary_path(outside / "deeper" / "file")]
     for folder in (*hidden, *linked):
@@ -209,10 +215,7 @@ def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(s
 def test_a_disk_that_does_not_answer_is_no_damage(store, monkeypatch):
     store.put("tokens", KEY, tokens())
 
-    def fail(*_args, **_kwargs):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(Path, "stat", fail)
+    monkeypatch.setattr(Path, "stat", failing(errno.EIO))
     with pytest.raises(StoreError, match="cannot be read .*Input/output error.*: check the disk") as message:
         store.get("tokens", KEY, Tokens)
     assert not isinstance(message.value, DamagedError)
@@ -230,36 +233,30 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path, project):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def usual_mask():
+    mask = os.umask(0o022)
+    yield
+    os.umask(mask)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, usual_mask):
     """A finished run made under the usual mask: its study and its cache."""
     folder = tmp_path_factory.mktemp("closed")
     study = from_dict(tiny_study.made(folder))
     (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
-    mask = os.umask(0o022)
-    try:
-        pipeline.run(study, Store(folder / "cache"), lambda *_: None)
-    finally:
-        os.umask(mask)
+    pipeline.run(study, Store(folder / "cache"), lambda *_: None)
     return study, folder / "cache"
 
 
-def open_to_others(folder):
-    """Return the folders below a place that others than the owner may enter."""
-    folders = [path for path in folder.iterdir() if path.is_dir()]
-    return [str(path) for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077]
-
-
 @pytest.mark.slow
-def test_all_of_a_cache_is_its_owners_alone(finished, monkeypatch):
+def test_a_cache_is_readable_by_its_owner_only(finished, monkeypatch):
     study, root = finished
     monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
-    mask = os.umask(0o022)
-    try:
-        submit(root, study)
-    finally:
-        os.umask(mask)
+    submit(root, study)
     assert len([path for path in root.rglob("*") if path.is_file()]) > 100
-    assert open_to_others(root) == []
+    folders = [path for path in root.iterdir() if path.is_dir()]
+    assert [path for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
 @pytest.mark.slow
@@ -269,10 +266,9 @@ def test_a_finished_run_is_done_again_from_a_cache_that_cannot_be_written(finish
     with unwritable(root) as tried:
         messages = []
         result = pipeline.run(study, Store(root), lambda stage, *rest: messages.append(rest[-1]))
-        words = ["--cache", str(root)]
-        codes = [main([*command, *words]) for command in (["runs"], ["cache", "list"], ["cache", "verify"])]
-        codes.append(main(["run", str(root.parent / "study.json"), "--json", *words]))
-        codes.append(main(["run", str(root.parent / "study.json"), "--dry-run", *words]))
+        run = ["run", str(root.parent / "study.json")]
+        commands = (["runs"], ["cache", "list"], ["cache", "verify"], [*run, "--json"], [*run, "--dry-run"])
+        codes = [main([*command, "--cache", str(root)]) for command in commands]
     assert set(messages) == {"reused"} and result["perplexity"] and codes == [0] * 5
     # each of the two runs has tried to become the owner of the record, and nothing else
     assert {Path(item.split()[1]).relative_to(root).parts[0] for item in tried} == {"locks"}

@@ -21,22 +21,15 @@ pytestmark = pytest.mark.slow
 COUNT = 40
 
 
-class Told:
-    """What a run says of its stages."""
-
-    def __init__(self):
-        self.lines = []
-
-    def __call__(self, stage, done, total, message):
-        self.lines.append((stage, message))
-
-    @property
-    def repaired(self):
-        return [stage for stage, message in self.lines if "damaged" in message]
+def run_logged(study, store):
+    """Run a study, and return stage and message of every report."""
+    reports = []
+    pipeline.run(study, store, lambda stage, _done, _total, message: reports.append((stage, message)))
+    return reports
 
 
 def content(store):
-    """Everything that the results of a cache hold, by stage and key."""
+    """Return the content of all results of a cache, by stage and key."""
     results = {}
     for stage, key in damage.results(store):
         kind = KINDS[stage].record
@@ -67,7 +60,7 @@ def finished_run(tmp_path_factory):
     values["evaluation"]["tasks"] = [str(folder / "own.jsonl")]
     study = from_dict(values)
     store = Store(folder / "cache")
-    pipeline.run(study, store, Told())
+    run_logged(study, store)
     return study, store, content(store)
 
 
@@ -103,14 +96,11 @@ def test_a_run_makes_good_what_flipped_bits_have_spoilt(finished_run, spare):
     for path, bit in flips:
         damage.flip_bit(path, bit)
     damage.fresh_process()
-    output = Told()
-    pipeline.run(study, store, output)
+    repaired = [stage for stage, message in run_logged(study, store) if "damaged" in message]
     damaged = {path.relative_to(store.root).parts[:2] for path, _ in dict(flips).items()}
-    assert len(list((store.root / DAMAGED).iterdir())) == len(output.repaired) == len(damaged)
+    assert len(list((store.root / DAMAGED).iterdir())) == len(repaired) == len(damaged)
     same(finished_run[2], content(store))
-    again = Told()
-    pipeline.run(study, store, again)
-    assert not again.repaired and {message for _, message in again.lines} == {"reused"}
+    assert {message for _, message in run_logged(study, store)} == {"reused"}
 
 
 def test_a_model_is_checked_where_it_is_loaded_or_offered(spare):

@@ -84,7 +84,7 @@ def _show_model(drawn: Card, run: Run) -> None:
     if folder is None or not (folder / RECORD).is_file():
         _explain_missing(run, folder)
         return
-    fault = manifests.spoilt(folder / RECORD)
+    fault = manifests.find_damage(folder / RECORD)
     if fault:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
     drawn.title("The pruned model is a folder that loads anywhere")

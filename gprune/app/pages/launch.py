@@ -25,7 +25,7 @@ from gprune.app.ui.run_status import SPEEDS
 from gprune.app.ui.text import escape, escape_error, short
 from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, listed_tasks, needs_index, read_documents, resolve
 from gprune.models import families, identity
 from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study, judge
 from gprune.pipeline.stages.inputs import require_usable
@@ -318,7 +318,7 @@ def _ask_tasks(key: str) -> tuple[str, ...]:
     chosen = st.session_state.get(f"{key}_tasks", [])
     tasks = st.multiselect(
         LABELS["evaluation.tasks"],
-        list(dict.fromkeys([*known(), *chosen])),
+        list(dict.fromkeys([*listed_tasks(), *chosen])),
         key=f"{key}_tasks",
         format_func=describe_task,
         accept_new_options=True,
@@ -333,7 +333,7 @@ def describe_task(task: str) -> str:
     """Return a task with what it needs: nothing, a data set, or the file itself."""
     if "/" in task or task.endswith(SUFFIX):
         return short(task, 32)
-    return f"{task} (built in)" if task in known() and task not in STANDARD_TASKS else f"{task} (needs data)"
+    return f"{task} (built in)" if task in listed_tasks() and task not in STANDARD_TASKS else f"{task} (needs data)"
 
 
 def _select_once(key: str, path: str) -> None:

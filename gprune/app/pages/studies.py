@@ -25,7 +25,7 @@ from gprune.evaluation.protocol import PUBLISHED
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import gaps
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
-from gprune.experiments.reproduction.cells import heading, number
+from gprune.experiments.reproduction.cells import format_number, heading
 from gprune.experiments.reproduction.documents import MEASURED
 from gprune.experiments.reproduction.scale import SCALES
 from gprune.experiments.reproduction.tables import TABLES
@@ -397,5 +397,5 @@ def _published_row(figure: published.Figure) -> dict[str, str]:
         name = f"{column.removesuffix('_ppl')} PPL ↓" if is_ppl else _COLUMN_NAMES.get(column, column.replace("_", " "))
         scored = is_ppl or column == "mean_accuracy" or column in published.TASKS
         whole = float(value).is_integer() and abs(value) >= 100
-        cells[name] = f"{value:,.0f}" if whole else number(value, "accuracy" if scored else column)
+        cells[name] = f"{value:,.0f}" if whole else format_number(value, "accuracy" if scored else column)
     return cells | ({"note": figure.note} if figure.note else {})

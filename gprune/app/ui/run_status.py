@@ -74,9 +74,9 @@ def stage_title(study: Study, name: str) -> str:
 def task_label(task: str) -> str:
     """Return the label of a task: its name, or that of its file."""
     # most pages show no task
-    from gprune.evaluation.tasks import known
+    from gprune.evaluation.tasks import listed_tasks
 
-    return task if task in known() else Path(task).name
+    return task if task in listed_tasks() else Path(task).name
 
 
 def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:

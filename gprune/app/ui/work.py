@@ -228,9 +228,9 @@ def offer_tasks(run: Run, key: str) -> None:
         return
     if not run.missing_tasks:
         st.info("This run is not measured on any task.", icon=":material/quiz:")
-    from gprune.evaluation.tasks import STANDARD_TASKS, known
+    from gprune.evaluation.tasks import STANDARD_TASKS, listed_tasks
 
-    built_in = [name for name in known() if name not in STANDARD_TASKS]
+    built_in = [name for name in listed_tasks() if name not in STANDARD_TASKS]
     st.caption(
         f"The built-in questions ({escape(', '.join(built_in))}) need no data. Choose the seven tasks of the paper or "
         "your own questions on the Runs & export page, under Measure an existing run."

@@ -1,4 +1,4 @@
-"""Model in memory as lm-eval reads it: fewer sequences where memory runs out, faults in a sentence, progress."""
+"""Adapter of a model in memory to lm-eval, with smaller batches where memory runs out, error sentences and progress."""
 
 import copy
 import math
@@ -35,14 +35,14 @@ class InMemoryModel(HFLM):
         self._report = on_progress
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Return the log-likelihood of each continuation; refuse those that cannot be measured."""
+        """Return the log-likelihood of each continuation. Raise CorpusError for one that the model cannot read."""
         for request in requests:
             self._require_readable(*request.args)
-        return self._fitting(super().loglikelihood, requests)
+        return self._run_in_batches(super().loglikelihood, requests)
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-likelihood of each text."""
-        return self._fitting(super().loglikelihood_rolling, requests)
+        return self._run_in_batches(super().loglikelihood_rolling, requests)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the continuation of each context."""
@@ -54,14 +54,14 @@ class InMemoryModel(HFLM):
                     f"the task {request.task_name!r} generates up to {count} tokens and the model reads at most "
                     f"{self.max_length}: leave it out"
                 )
-        return self._fitting(super().generate_until, requests)
+        return self._run_in_batches(super().generate_until, requests)
 
-    def _fitting(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
+    def _run_in_batches(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
         """Measure requests with as many sequences at a time as memory allows."""
-        length = max((len(self.tok_encode(text)) for text in [_longest(requests)] if text), default=0)
-        sequences = AdaptiveBatches(
-            self.batch_size, min(length, self.max_length), "evaluation.batch", _REMEDY, self.device, self._report
-        )
+        texts = ("".join(part for part in request.args if isinstance(part, str)) for request in requests)
+        longest = max(texts, key=len, default="")
+        length = min(len(self.tok_encode(longest)) if longest else 0, self.max_length)
+        sequences = AdaptiveBatches(self.batch_size, length, "evaluation.batch", _REMEDY, self.device, self._report)
 
         def attempt(size: int) -> list[T]:
             self.batch_size_per_gpu = size
@@ -89,7 +89,7 @@ class InMemoryModel(HFLM):
 
 
 class _ResponseHook(CacheHook):
-    """Receives every response as lm-eval has it: reports progress, refuses NaN."""
+    """Report progress at every response that lm-eval caches, and raise NumericsError at NaN."""
 
     def __init__(self, on_progress: Progress, interval: int, total: int) -> None:
         super().__init__(None)
@@ -107,12 +107,6 @@ class _ResponseHook(CacheHook):
         self._done += 1
         if self._done % self._every == 0 or self._done == self._total:
             self._on_progress(self._done, self._total, "tasks: answering")
-
-
-def _longest(requests: list[Any]) -> str:
-    return max(
-        ("".join(part for part in request.args if isinstance(part, str)) for request in requests), key=len, default=""
-    )
 
 
 def _short(text: str) -> str:

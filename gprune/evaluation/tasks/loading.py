@@ -36,14 +36,14 @@ _METRICS = ("acc", "acc_norm")
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
-def known() -> tuple[str, ...]:
-    """Return the names of the demo's tasks and of the paper's seven; any other task of lm-eval is one too."""
+def listed_tasks() -> tuple[str, ...]:
+    """Return the names of the demo's tasks and of the paper's seven, without the other tasks of lm-eval."""
     return (*questions.NAMES, *STANDARD_TASKS)
 
 
 def needs_index(task: str) -> bool:
     """Return True if only lm-eval's index, which takes seconds to read, can tell whether there is such a task."""
-    return task not in known() and not task.lower().endswith(_OWN_SUFFIXES)
+    return task not in listed_tasks() and not task.lower().endswith(_OWN_SUFFIXES)
 
 
 def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
@@ -56,7 +56,7 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
     if task in questions.NAMES:
         return TaskSource(task, "demo")
     if needs_index(task):
-        require_runnable(task, known())
+        require_runnable(task)
     elif task not in STANDARD_TASKS:
         with safe_parsing.reraise_as(SettingsError):
             file = safe_parsing.path(task, "a task")
@@ -95,21 +95,18 @@ def _require_single(task: str) -> None:
 
 def task_manager(name: str) -> Any:
     """Return the ``TaskManager`` that knows a task; the paper's seven do not wait for the index of all tasks."""
-    return _paper_manager() if name in STANDARD_TASKS else _full_manager()
+    return _build_manager(name in STANDARD_TASKS)
 
 
-def require_runnable(name: str, further: tuple[str, ...]) -> None:
-    """Raise SettingsError if lm-eval has no such task, or it executes generated code.
-
-    `further` are names that are not lm-eval's, for a suggestion.
-    """
+def require_runnable(name: str) -> None:
+    """Raise SettingsError if lm-eval has no such task, or it executes generated code."""
     index = task_manager(name).task_index
     if name not in index:
-        suggestion = closest(name, further) or closest(name, index)
+        suggestion = closest(name, listed_tasks()) or closest(name, index)
         hint = (
             f": did you mean {suggestion}?"
             if suggestion
-            else f"; lm-eval and this package have none; known: {', '.join(further)}."
+            else f" here or in lm-eval; known: {', '.join(listed_tasks())}."
         )
         raise SettingsError(f"there is no task {name!r}{hint} A file of your own questions ends in .jsonl")
     unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
@@ -125,10 +122,10 @@ def uncached_datasets(name: str) -> list[str]:
     """Return the hub datasets of a registered task that the cache of the datasets library does not hold."""
     from datasets import config
 
-    cached = {_letters(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
+    cached = {_letters_and_digits(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
     settings = [settings for _, settings in _single_tasks(name) if not settings.get("custom_dataset")]
     datasets = dict.fromkeys(str(task.get("dataset_path") or "") for task in settings)
-    return [dataset for dataset in datasets if "/" in dataset and _letters(dataset) not in cached]
+    return [dataset for dataset in datasets if "/" in dataset and _letters_and_digits(dataset) not in cached]
 
 
 def task_definition(name: str) -> dict[str, Any]:
@@ -137,26 +134,21 @@ def task_definition(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep warnings of lm-eval, and the bars of its loops and of datasets, off the terminal."""
-    import datasets
-
-    logger, had_bars = logging.getLogger("lm_eval"), not datasets.are_progress_bars_disabled()
+def silence_output() -> Iterator[None]:
+    """Keep warnings of lm-eval, and progress bars of all libraries, off the terminal."""
+    logger = logging.getLogger("lm_eval")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    datasets.disable_progress_bars()
     try:
         with open(os.devnull, "w", encoding="utf-8") as sink, redirect_stderr(sink):
             yield
     finally:
         logger.setLevel(level)
-        if had_bars:
-            datasets.enable_progress_bars()
 
 
 @contextmanager
-def seeded() -> Iterator[None]:
-    """Start the random numbers of Python and numpy where lm-eval does: some tasks shuffle their options by them."""
+def seed_random_numbers() -> Iterator[None]:
+    """Seed the random numbers of Python and numpy as lm-eval does: some tasks shuffle their options by them."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
     np.random.seed(1234)  # noqa: NPY002
@@ -168,7 +160,7 @@ def seeded() -> Iterator[None]:
 
 
 def writes_to_caller(on_progress: Progress) -> Progress:
-    """Return a listener that writes where stderr is now, whatever `quiet` does to it."""
+    """Return a listener that writes to the present stderr, also while `silence_output` redirects it."""
     stream = sys.stderr
 
     def report(done: int, total: int, message: str) -> None:
@@ -179,7 +171,7 @@ def writes_to_caller(on_progress: Progress) -> Progress:
 
 
 def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every task of a task, group or tag with its settings."""
+    """Yield name and settings of a task, or of every task of a group or tag."""
     index = task_manager(name).task_index
     pending: list[Any] = [name]
     while pending:
@@ -195,37 +187,30 @@ def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield str(config.get("task", item)), config
 
 
-@lru_cache(maxsize=1)
-def _paper_manager() -> Any:
-    import lm_eval
-    from lm_eval.tasks import TaskManager
+@lru_cache(maxsize=2)
+def _build_manager(of_paper: bool) -> Any:
+    import lm_eval.tasks
 
-    root = Path(lm_eval.__file__).parent / "tasks"
+    root = Path(lm_eval.tasks.__file__).parent
     folders = dict.fromkeys(str(root / task.folder) for task in STANDARD_TASKS.values())
-    with quiet():
-        return TaskManager(include_path=list(folders), include_defaults=False)
+    with silence_output():
+        return lm_eval.tasks.TaskManager(
+            include_path=list(folders) if of_paper else None, include_defaults=not of_paper
+        )
 
 
-@lru_cache(maxsize=1)
-def _full_manager() -> Any:
-    from lm_eval.tasks import TaskManager
-
-    with quiet():
-        return TaskManager()
-
-
-def _letters(name: str) -> str:
+def _letters_and_digits(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def load(source: TaskSource, few_shot: int | None) -> Loaded:
+def load_task(source: TaskSource, few_shot: int | None) -> Loaded:
     """Load a task as lm-eval runs it, with `few_shot` examples, or None for as many as its definition has.
 
     Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError if the data cannot be had or
     does not fit the task, SettingsError if it is a collection without a figure of its own.
     """
     changed = source.file.stat().st_mtime_ns if source.file else 0
-    loaded = _load(source, few_shot, changed)
+    loaded = _load_cached(source, few_shot, changed)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
@@ -234,7 +219,7 @@ def load(source: TaskSource, few_shot: int | None) -> Loaded:
 
 def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     """Load a task and build its requests, without a model."""
-    loaded = load(source, settings.few_shot)
+    loaded = load_task(source, settings.few_shot)
     with readable_faults(source.task):
         for task in loaded["tasks"].values():
             task.build_all_requests(limit=settings.limit)
@@ -259,7 +244,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     if source.file is not None:
         return _digest(read_documents(source))
     standard = STANDARD_TASKS[source.task]
-    (task,) = load(source, None)["tasks"].values()
+    (task,) = load_task(source, None)["tasks"].values()
     return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
 
 
@@ -276,7 +261,7 @@ def _digest(content: object) -> str:
 def readable_faults(task: str) -> Iterator[None]:
     """Turn lm-eval's errors about a task's data into a CorpusError."""
     try:
-        with quiet(), seeded():
+        with silence_output(), seed_random_numbers():
             yield
     except GpruneError:
         raise
@@ -295,7 +280,7 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
+def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
     """Load a task; the time of its file makes changed rows another task."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
@@ -312,9 +297,8 @@ def _load(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
     for task in loaded["tasks"].values():
         if (process := task.get_config("process_docs")) is not None:
             task.set_config("process_docs", _process_once(process))
-        fixed = task.get_config("num_fewshot")
-        task.set_config("num_fewshot", fixed if few_shot is None or fixed == 0 else few_shot)
-        count = task.get_config("num_fewshot") or 0
+        fixed_count = task.get_config("num_fewshot")
+        count = (fixed_count if few_shot is None or fixed_count == 0 else few_shot) or 0
         task.set_config("num_fewshot", count)
         if rows and count >= len(rows):
             raise CorpusError(
@@ -325,12 +309,12 @@ def _load(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
 
 
 def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what processes a split once: of rows in memory lm-eval would shuffle options anew before it scores."""
+    """Cache the processed rows of a split: lm-eval would process them again and shuffle options anew before scoring."""
     processed: dict[int, tuple[Any, Any]] = {}
 
     def process_split(split: Any) -> Any:
         if id(split) not in processed:
-            with seeded():
+            with seed_random_numbers():
                 processed[id(split)] = split, process(split)
         return processed[id(split)][1]
 
@@ -354,7 +338,7 @@ def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
     shots = task_definition(source.task).get("fewshot_config") or {}
     overrides: dict[str, Any] = {
         "task": source.task,
-        "custom_dataset": _in_memory({"test": rows}),
+        "custom_dataset": _in_memory("test", rows),
         "training_split": None,
         "validation_split": None,
         "test_split": "test",
@@ -377,14 +361,14 @@ def _multiple_choice(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
         "target_delimiter": questions.DELIMITERS[source.task] if source.kind == "demo" else " ",
         "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in _METRICS],
         "metadata": {"version": OWN_QUESTIONS},
-        "custom_dataset": _in_memory({"validation": rows}),
+        "custom_dataset": _in_memory("validation", rows),
     }
 
 
-def _in_memory(splits: dict[str, list[Row]]) -> Callable[..., Any]:
+def _in_memory(split: str, rows: list[Row]) -> Callable[..., Any]:
     def load_rows(**_: Any) -> Any:
         import datasets
 
-        return datasets.DatasetDict({name: datasets.Dataset.from_list(rows) for name, rows in splits.items()})
+        return datasets.DatasetDict({split: datasets.Dataset.from_list(rows)})
 
     return load_rows

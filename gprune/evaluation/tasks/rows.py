@@ -45,9 +45,8 @@ def check_question(row: Row) -> Row:
     question, choices, answer = _select(row, OWN_COLUMNS).values()
     if not isinstance(question, str):
         raise _wrong(row, "question", "text")
-    if not isinstance(choices, list) or len(choices) < 2 or not all(isinstance(choice, str) for choice in choices):
-        raise _wrong(row, "choices", "a list of at least 2 texts")
-    if not all(map(str.strip, choices)) or len(set(choices)) < len(choices):
+    are_texts = isinstance(choices, list) and all(isinstance(choice, str) and choice.strip() for choice in choices)
+    if not are_texts or len(choices) < 2 or len(set(choices)) < len(choices):
         raise _wrong(row, "choices", "a list of at least 2 texts, none empty and none twice")
     indices = range(len(choices))
     if isinstance(answer, str):
@@ -63,14 +62,14 @@ def check_question(row: Row) -> Row:
 class StandardTask:
     """One of the paper's tasks."""
 
-    split: str
-    """the split that is measured"""
     folder: str
     """folder of lm-eval's definition, below its folder of tasks"""
     columns: tuple[str, ...]
     """columns that the definition reads; the last is the answer"""
     answers: Callable[[Row], Collection[Any]]
     """the answers that a row may have"""
+    split: str = "validation"
+    """the split that is measured"""
 
     def check_row(self, row: Row) -> Row:
         """Return the columns of a row; ValueError names those that are missing, or an answer that is none."""
@@ -104,24 +103,20 @@ def _letters(row: Row) -> Collection[Any]:
     return row["choices"]["label"]
 
 
-_ARC = (("question", "choices", "answerKey"), _letters)
+def _ending_numbers(row: Row) -> Collection[Any]:
+    return [str(index) for index in range(len(row["endings"]))]
+
+
+_ARC = StandardTask("arc", ("question", "choices", "answerKey"), _letters, split="test")
+_HELLASWAG_COLUMNS = ("activity_label", "ctx_a", "ctx_b", "endings", "label")
 STANDARD_TASKS: Mapping[str, StandardTask] = {
-    "boolq": StandardTask(
-        "validation", "super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1, False, True)
-    ),
-    "piqa": StandardTask("validation", "piqa", ("goal", "sol1", "sol2", "label"), lambda _: (0, 1)),
-    "hellaswag": StandardTask(
-        "validation",
-        "hellaswag",
-        ("activity_label", "ctx_a", "ctx_b", "endings", "label"),
-        lambda row: [str(index) for index in range(len(row["endings"]))],
-    ),
-    "winogrande": StandardTask(
-        "validation", "winogrande", ("sentence", "option1", "option2", "answer"), lambda _: ("1", "2")
-    ),
-    "arc_easy": StandardTask("test", "arc", *_ARC),
-    "arc_challenge": StandardTask("test", "arc", *_ARC),
-    "openbookqa": StandardTask("test", "openbookqa", ("question_stem", "choices", "answerKey"), _letters),
+    "boolq": StandardTask("super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1, False, True)),
+    "piqa": StandardTask("piqa", ("goal", "sol1", "sol2", "label"), lambda _: (0, 1)),
+    "hellaswag": StandardTask("hellaswag", _HELLASWAG_COLUMNS, _ending_numbers),
+    "winogrande": StandardTask("winogrande", ("sentence", "option1", "option2", "answer"), lambda _: ("1", "2")),
+    "arc_easy": _ARC,
+    "arc_challenge": _ARC,
+    "openbookqa": StandardTask("openbookqa", ("question_stem", "choices", "answerKey"), _letters, split="test"),
 }
 """the paper's seven tasks by lm-eval's name, in the order of its tables"""
 

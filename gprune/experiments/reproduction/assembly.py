@@ -1,4 +1,4 @@
-"""Builds a reproduced table of what is known of its rows: their numbers, and the forms that people and machines read.
+"""Builds a reproduced table from the results of its rows: the numbers, and the forms that people and machines read.
 
 Measured rows and the paper's own figures are two tables, never one: models, texts and sizes differ. Accuracies follow
 section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
@@ -20,17 +20,16 @@ from gprune.analysis import tables as derived
 from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
 from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
-from gprune.experiments.reproduction import figures, paper_values
-from gprune.experiments.reproduction.cells import cell, count, digits, heading, number, with_error
+from gprune.experiments.reproduction import cells, figures, paper_values
 from gprune.experiments.reproduction.grid import Row, Series, label, shared_study
-from gprune.experiments.reproduction.lookup import NAN, Answer, Finished, Value
+from gprune.experiments.reproduction.lookup import NAN, Answer, ResultLookup, Value
 from gprune.experiments.reproduction.paper_values import (
     GAP,
     MAIN,
     is_single,
     metric_with_rule,
     spell_out,
-    under_both,
+    under_both_rules,
     without_single_tasks,
 )
 from gprune.experiments.reproduction.tables import PaperTable
@@ -61,7 +60,7 @@ class Assembled:
     long: pd.DataFrame
     """one line a number, with settings, run and reason; of derived tables their numbers"""
     display: pd.DataFrame
-    """as people read it: text cells only"""
+    """text cells for people"""
     published: pd.DataFrame
     """the paper's own figures of the same table; empty if it gives none"""
     published_title: str
@@ -78,12 +77,13 @@ class Assembled:
 
 
 def assemble(
-    table: PaperTable, series: Series, finished: Finished, failures: Mapping[Study, str] | None = None
+    table: PaperTable, series: Series, finished: ResultLookup, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
     """Build a table from the runs of a cache; `failures` say why studies of this command failed."""
     answers = tuple(_answer(row, finished, failures or {}) for row in table.rows(series))
     tasks = _common_tasks(answers)
-    marks = Marks(_stamps_by_column(answers))
+    columns = dict.fromkeys(column for answer in answers for column in answer.stamps)
+    marks = Marks({column: [answer.stamps.get(column) for answer in answers] for column in columns})
     rows = {rule: tuple(_study_row(table, answer, tasks, rule, marks) for answer in answers) for rule in accuracy.RULES}
     notes = _notes(table, answers, tasks, marks)
     if table.is_derived:
@@ -93,7 +93,7 @@ def assemble(
     first, second = (
         Assembled(table, answers, long, _display(table, answers, rows, rule), *published, notes, rows)
         for rule in accuracy.RULES
-        for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
+        for published in [paper_values.published_figures(table.name, table.is_derived, series, rule)]
     )
     if table.name != MAIN or not tasks:
         return first
@@ -104,7 +104,7 @@ def assemble(
     return replace(first, fixed=second)
 
 
-def _answer(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answer:
+def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> Answer:
     answer = finished.answer(row)
     if answer is not None:
         return answer
@@ -137,14 +137,6 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
     return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
 
 
-def _stamps_by_column(answers: Iterable[Answer]) -> dict[str, list[Stamp | None]]:
-    columns: dict[str, list[Stamp | None]] = {}
-    for answer in answers:
-        for column, stamp in answer.stamps.items():
-            columns.setdefault(column, []).append(stamp)
-    return columns
-
-
 def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
     row, stamps, of_figure = answer.row, answer.stamps, figures.SHOWN.get(table.name)
     values = {value.column: value.value for value in answer.values} | _accuracies(answer, tasks, rule)
@@ -156,7 +148,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
     return StudyRow(
-        labels={name: cell(value, name) for name, value in row.labels.items()},
+        labels={name: cells.format_cell(value, name) for name, value in row.labels.items()},
         method=row.method_id,
         retention=row.target,
         seed=row.study.seed,
@@ -227,40 +219,42 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     columns = [(name, rule) for name in measured if not name.startswith(ACCURACY)]
     columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
     columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
-    cells = []
+    table_lines = []
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, column_rule in columns:
-            line[heading(metric_with_rule(name, column_rule) if name == ACCURACY else name)] = _cell(
-                rows[column_rule][index], name
-            )
-        cells.append(line | {REASON: answer.reason})
-    cells += _summaries(answers, rows, columns) if table.name == "seeds" else []
-    display = pd.DataFrame(cells).fillna("")
+            title = cells.heading(metric_with_rule(name, column_rule) if name == ACCURACY else name)
+            line[title] = _cell(rows[column_rule][index], name)
+        table_lines.append(line | {REASON: answer.reason})
+    table_lines += _summaries(answers, rows, columns) if table.name == "seeds" else []
+    display = pd.DataFrame(table_lines).fillna("")
     return display if (display[REASON] != "").any() else display.drop(columns=REASON)
 
 
 def _label_cells(answer: Answer) -> dict[str, str]:
     row = answer.row
-    cells = {name: cell(value, name) for name, value in row.labels.items()}
+    labels = {name: cells.format_cell(value, name) for name, value in row.labels.items()}
     if row.reads in ("perplexity", "speed"):
-        cells["kept"] = "" if np.isnan(answer.retention) else f"{answer.retention:.1%}"
+        labels["kept"] = "" if np.isnan(answer.retention) else f"{answer.retention:.1%}"
     if row.reads == "speed":
-        cells["parameters"] = count(answer.parameters)
-    return cells
+        labels["parameters"] = cells.format_parameter_count(answer.parameters)
+    return labels
 
 
 def _cell(row: StudyRow, column: str) -> str:
     if column not in row.values:
         return ""
-    text = number(row.values[column], column) + row.marks.get(column, "")
-    return text if is_ranked(column) else with_error(text, row.errors.get(column, NAN), digits(column))
+    text = cells.format_number(row.values[column], column) + row.marks.get(column, "")
+    if is_ranked(column):
+        return text
+    return cells.format_with_error(text, row.errors.get(column, NAN), cells.decimals(column))
 
 
 def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     """Return mean and spread over the seeds that have results, one line a method."""
-    spread, names = under_both(derived.over_seeds, _frames(rows)), [metric_with_rule(*column) for column in columns]
-    cells = []
+    spread = under_both_rules(derived.over_seeds, _frames(rows))
+    names = [metric_with_rule(*column) for column in columns]
+    summaries = []
     for method, group in spread.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]
         seeds = int(group["seeds"].max())
@@ -269,9 +263,10 @@ def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[st
         for item in group[group["seeds"] == seeds].itertuples():
             metric = str(item.metric)
             if metric in names:
-                line[heading(metric)] = with_error(number(item.mean, metric), float(item.std), 2)
-        cells.append(line)
-    return cells
+                mean = cells.format_number(item.mean, metric)
+                line[cells.heading(metric)] = cells.format_with_error(mean, float(item.std), 2)
+        summaries.append(line)
+    return summaries
 
 
 def _frames(rows: Rows) -> dict[str, pd.DataFrame]:
@@ -284,8 +279,8 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
     """
     if name == GAP:
-        return under_both(gaps, frames)
-    values = under_both(derived.gain_by_retention, frames)
+        return under_both_rules(gaps, frames)
+    values = under_both_rules(derived.gain_by_retention, frames)
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 

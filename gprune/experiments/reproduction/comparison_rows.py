@@ -6,12 +6,13 @@ as published, masks times repairs fitted to the same texts, other texts and targ
 choice of `repair.kind auto` for every method.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune.analysis.claims import BASELINES, equal, repaired_id
 from gprune.analysis.claims import RECOMMENDED as RECOMMENDED_PROFILE
-from gprune.experiments.reproduction.grid import Row, Series, label, together
+from gprune.experiments.reproduction.grid import Row, Series, label, order_methods
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.records import REPAIRS
 from gprune.records.repairs import COMPENSATION
@@ -25,21 +26,22 @@ _AT_EQUAL_WIDTHS = ("gprune", "flap")
 
 def fair_rows(series: Series) -> list[Row]:
     """Return one row a retention, seed and method; the dense model once."""
+    return _at_every_point(series, _fair_rows)
+
+
+def _at_every_point(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
+    """Return a row of the dense model with `labels`, and the rows of every retention and seed."""
     scale = series.scale
-    rows = [
-        row
-        for retention in scale.retentions
-        for seed in scale.seeds
-        for row in _fair_rows(series, retention=retention, seed=seed)
-    ]
+    points = [{"retention": retention, "seed": seed} for retention in scale.retentions for seed in scale.seeds]
+    rows = [row for point in points for row in rows_of(series, **point)]
     dense = replace(rows[0].study, methods=("dense",))
-    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"}, dense, "dense"), *rows]
+    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"} | labels, dense, "dense"), *rows]
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
     # a method that equals another by definition, or is chosen among them, has no row
     excluded = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED}
-    methods = together(name for name in BUILT_IN if name not in excluded)
+    methods = order_methods(name for name in BUILT_IN if name not in excluded)
     study = series.study(methods=methods, **where)
     rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
     for identity, method, variant, changes in _variants():
@@ -130,16 +132,11 @@ def list_treatments() -> list[tuple[str, Treatment]]:
 
 def repair_rows(series: Series) -> list[Row]:
     """Return one row a retention, seed, method and treatment; the dense model once."""
-    scale = series.scale
-    rows = [
-        _repair_row(series, method, treatment, retention=retention, seed=seed)
-        for retention in scale.retentions
-        for seed in scale.seeds
-        for method, treatment in list_treatments()
-    ]
-    dense = replace(rows[0].study, methods=("dense",))
-    labels = {"retention": 1.0, "seed": scale.seed, "method": "dense", "repair": ""}
-    return [Row(labels, dense, "dense"), *rows]
+    return _at_every_point(series, _repair_rows, repair="")
+
+
+def _repair_rows(series: Series, **where: Any) -> list[Row]:
+    return [_repair_row(series, method, treatment, **where) for method, treatment in list_treatments()]
 
 
 def _repair_row(series: Series, method: str, treatment: Treatment, **where: Any) -> Row:

@@ -29,7 +29,7 @@ from gprune.experiments.reproduction.comparison_rows import (
     repair_rows,
 )
 from gprune.experiments.reproduction.grid import Row, Series
-from gprune.experiments.reproduction.lookup import Answer, Finished
+from gprune.experiments.reproduction.lookup import Answer, ResultLookup
 from gprune.pipeline import opened, stages
 from gprune.pipeline.provenance import code
 from gprune.pipeline.stages import Results
@@ -91,7 +91,7 @@ Cells = Callable[[Block, str, Answer], tuple[str, str, list[str]]]
 """returns name, second column and changes of a method; no changes where it is compared with nothing"""
 
 
-def blocks(
+def build_blocks(
     store: Store, all_series: Sequence[Series], rows_of: Callable[[Series], list[Row]], reference_method: str
 ) -> list[Block]:
     """Return the blocks of a table over some series: one for each model and retention.
@@ -99,7 +99,7 @@ def blocks(
     `rows_of` returns the rows of a series, the dense model's first; `reference_method` is the method whose study
     has the texts.
     """
-    finished, series_blocks = Finished(store), list[Block]()
+    finished, series_blocks = ResultLookup(store), list[Block]()
     for series in all_series:
         dense, *answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows_of(series)]
         for retention in series.scale.retentions:
@@ -120,9 +120,6 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
                 losses.setdefault(identifier(answer.row), {})[answer.row.study.seed] = value.losses
     pending = frozenset(identifier(answer.row) for answer in answers if answer.reason == NOT_RUN)
     return Case(short(series.model), retention, status.text, status.unseen, losses, pending)
-
-
-# shared by both documents
 
 
 def _measured(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
@@ -201,7 +198,7 @@ def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: 
 
 def study_document(store: Store, all_series: Sequence[Series], command: str) -> str:
     """Return the report of all methods and controls over some series, and which claims of the paper hold."""
-    series_blocks = blocks(store, all_series, fair_rows, GPRUNE)
+    series_blocks = build_blocks(store, all_series, fair_rows, GPRUNE)
     cases = [case for block in series_blocks for case in block.cases]
     paragraphs = [
         "# A fair comparison",
@@ -233,10 +230,10 @@ def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, lis
     label = str(answer.row.labels["method"]) + (" (control)" if answer.row.extra else "")
     is_compared = name not in (GPRUNE, "dense")
     changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if is_compared else []
-    return label, _given(answer, block), changes
+    return label, _format_inputs(answer, block), changes
 
 
-def _given(answer: Answer, block: Block) -> str:
+def _format_inputs(answer: Answer, block: Block) -> str:
     """Return the texts, passes and learning of a method, of the first seed."""
     try:
         inputs = stages.method_inputs(opened(answer.row.study, block.results.store), answer.row.method)
@@ -279,8 +276,8 @@ _LEAST = (0.85, 0.95)
 """largest share of the perplexity of the best baseline without repair, and of its own masks without repair, that was
 asked of the recommended recipe before it was measured"""
 REPAIR_CLAIMS = tuple(
-    Claim(words, "", first, others if isinstance(others, tuple) else (others,), where)
-    for words, first, others, where in (
+    Claim(words, "", method, references if isinstance(references, tuple) else (references,), where)
+    for words, method, references, where in (
         ("a repair on A and B makes GPrune better on their corpora", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), HOME),
         ("and on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
         (
@@ -319,7 +316,7 @@ def repair_document(store: Store, all_series: Sequence[Series], command: str) ->
 
 
 def _chapter(store: Store, series: Series, command: str) -> str:
-    series_blocks = blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
+    series_blocks = build_blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
     cases = [case for block in series_blocks for case in block.cases]
     name = short(series.model)
     return "\n\n".join(

@@ -18,10 +18,10 @@ from gprune.system import limits, safe_parsing
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "speed"]
 FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins")
-"""rows that are read from no model that runs, but from what is decided before"""
+"""rows that are read from records of calibration and pruning, without a measurement of a model"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks"}
 TASKS = ("tasks", "limit", "task_folder")
-"""fields that say which zero-shot tasks a study measures, and how"""
+"""fields with the zero-shot tasks that a study measures, and their sizes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Row:
     method: str = "gprune"
     """the method of the study that the row reports"""
     reads: Reads = "perplexity"
-    """which results the row is made of"""
+    """the results that the row is read from"""
     item: str | int = ""
-    """which part of them: the name of a comparison or a curve, the number of a bin"""
+    """the part of these results: the name of a comparison or a curve, or the number of a bin"""
     extra: bool = False
-    """whether the row stands beside the paper's own rows, as a control"""
+    """True for a control that is no row of the paper's table"""
 
     @property
     def method_id(self) -> str:
@@ -179,7 +179,7 @@ def shared_study(study: Study) -> Study:
     return replace(study, methods=("dense",), name="", group="", device="auto")
 
 
-def together(methods: Iterable[str]) -> tuple[str, ...]:
+def order_methods(methods: Iterable[str]) -> tuple[str, ...]:
     """Return methods in the order in which a study runs them."""
     selected = set(methods)
     return tuple(name for name in METHODS if name in selected)
@@ -194,6 +194,6 @@ def entries(rows: Iterable[Row]) -> list[TableStudy]:
 
 
 def _entry(rows: list[Row]) -> TableStudy:
-    methods = together(name for row in rows for name in row.study.methods)
+    methods = order_methods(name for row in rows for name in row.study.methods)
     until = max((row.until for row in rows), key=UNTIL.index)
     return TableStudy(replace(rows[0].study, methods=methods), until, tuple(rows))

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
-from gprune.experiments.reproduction import figures, throughput
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study, together
+from gprune.experiments.reproduction import figures
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, order_methods, shared_study
 from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
 from gprune.pipeline.stages.inputs import plugins_read, read_inputs
@@ -67,16 +67,15 @@ class Answer:
 
     row: Row
     run: str = ""
-    """the latest run that has its result, or that says why there is none; empty if no run does"""
+    """the latest run with its result or with the reason for none; empty if there is no such run"""
     values: tuple[Value, ...] = ()
-    """its numbers; none where `reason` says why"""
+    """its numbers; none if there is a `reason`"""
     accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
-    """with their protocols, of the tasks asked for that have data; where none is asked for, of those that happen to
-    be there"""
+    """with their protocols, of the requested tasks that have data; if none is requested, of those in the cache"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
-    """tasks that were asked for and cannot be measured, with the reason"""
+    """requested tasks that cannot be measured, with the reason"""
     clock: Throughput | None = None
-    """what a row with a clock was read from"""
+    """the measurement of speed that the row was read from"""
     retention: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
@@ -109,12 +108,12 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as its record says."""
+    """A run and its record."""
 
     name: str
     study: Study
     record: dict[str, Any]
-    """what run.json holds"""
+    """content of run.json"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +121,15 @@ class Reason:
     """The reason for a missing result."""
 
     run: str
-    """the run that says so"""
+    """the run whose record has it"""
     words: str
 
 
-class Finished:
-    """Finds the answers of rows in a cache, whichever runs made them."""
+class ResultLookup:
+    """Finds the answers of rows in a cache, from any runs."""
 
     def __init__(self, store: Store) -> None:
-        """Read the records of all runs, as they stand now."""
+        """Read the present records of all runs."""
         self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
@@ -196,21 +195,18 @@ class Finished:
         if row.reads in FIGURES:
             return list(figures.sources(row, results.graph))
         if row.reads == "speed":
-            return [self._speed(row, results)]
+            # one measurement has all methods of the row's study side by side
+            study = replace(row.study, methods=order_methods(row.study.methods))
+            return [speed(Graph(study, results.graph.inputs, failures=results.graph.failures))]
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
         return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
-
-    def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
-        """Return the measurement of all methods of a row's study side by side."""
-        study = replace(row.study, methods=together(row.study.methods))
-        return speed(Graph(study, results.graph.inputs, failures=results.graph.failures))
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row except accuracies; none if its method was not measured."""
         if row.reads in FIGURES:
             return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
         if row.reads == "speed":
-            timed = throughput.speed_measures(results.record(stages[0]), row.method)
+            timed = figures.speed_measures(results.record(stages[0]), row.method)
             return [Value(name, "", value, error) for name, value, error in timed]
         return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
 
@@ -229,7 +225,7 @@ class Finished:
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
-        """Return why a row can have no numbers, where a run says so; else None."""
+        """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded one."""
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
@@ -256,12 +252,12 @@ class Finished:
         return {} if reading is None else reading[1]
 
     def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Return why a result is missing, if a run noted it and no run has made it since."""
+        """Return the recorded reason for a missing result, unless a later run computed it."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
 
     def _first_reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Return the first reason why some results, or what they need, are missing."""
+        """Return the first recorded reason for a missing result among some stages and those they need."""
         required = order(stages) if self._reasons else ()
         return next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
 

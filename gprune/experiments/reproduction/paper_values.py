@@ -10,7 +10,7 @@ from gprune.analysis import tables as gains
 from gprune.analysis.tables import ACCURACY
 from gprune.data import published
 from gprune.evaluation.protocol import PUBLISHED
-from gprune.experiments.reproduction.cells import cell, heading, number
+from gprune.experiments.reproduction.cells import format_cell, format_number, heading
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.scale import paper_model
 
@@ -27,7 +27,7 @@ def is_single(metric: str) -> bool:
     return metric.startswith(f"{ACCURACY}:")
 
 
-def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
     tables = []
     for index, (rule, frame) in enumerate(frames.items()):
@@ -51,7 +51,7 @@ def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
     return values[[not is_single(str(metric)) for metric in values["metric"]]]
 
 
-def figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
+def published_figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
     """Return the paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
 
     Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
@@ -73,7 +73,7 @@ def _derived(name: str, model: str) -> pd.DataFrame:
             [gap.assign(metric=metric_with_rule(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True
         )
     else:
-        values = under_both(gains.gain_by_retention, frames)
+        values = under_both_rules(gains.gain_by_retention, frames)
     values = without_single_tasks(values)
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
@@ -94,7 +94,7 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
 
 def _texts(column: pd.Series, name: str) -> list[str]:
     is_measure = name.startswith(("ppl:", ACCURACY))
-    return [number(value, name) if is_measure else cell(value, name) for value in column]
+    return [format_number(value, name) if is_measure else format_cell(value, name) for value in column]
 
 
 def spell_out(values: pd.DataFrame) -> pd.DataFrame:
@@ -109,4 +109,4 @@ def _word(name: str, value: object) -> str:
         return published.paper_name(str(value))
     if name == "metric":
         return heading(str(value))
-    return ("yes" if value else "no") if name == "better" else cell(value, name)
+    return ("yes" if value else "no") if name == "better" else format_cell(value, name)

@@ -59,7 +59,7 @@ class Scale:
     tasks: tuple[str, ...] = published.TASKS
     """zero-shot tasks; none leaves the accuracy columns out"""
     tasks_in: Literal["all", "main"] = "all"
-    """whether every study is measured on them, or those of the main table only"""
+    """the studies that are measured on these tasks: all, or those of the main table only"""
     limit: int | None = None
     """documents of each task at most; None measures all"""
     task_folder: str = ""
@@ -69,7 +69,7 @@ class Scale:
     methods: tuple[str, ...] = ()
     """methods of the main table, in place of the paper's rows and of the controls; empty for those"""
     controls: bool = True
-    """whether the main table and the ablation have additional rows of controls"""
+    """True if the main table and the ablation have additional rows of controls"""
     settings: tuple[tuple[str, Any], ...] = ()
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune.data.published import TABLES as PUBLISHED
-from gprune.experiments.reproduction import figures, throughput
+from gprune.experiments.reproduction import figures
 from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR, fair_rows, repair_rows
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
@@ -40,31 +40,25 @@ class PaperTable:
     rows: Callable[[Series], list[Row]]
     note: str = ""
     is_derived: bool = False
-    """whether it is computed from the rows of the main table"""
+    """True if it is computed from the rows of the main table"""
     scale: str = ""
-    """the scale of a table that stands apart: `all` leaves it out; empty for the paper's own"""
+    """scale of a table that is not in the paper, which `all` leaves out; empty for tables of the paper"""
 
 
 def main(series: Series) -> list[Row]:
     """Return the paper's rows, and behind those of each retention the controls; or the methods that are named."""
     if series.scale.methods:
-        return _named(series)
-    rows = compared_methods(series)
-    return [
-        *rows[:1],
-        *(
-            row
-            for retention in series.scale.retentions
-            for row in (
-                *(row for row in rows[1:] if row.study.retention == retention),
-                *_controls(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention),
-            )
-        ),
-    ]
+        return _selected_methods(series)
+    dense, *paper_rows = compared_methods(series)
+    rows = [dense]
+    for retention in series.scale.retentions:
+        rows += [row for row in paper_rows if row.study.retention == retention]
+        rows += _controls(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention)
+    return rows
 
 
-def _named(series: Series) -> list[Row]:
-    """Return the methods that are asked for at every retention, GPrune on the metric of each that has one."""
+def _selected_methods(series: Series) -> list[Row]:
+    """Return the rows of the scale's methods at every retention, with GPrune on the metric of each that has one."""
     names = [name for name in series.scale.methods if name != "dense"]
     bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].brings)]
     rows = compared_methods(series)[:1]
@@ -218,7 +212,7 @@ TABLES: dict[str, PaperTable] = {
         _published("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
         _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
         _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
-        _published("speed", throughput.speed_rows, throughput.SPEED_NOTE),
+        _published("speed", figures.speed_rows, figures.SPEED_NOTE),
         PaperTable("metric-gap", _GAP, compared_methods, _DERIVED, is_derived=True),
         PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),

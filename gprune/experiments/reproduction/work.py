@@ -7,7 +7,7 @@ from pathlib import Path
 from gprune import jobs
 from gprune.experiments.reproduction.assembly import Assembled, assemble
 from gprune.experiments.reproduction.grid import Series, TableStudy, entries
-from gprune.experiments.reproduction.lookup import Finished
+from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import Schedule, Watcher
@@ -17,14 +17,14 @@ from gprune.study import Study
 
 
 def needed_studies(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
-    """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
+    """Return every study behind some tables once, in the order of the tables; those that measure speed come last."""
     return entries(row for table in tables for row in table.rows(series))
 
 
-def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[TableStudy]:
-    """The studies that still have to run, with the methods that no run has yet."""
-    every = (row for table in tables for row in table.rows(series))
-    return entries(row for row in every if finished.answer(row) is None)
+def missing(tables: Sequence[PaperTable], series: Series, finished: ResultLookup) -> list[TableStudy]:
+    """Return the studies that still have to run, with the methods that no run has yet."""
+    rows = (row for table in tables for row in table.rows(series))
+    return entries(row for row in rows if finished.answer(row) is None)
 
 
 def check_inputs(series: Series) -> None:
@@ -41,13 +41,7 @@ class TableWork:
     """The tables of one command."""
 
     def __init__(
-        self,
-        store: Store,
-        series: Series,
-        tables: Sequence[PaperTable],
-        folder: Path,
-        *,
-        command: str = "",
+        self, store: Store, series: Series, tables: Sequence[PaperTable], folder: Path, *, command: str = ""
     ) -> None:
         """Read the results of a cache and a folder of tables; nothing is started or written yet.
 
@@ -55,7 +49,7 @@ class TableWork:
         """
         self.store, self.series, self.tables, self.folder = store, series, tuple(tables), folder
         self.command = command
-        self.finished = Finished(store)
+        self.finished = ResultLookup(store)
         self.failures: dict[Study, str] = {}
 
     def run(
@@ -66,9 +60,9 @@ class TableWork:
     ) -> list[Assembled]:
         """Run the missing studies and write the tables, again after every study; return them as they are at the end.
 
-        `watch` gets every change of the work's status, `on_end` every study that has ended, with the reason where it
-        failed. `build` makes a run's argument list, as for gprune.jobs.submit. Raises GpruneError if the cache
-        or the folder cannot be written; the work under way is cancelled.
+        `watch` is called with the status after every poll, `on_end` with every study that has ended and the reason
+        for its failure, empty if it succeeded. `build` builds the argument list of a run, as for gprune.jobs.submit.
+        Raises GpruneError if the cache or the folder cannot be written; the jobs of this call are cancelled.
         """
 
         def ended(entry: TableStudy, reason: str) -> None:
@@ -96,5 +90,5 @@ class TableWork:
         return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
-        self.finished = Finished(self.store)
+        self.finished = ResultLookup(self.store)
         return any(self.finished.answer(row) is None for row in entry.rows)

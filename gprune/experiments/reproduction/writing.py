@@ -61,23 +61,19 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
         while not lock.acquire(1.0):
             pass
         try:
-            _write(folder, series, tables, command)
+            index = read_index(folder) or {}
+            entries = {table.table.name: _write_table(folder, series, table) for table in tables}
+            values = {
+                "format": FORMAT,
+                "model": series.model,
+                "scale": series.scale.to_dict(),
+                "command": command or index.get("command", ""),
+                "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+                "tables": index.get("tables", {}) | entries,
+            }
+            write_json(folder / INDEX, values)
         finally:
             lock.release()
-
-
-def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: str) -> None:
-    index = read_index(folder) or {}
-    entries = {table.table.name: _write_table(folder, series, table) for table in tables}
-    values = {
-        "format": FORMAT,
-        "model": series.model,
-        "scale": series.scale.to_dict(),
-        "command": command or index.get("command", ""),
-        "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-        "tables": index.get("tables", {}) | entries,
-    }
-    write_json(folder / INDEX, values)
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:

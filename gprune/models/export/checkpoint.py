@@ -128,7 +128,7 @@ def load_verified(folder: Path) -> nn.Module:
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
-        fault = manifests.spoilt(folder)
+        fault = manifests.find_damage(folder)
         if fault:
             raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
     record = read_record(folder)

@@ -23,7 +23,7 @@ from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, MethodError, NumericsError, SettingsError, TaskError
 
 if TYPE_CHECKING:
-    from gprune.evaluation.accuracy import Answered
+    from gprune.evaluation.accuracy import TaskResult
 
 
 @once
@@ -165,7 +165,7 @@ def _asking(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage
     )
 
 
-def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> Answered:
+def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
     from gprune.evaluation.accuracy import measure_tasks
 
     settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))

@@ -157,4 +157,4 @@ def standings(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str,
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):
             overlaps[text] = get_record(overlap, text)
-    return holdout.standings(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)
+    return holdout.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)

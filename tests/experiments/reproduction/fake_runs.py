@@ -1,26 +1,24 @@
 """Runs made by hand: the results that a finished study leaves at its own keys, without a model.
 
-As a script it is the worker of a job: it reads the job's study, finishes it, and behaves as `behaviour.json`
-in the cache says of studies by name (`fail`, `hold`).
+As a script it is the worker of a job, see `pretend_worker`.
 """
 
 import hashlib
 import json
 import math
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pretend_worker
 from made_runs import MAKERS, Makers, Task, an_accuracy, leave
 
 from gprune.experiments.reproduction import tables, work
 from gprune.experiments.reproduction.assembly import Assembled, assemble
 from gprune.experiments.reproduction.grid import Series, TableStudy
-from gprune.experiments.reproduction.lookup import Finished
+from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import Scale, choose
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import Graph, Results
@@ -28,7 +26,7 @@ from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.records import ModelShape, PartitionAgreement, Perplexity, PruningMasks, RankDrift, Throughput
 from gprune.store import Store
-from gprune.study import Study, from_file
+from gprune.study import Study
 
 SHAPE, MODULES = ModelShape(layers=2, neurons=40, heads=2, kv_heads=2, head_width=8, hidden=16), 5
 _NOT_TOLD = ("methods", "device", "name", "group", "substitute", "evaluation")
@@ -72,10 +70,7 @@ def throughput_of(study: Study, methods: Sequence[str]) -> Throughput:
 
 
 def opened(
-    store: Store,
-    study: Study,
-    changed: Mapping[str, Any] | None = None,
-    missing_tasks: dict[str, str] | None = None,
+    store: Store, study: Study, changed: Mapping[str, Any] | None = None, missing_tasks: dict[str, str] | None = None
 ) -> Results:
     """The results of a study as it is read on this machine, with some digests changed."""
     results = read_inputs(study, missing_tasks, download=False)
@@ -133,7 +128,7 @@ def run_tables(store: Store, *names: str, series: Series | None = None, **how: A
 
 
 def assemble_table(store: Store, name: str, **changes: Any) -> Assembled:
-    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
+    return assemble(tables.TABLES[name], a_series(**changes), ResultLookup(store))
 
 
 def _drift(task: Task) -> RankDrift:
@@ -178,28 +173,8 @@ STRUCTURE: Makers = {
 }
 
 
-def command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """The argument list of a worker that only pretends."""
-    return [sys.executable, str(Path(__file__).resolve()), str(folder), *arguments]
-
-
-def main(folder: Path) -> None:
-    from gprune.jobs import JobReporter
-    from gprune.system.errors import CorpusError
-
-    study, cache = from_file(folder / "study.json"), folder.parents[1]
-    behaviours = cache / "behaviour.json"
-    behaviour = json.loads(behaviours.read_text()).get(study.name, "") if behaviours.exists() else ""
-    with JobReporter(folder) as report:
-        report("masks_gprune", 1, 2, "learning")
-        while behaviour == "hold" and not (cache / "go").exists():
-            report("masks_gprune", 1, 2, "holding")
-            time.sleep(0.05)
-        if behaviour == "fail":
-            finish(Store(cache), study, state="failed", error="the text 'x' is empty: choose another")
-            raise CorpusError("the text 'x' is empty: choose another")
-        finish(Store(cache), study)
+command = pretend_worker.command_of(__file__)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    pretend_worker.work("masks_gprune", finish, partial(finish, state="failed", error=pretend_worker.FAULT))

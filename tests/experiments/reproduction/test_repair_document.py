@@ -1,29 +1,15 @@
 """The table of repairs and its document: what is compared, what is judged, and what is said of a choice."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from reproduction import fake_runs
 from reproduction.fake_runs import finish
 
-from gprune.experiments.reproduction import documents, tables, work
-from gprune.experiments.reproduction.comparison_rows import (
-    AUTO,
-    CHOSEN,
-    KINDS,
-    MASKS,
-    OWN,
-    UNREPAIRED,
-    Treatment,
-    fair_rows,
-    identifier,
-    list_treatments,
-    repair_rows,
-)
-from gprune.experiments.reproduction.documents import blocks, repair_document
+from gprune.experiments.reproduction import comparison_rows, documents, tables, work
+from gprune.experiments.reproduction.comparison_rows import AUTO, UNREPAIRED, Treatment, identifier, repair_rows
+from gprune.experiments.reproduction.documents import build_blocks, repair_document
 from gprune.experiments.reproduction.grid import Series, shared_study
-from gprune.experiments.reproduction.lookup import Finished
+from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import choose
 from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
@@ -31,14 +17,7 @@ from gprune.study.methods import RECOMMENDED
 from gprune.study.profiles import development_models
 from gprune.study.settings import ChoiceSettings
 
-GAINS = {
-    "none": 1.0,
-    "bias": 0.9,
-    "affine": 0.8,
-    "least_squares": 0.5,
-    "least_squares_bias": 0.4,
-    "auto": 0.45,
-}
+GAINS = {"none": 1.0, "bias": 0.9, "affine": 0.8, "least_squares": 0.5, "least_squares_bias": 0.4, "auto": 0.45}
 """what each repair makes of a perplexity, beside 1.0 of what a method does by itself"""
 
 
@@ -86,16 +65,16 @@ def value(study, method, text):
 def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
     rows = repair_rows(series)
     names = [(identifier(row), row.study.seed) for row in rows]
-    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(list_treatments())
+    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(comparison_rows.list_treatments())
     results = {(row.method, row.study.repair.kind) for row in rows[1:]}
-    assert {(method, kind) for method in MASKS for kind in KINDS} <= results
-    assert {(method, "auto") for method in CHOSEN} <= results
+    assert {(method, kind) for method in comparison_rows.MASKS for kind in comparison_rows.KINDS} <= results
+    assert {(method, "auto") for method in comparison_rows.CHOSEN} <= results
     # what the recommended recipe is chosen from stands unrepaired beside it
-    assert set(ChoiceSettings().masks) <= set(MASKS)
+    assert set(ChoiceSettings().masks) <= set(comparison_rows.MASKS)
 
 
 def test_baselines_as_published_are_those_of_the_fair_study(series):
-    fair = {shared_study(row.study) for row in fair_rows(series)}
+    fair = {shared_study(row.study) for row in comparison_rows.fair_rows(series)}
     as_published = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
     assert as_published and all(shared_study(row.study) in fair for row in as_published)
 
@@ -107,7 +86,7 @@ def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():
 
 
 def test_results_of_repairs_on_text_of_the_model_are_found(measured, series):
-    finished = Finished(measured)
+    finished = ResultLookup(measured)
     results = {identifier(row): finished.answer(row) for row in repair_rows(series)}
     expected = Treatment("least_squares_bias", "both_and_sampled").of("gprune")
     assert results[expected] is not None and results[expected].values[0].value == pytest.approx(40 * 0.4 * 0.9)
@@ -147,12 +126,6 @@ def test_the_recipe_is_set_beside_the_best_of_others(text):
     assert "not measured" in part
 
 
-def test_a_case_without_a_method_judges_nothing(measured, series):
-    (block,) = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
-    case = replace(block.cases[0], losses={OWN.of("flap"): {0: np.zeros(2)}})
-    assert case.difference(OWN.of("flap"), UNREPAIRED.of("gprune")) is None
-
-
 def test_the_recipe_is_set_beside_its_own_masks_unrepaired(measured, series, monkeypatch):
     figures = np.array([[20.0, 20.0, 1.0], [10.0, 10.0, 0.5]])
     choice = Choice(
@@ -167,7 +140,7 @@ def test_the_recipe_is_set_beside_its_own_masks_unrepaired(measured, series, mon
         1,
     )
     monkeypatch.setattr(documents.stages, "find_choice", lambda _, method: choice if method == RECOMMENDED else None)
-    lines = "\n".join(documents._recipe(blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))))
+    lines = "\n".join(documents._recipe(build_blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))))
     (row,) = [line for line in lines.splitlines() if line.startswith("| demo at 50% | ")]
     assert row.split(" | ")[2] == "0.45 ± 0.00"
 

@@ -9,9 +9,8 @@ from reproduction.fake_runs import CORRELATIONS, a_series, assemble_table, finis
 
 from gprune.experiments.reproduction import lookup, tables, work
 from gprune.experiments.reproduction.assembly import REASON
-from gprune.experiments.reproduction.lookup import Finished
+from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.pipeline import runs, stages
-from gprune.pipeline.stages import KINDS
 from gprune.pipeline.stages.inputs import Inputs, roles
 from gprune.study import Study
 
@@ -22,7 +21,7 @@ TEXTS = ("python-reference", "science-docs", "python-code")
 @pytest.mark.long
 def test_every_row_of_every_table_is_filled_by_its_own_run(store):
     run_tables(store, "all", "study")
-    assert work.missing(tables.choose_tables(["all", "study"]), a_series(), Finished(store)) == []
+    assert work.missing(tables.choose_tables(["all", "study"]), a_series(), ResultLookup(store)) == []
     # that of repairs stands in test_repair_document.py
     for name in set(tables.TABLES) - {"repair"}:
         table = assemble_table(store, name)
@@ -37,13 +36,13 @@ def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store):
     (entry,) = work.needed_studies([tables.TABLES["figure-3a"]], a_series())
     chosen = [tables.TABLES["ablation"]]
     finish(store, entry.study, state="running")
-    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+    assert len(work.missing(chosen, a_series(), ResultLookup(store))) == 3
     finish(store, entry.study)
-    assert len(work.missing(chosen, a_series(), Finished(store))) == 2
-    assert len(work.missing(chosen, a_series(samples=48), Finished(store))) == 3
+    assert len(work.missing(chosen, a_series(), ResultLookup(store))) == 2
+    assert len(work.missing(chosen, a_series(samples=48), ResultLookup(store))) == 3
     key = stages.perplexity(opened(store, entry.study).graph, "gprune", TEXTS[1]).key
     (store.root / "perplexity" / key / "losses.npy").unlink()
-    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+    assert len(work.missing(chosen, a_series(), ResultLookup(store))) == 3
 
 
 @pytest.mark.parametrize(
@@ -60,26 +59,8 @@ def test_a_changed_model_or_text_makes_results_old(store, changed, current):
     drift, perplexity = tables.TABLES["figure-1a"].rows(a_series())[0], tables.ablation(a_series())[-1]
     assert drift.study == perplexity.study
     finish(store, drift.study, changed=changed)
-    finished = Finished(store)
+    finished = ResultLookup(store)
     assert tuple(finished.answer(row) is not None for row in (drift, perplexity)) == current
-
-
-def test_a_raised_formula_version_makes_old_numbers_missing(store, monkeypatch):
-    chosen = tables.choose_tables(["ablation", "figure-1a", "module-overlap"])
-    run_tables(store, "ablation", "figure-1a", "module-overlap")
-    assert work.missing(chosen, a_series(), Finished(store)) == []
-    raised = replace(KINDS["drift"], version=KINDS["drift"].version + 1)
-    monkeypatch.setitem(KINDS, "drift", raised)
-    assert assemble_table(store, "figure-1a").filled == assemble_table(store, "module-overlap").filled == 0
-    # FLAP has no drift in it; the modules of the other rows follow from it
-    assert [answer.filled for answer in assemble_table(store, "ablation").answers] == [True, False, False, False]
-    left = work.missing(chosen, a_series(), Finished(store))
-    assert [entry.study.methods for entry in left] == [("gprune",)] * 4
-    run_tables(store, "ablation", "figure-1a", "module-overlap")
-    assert work.missing(chosen, a_series(), Finished(store)) == []
-    # the old numbers are still there for whoever goes back
-    monkeypatch.undo()
-    assert work.missing(chosen, a_series(), Finished(store)) == []
 
 
 def test_more_texts_another_device_or_a_third_text_answer_as_well(store, tmp_path):
@@ -99,31 +80,20 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
         else:
             finish(store, entry, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
     table = assemble_table(store, "main")
-    reasons = {
-        (answer.row.method_id, answer.row.study.retention): answer.reason for answer in table.answers if answer.reason
-    }
-    cannot = "no gradients in this model: leave it out"
-    assert reasons == {
-        ("llm_pruner", 0.8): cannot,
-        ("llm_pruner", 0.7): cannot,
-        ("llm_pruner", 0.5): cannot,
-        ("gprune:twflap", 0.7): "the disk is full: free some space",
-    }
+    reasons = {(answer.row.method_id, answer.row.target): answer.reason for answer in table.answers if answer.reason}
+    expected = {("llm_pruner", retention): "no gradients in this model: leave it out" for retention in (0.8, 0.7, 0.5)}
+    assert reasons == expected | {("gprune:twflap", 0.7): "the disk is full: free some space"}
     assert table.filled == len(table.answers) - 4
     assert (table.display[REASON] != "").sum() == 4
     # what cannot run is not tried again, what failed is
-    left = work.missing([tables.TABLES["main"]], a_series(), Finished(store))
+    left = work.missing([tables.TABLES["main"]], a_series(), ResultLookup(store))
     assert [(entry.study.metric, entry.study.retention) for entry in left] == [("twflap", 0.7)]
 
 
 def test_mean_and_population_deviation_over_seeds(store):
     # the paper's own numbers: 36.31, 36.85 and 37.55 are 36.90 ± 0.51
-    values = {("fang", 0): 36.31, ("fang", 1): 36.85, ("fang", 2): 37.55}
-
-    def value(study, method, text):
-        return values.get((method, study.seed), 40.0)
-
-    run_tables(store, "seeds", value=value)
+    perplexities = (36.31, 36.85, 37.55)
+    run_tables(store, "seeds", value=lambda study, method, _: perplexities[study.seed] if method == "fang" else 40.0)
     table = assemble_table(store, "seeds")
     summary = table.display[table.display["seed"] == "mean ± s.d."]
     assert list(summary["method"]) == ["FANG", "GPrune (twFLAP)"]
@@ -159,8 +129,8 @@ def test_a_comparison_that_the_run_could_not_make_says_so(store):
     row = next(row for row in entry.rows if row.item == "fang_ab")
     (agreed,) = work.needed_studies([tables.TABLES["module-overlap"]], a_series())
     finish(store, agreed)
-    assert Finished(store).answer(row).filled  # type: ignore[union-attr]
-    other = Finished(store).answer(replace(agreed.rows[0], item="fang_ab"))
+    assert ResultLookup(store).answer(row).filled  # type: ignore[union-attr]
+    other = ResultLookup(store).answer(replace(agreed.rows[0], item="fang_ab"))
     assert other is not None and "no comparison 'FANG: A against B'" in other.reason
 
 
@@ -169,16 +139,16 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
     run = finish(store, entry)
     control = next(row for row in entry.rows if row.item == "fang_other_seed")
     assert control.extra and control.method == "fang"
-    assert Finished(store).answer(control).filled  # type: ignore[union-attr]
+    assert ResultLookup(store).answer(control).filled  # type: ignore[union-attr]
     graph = opened(store, control.study).graph
     shutil.rmtree(store.folder("agreement", stages.agreements(graph)["fang_other_seed"].key))
-    assert Finished(store).answer(control) is None
+    assert ResultLookup(store).answer(control) is None
     assert assemble_table(store, "figure-1b").filled == len(entry.rows) - 1
     # without FANG at all it is the method that cannot run
     groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
     record = runs.read(store, run) or {}
     runs.save(store, run, record | {"unavailable": {"groups_primary": groups}})
-    refused = Finished(store).answer(control)
+    refused = ResultLookup(store).answer(control)
     assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
     # what is there is not taken back
     assert assemble_table(store, "figure-1b").filled == len(entry.rows) - 1
@@ -231,5 +201,5 @@ def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
         base_study.with_settings({"baselines.taylor_text": "own.jsonl"}),
         replace(base_study, methods=("flap",)),
     ):
-        Finished(store)._read_inputs(study)
+        ResultLookup(store)._read_inputs(study)
         assert roles(studies[-1]) == roles(study) and studies[-1].retention == 0.8

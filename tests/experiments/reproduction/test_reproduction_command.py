@@ -70,22 +70,23 @@ def test_tasks_and_their_folder_are_options(tmp_path, capsys):
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
 
 
-def test_what_is_wrong_is_said_before_anything_runs(tmp_path):
-    with pytest.raises(SettingsError, match="name a table"):
-        call("--model", "demo")
-    with pytest.raises(SettingsError, match=r"table must be one of .*\(got 'tabel'\)"):
-        call("tabel", "--model", "demo")
-    with pytest.raises(SettingsError, match="--set takes FIELD=VALUE"):
-        call("main", "--model", "demo", "--set", "x")
-    with pytest.raises(SettingsError, match="did you mean 'calibration.batch'"):
-        call("main", "--model", "demo", "--set", "calibration.bach=3")
-    with pytest.raises(SettingsError, match="there is no task 'bolq'"):
-        call("main", "--model", "demo", "--tasks", "bolq", "--cache", tmp_path)
-    with pytest.raises(SettingsError, match=r"evaluation\.task_folder must be a folder"):
-        folder = tmp_path / "absent"
-        call("main", "--model", "demo", "--tasks", "paper", "--task-folder", folder, "--cache", tmp_path)
-    with pytest.raises(ModelError, match="there is no model folder"):
-        call("main", "--model", tmp_path / "absent", "--scale", "demo", "--cache", tmp_path)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--model demo", "name a table"),
+        ("tabel --model demo", r"table must be one of .*\(got 'tabel'\)"),
+        ("main --model demo --set x", "--set takes FIELD=VALUE"),
+        ("main --model demo --set calibration.bach=3", "did you mean 'calibration.batch'"),
+        ("main --model demo --tasks bolq", "there is no task 'bolq'"),
+        ("main --model demo --tasks paper --task-folder absent", r"evaluation\.task_folder must be a folder"),
+        ("main --model ./absent --scale demo", "there is no model folder"),
+        ("main --model demo --report x.md", "made of one table: name one of study, repair"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((SettingsError, ModelError), match=message):
+        call(*words.split(), "--cache", tmp_path)
     assert not (tmp_path / "jobs").exists()
 
 

@@ -13,7 +13,7 @@ from synthetic_tables import filled, write_tables
 from gprune.analysis.claims import RECOMMENDED, repaired_id
 from gprune.experiments.reproduction import comparison_rows, tables, work
 from gprune.experiments.reproduction.grid import Series
-from gprune.experiments.reproduction.lookup import Answer, Finished
+from gprune.experiments.reproduction.lookup import Answer, ResultLookup
 from gprune.experiments.reproduction.scale import choose
 from gprune.records import REPAIRS
 from gprune.store import Store
@@ -40,6 +40,10 @@ def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
     assert "- Seeds: 0; ± is half the 95% interval over windows" in text
     assert "| GPrune (FLAP) | yes | yes | yes | 50.0% | 40.00 ± 1.96 | 80.00 ± 1.96 | 120.00 ± 1.96 |" in text
     assert document.rewritten(text, tmp_path) == (text, [])
+    dirty = VERSIONS | {"uncommitted_changes": True}
+    write_tables(tmp_path, "ablation", fill=lambda row: replace(filled(row), versions=dirty))
+    text, _ = document.rewritten(text, tmp_path)
+    assert "- Commit: abc123 with changes that were not committed" in text
 
 
 def test_a_table_as_csv_is_a_file_beside_the_document_with_the_same_cells(tmp_path):
@@ -110,19 +114,10 @@ def test_every_table_of_the_results_says_what_repeats_it_or_that_this_is_not_kno
     outside, inside = blocks[0::2], blocks[1::2]
     assert len(inside) > 10 and not any(line.startswith("|") for part in outside for line in part.split("\n"))
     for part in inside:
-        for said in ("- Command: ", "- Commit: ", "- Seeds: ", "± is"):
-            assert said in part, part[:80]
+        for fact in ("- Command: ", "- Commit: ", "- Seeds: ", "± is"):
+            assert fact in part, part[:80]
     linked = re.findall(r"\]\((results/[a-z0-9-]+\.csv)\)", text)
     assert len(linked) > 10 and all((project / "docs" / file).is_file() for file in linked)
-
-
-def test_changes_that_were_not_committed_are_told(tmp_path):
-    def dirty(row):
-        return replace(filled(row), versions=VERSIONS | {"uncommitted_changes": True})
-
-    write_tables(tmp_path, "ablation", fill=dirty)
-    text, _ = document.rewritten(MARKS.format("ablation"), tmp_path)
-    assert "- Commit: abc123 with changes that were not committed" in text
 
 
 OTHER = (("sparsity.learning_rate", 0.1),)
@@ -131,8 +126,8 @@ PERPLEXITIES = {"gprune": 20.0, "flap": 40.0, "flap_pooled": 30.0, "msl_layers":
 
 @pytest.fixture
 def series(monkeypatch):
-    known = {"paper": Profile((), ""), "recommended": Profile(OTHER, "")}
-    monkeypatch.setattr(profiles, "profile", known.__getitem__)
+    by_name = {"paper": Profile((), ""), "recommended": Profile(OTHER, "")}
+    monkeypatch.setattr(profiles, "profile", by_name.__getitem__)
     return Series("demo", choose("demo", "study", {"seeds": (0, 1), "retentions": (0.5, 0.3)}))
 
 
@@ -147,15 +142,8 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     names = [comparison_rows.identifier(row) for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
     assert set(CONTROLS) < set(names) and "wanda_sp_dense" not in names
-    assert (
-        names.count("gprune")
-        == names.count(RECOMMENDED)
-        == names.count(repaired_id(REPAIRS["bias_compensation"]))
-        == names.count("flap_pooled")
-        == names.count("flap equal widths")
-        == names.count("recommended")
-        == 4
-    )
+    expected = ("gprune", RECOMMENDED, repaired_id(REPAIRS["bias_compensation"]), "flap_pooled", "flap equal widths")
+    assert [names.count(name) for name in (*expected, "recommended")] == [4] * 6
     assert {comparison_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation, the other profile and
     # equal widths
@@ -167,7 +155,7 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     store = Store(tmp_path)
     for entry in work.needed_studies([tables.TABLES["study"]], series):
         finish(store, entry, value=value)
-    assert Finished(store).answer(comparison_rows.fair_rows(series)[-1]) is not None
+    assert ResultLookup(store).answer(comparison_rows.fair_rows(series)[-1]) is not None
     words = ["study", "--model", "demo", "--seeds", 0, 1, "--cache", tmp_path]
     assert call(*words, "--report", tmp_path / "study.md") == 0
     assert "demo: every study is there" in capsys.readouterr().err
@@ -185,14 +173,3 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     assert row.count("40.00 ± 0.00") == 3 and row.count("+100.0 ± 0.0%, worse") == 3
     assert "| MSL, one module a layer (FLAP) (control) |" in table
     assert "recommended profile | not recorded | 18.00 ± 0.00" in table
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["main", "--model", "demo", "--report", "x.md"], "made of one table: name one of study, repair"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(tmp_path, more, words):
-    with pytest.raises(ValueError, match=words):
-        call(*more, "--cache", tmp_path)

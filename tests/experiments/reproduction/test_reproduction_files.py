@@ -44,11 +44,7 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
     )
     assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
     assert row["run"].item() in dict(runs.read_all(store))
-    assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (
-        96,
-        2,
-        0.699,
-    )
+    assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (96, 2, 0.699)
     assert 37.02 in pd.read_csv(done.folder / "main-published.csv")["wikitext2 PPL"].to_numpy()
     text = (done.folder / "main.md").read_text()
     measured, published = text.split("## published, LLaMA2-7B")

@@ -15,16 +15,7 @@ from gprune.pipeline import stages
 from gprune.store import Store
 from gprune.system.errors import SettingsError
 
-PERPLEXITY_TABLES = (
-    "main",
-    "ablation",
-    "calibration-pair",
-    "multi-dataset",
-    "fine-grained",
-    "calibration-samples",
-    "seeds",
-    "speed",
-)
+PERPLEXITY_TABLES = "main ablation calibration-pair multi-dataset fine-grained calibration-samples seeds speed".split()
 BASES = ("dense", "llm_pruner", "wanda_sp", "flap", "fang")
 HUB = ("meta-llama/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5", "/models/Llama-2-13b-hf/")
 
@@ -37,10 +28,6 @@ def paper_rows(name, series=None):
     return [row for row in rows(name, series) if not row.extra]
 
 
-def target(row):
-    return 1.0 if row.method == "dense" else row.study.retention
-
-
 def base_of(row):
     """The paper's method of a row: the scorings of a baseline are methods here and variants there."""
     return next((base for base in BASES if row.method_id.startswith(base)), row.method_id)
@@ -48,7 +35,7 @@ def base_of(row):
 
 @pytest.mark.parametrize("name", PERPLEXITY_TABLES)
 def test_rows_are_the_papers_methods_and_retentions_in_its_order(name):
-    actual = [(base_of(row), target(row)) for row in paper_rows(name)]
+    actual = [(base_of(row), row.target) for row in paper_rows(name)]
     assert actual == [(figure.method, figure.retention) for figure in published.table(name)]
 
 
@@ -56,7 +43,7 @@ def test_controls_stand_beside_the_papers_rows_and_can_be_left_out():
     full = a_series(controls=True)
     for name in ("main", "ablation"):
         assert rows(name) == paper_rows(name) == paper_rows(name, full) != rows(name, full)
-    neighbours = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
+    neighbours = [(row.labels["method"], row.target) for row in rows("main", full) if row.extra]
     words = ["FLAP, one ratio", "Wanda-sp, one ratio"]
     words += ["MSL, one module a layer (FLAP)", "MSL, random modules (FLAP)"]
     assert neighbours == [(f"control: {word}", retained) for retained in (0.8, 0.7, 0.5) for word in words]
@@ -72,31 +59,15 @@ def test_every_published_table_is_reproduced_or_said_to_be_left():
     assert "not in the paper" in tables.TABLES["study"].title
 
 
-def test_the_full_method_is_one_study_in_eight_tables():
+def test_the_full_method_is_one_study_in_ten_tables():
     full = shared_study(a_series().study())
     names = [
         name
         for name in tables.TABLES
         if any(shared_study(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name))
     ]
-    assert names == [
-        "main",
-        "ablation",
-        "calibration-pair",
-        "multi-dataset",
-        "fine-grained",
-        "calibration-samples",
-        "quantile-sweep",
-        "metric-gap",
-        "gain-by-retention",
-        "study",
-    ]
-
-
-def untimed():
-    """The studies behind all tables that measure no speed."""
-    result = work.needed_studies(tables.choose_tables(["all"]), a_series())
-    return [entry for entry in result if not entry.timed]
+    derived = ["quantile-sweep", "metric-gap", "gain-by-retention", "study"]
+    assert names == [*PERPLEXITY_TABLES[:6], *derived]
 
 
 def test_what_changes_no_number_does_not_tell_studies_apart():
@@ -166,24 +137,37 @@ def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards():
     assert sizes(16, 1) == [(8, 2), (8, 4), (8, 4), (8, 4), (16, 1)]
 
 
-def test_wrong_scales_and_tables_are_named():
-    with pytest.raises(SettingsError, match="three texts that differ"):
-        a_scale(primary="science-docs")
-    with pytest.raises(SettingsError, match="--seeds must be values that differ"):
-        a_scale(seeds=(1, 1))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"primary": "science-docs"}, "three texts that differ"),
+        ({"seeds": (1, 1)}, "--seeds must be values that differ"),
+        ({"retentions": (1.5,)}, "retention must be more than 0"),
+        ({"limit": -1}, r"evaluation\.limit must be at least 1"),
+        ({"tasks": ("bolq",)}, "there is no task 'bolq'.*did you mean boolq"),
+    ],
+)
+def test_wrong_changes_of_a_scale_are_refused(changes, message):
+    with pytest.raises(SettingsError, match=message):
+        series = a_series(**changes)
+        rows("main", series)
+        work.check_inputs(series)
+
+
+def test_tables_and_scales_are_known_by_their_names():
     with pytest.raises(SettingsError, match="--scale must be one of paper, demo"):
         scale.choose("demo", "huge")
     with pytest.raises(SettingsError, match="did you mean 'ablation'"):
         tables.choose_tables(["ablaton"])
-    with pytest.raises(SettingsError, match="retention must be more than 0"):
-        rows("main", a_series(retentions=(1.5,)))
     assert [table.name for table in tables.choose_tables(["seeds", "main", "seeds"])] == ["main", "seeds"]
 
 
 def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
     demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
     in_main = {shared_study(row.study) for row in rows("main", demo)}
-    for entry in untimed():
+    for entry in work.needed_studies(tables.choose_tables(["all"]), demo):
+        if entry.timed:
+            continue
         expected = (questions.NAMES, 48) if entry.shared in in_main else ((), None)
         assert (entry.study.evaluation.tasks, entry.study.evaluation.limit) == expected
     assert len(in_main) == 9
@@ -201,10 +185,6 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
     assert a_scale(tasks=("none",)).tasks == ()
     (entry, *_) = work.needed_studies([tables.TABLES["quantile-sweep"]], Series("demo", with_tasks))
     assert entry.study.evaluation.task_folder == "/data"
-    with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
-        a_series(limit=-1)
-    with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
-        work.check_inputs(a_series(tasks=("bolq",)))
 
 
 def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():

@@ -26,11 +26,7 @@ def read(folder, **values):
 
 
 def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_path):
-    sweep = read(
-        tmp_path,
-        space={"reliability.drift_quantile": [0.8, 0.85], "seed": [0, 1, 2]},
-        cases=[*PAIRS],
-    )
+    sweep = read(tmp_path, space={"reliability.drift_quantile": [0.8, 0.85], "seed": [0, 1, 2]}, cases=[*PAIRS])
     created = sweep.variations()
     assert sweep.count == len(created) == 12 and len({item.study.digest for item in created}) == 12
     assert {(item.study.primary, item.study.auxiliary) for item in created} == {
@@ -40,11 +36,7 @@ def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_pa
     assert created[1].words == "primary python-reference, auxiliary science-docs, drift quantile 0.8, seed 1"
     # a run is known by what it varies, also where only its name is seen
     assert created[1].study.name == f"lines: {created[1].words}" and created[1].study.group == "lines"
-    assert (sweep.until, created[1].study.reliability.drift_quantile, created[1].study.seed) == (
-        "perplexity",
-        0.8,
-        1,
-    )
+    assert (sweep.until, created[1].study.reliability.drift_quantile, created[1].study.seed) == ("perplexity", 0.8, 1)
 
 
 def test_values_that_look_alike_in_short_are_told_apart(tmp_path):
@@ -81,14 +73,8 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
         ({"space": {"seed": 3}}, r"space.seed must be a list"),
         ({"space": {"name": ["a", "b"]}}, "studies are named by the sweep"),
         ({"space": {"seed": [1]}, "cases": [{"seed": 2}]}, "not in both"),
-        (
-            {"space": {"seed": list(range(101)), "retention": [0.1] * 10}},
-            "1,010 studies, of which at most 1,000",
-        ),
-        (
-            {"space": {"reliability": [{}], "reliability.drift_quantile": [0.8]}},
-            "varied alone, without 'reliability'",
-        ),
+        ({"space": {"seed": list(range(101)), "retention": [0.1] * 10}}, "1,010 studies, of which at most 1,000"),
+        ({"space": {"reliability": [{}], "reliability.drift_quantile": [0.8]}}, "varied alone, without 'reliability'"),
         ({"space": {"seed": [1]}, "title": "  "}, "title must be text in one line"),
         ({}, "space must be given at least one field"),
         ({"seeds": [1]}, "a sweep has no field 'seeds'"),

@@ -2,10 +2,11 @@
 
 import contextlib
 import json
+from collections import Counter
 
 import pytest
 import tiny_study
-from sweep.computed import begun, events
+from pretend_worker import behave
 from sweep.fake_sweep import UNTIL, a_sweep, command
 
 from gprune import jobs
@@ -15,12 +16,8 @@ from gprune.experiments.sweep import Sweep, from_file, study_statuses
 from gprune.jobs import local
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import opened, runs
-from gprune.pipeline.stages import statistics
+from gprune.pipeline.stages import stages_by_name, statistics
 from gprune.store import Store
-
-
-def behave(cache, **behaviours):
-    (cache / "behaviour.json").write_text(json.dumps({k.strip("_"): v for k, v in behaviours.items()}))
 
 
 def states(cache, sweep):
@@ -37,7 +34,7 @@ def run(cache, sweep, **how):
 def test_a_failure_is_told_and_tried_again_by_the_next_call(cache):
     sweep = a_sweep(0, 1, 2, 3)
     assert states(cache, sweep) == ["missing"] * 4
-    behave(cache, _1="fail")
+    behave(cache, {"1": "fail"})
     failures: list[tuple[int, str]] = []
     entries = run(cache, sweep, on_end=lambda entry, why: failures.append((entry.study.seed, why)))
     why = "the text 'x' is empty: choose another"
@@ -46,7 +43,7 @@ def test_a_failure_is_told_and_tried_again_by_the_next_call(cache):
     names = list(dict(runs.read_all(Store(cache))))
     assert len(names) == 3 and all(name.startswith("seeds-seed-") for name in names)
     assert {job.label for job in jobs.jobs(cache)} == {f"seeds: seed {seed}" for seed in range(4)}
-    behave(cache)
+    behave(cache, {})
     assert run(cache, sweep) == [("done", "")] * 4 and len(jobs.jobs(cache)) == 5
 
 
@@ -74,7 +71,7 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     # nothing as far as the drift depends on a threshold
     base = a_sweep(0).study
     sweep = Sweep("lines", base, {"reliability.drift_quantile": (0.8, 0.85)}, until=UNTIL)
-    behave(cache, _0="hold")
+    behave(cache, {"0": "hold"})
 
     def watch(_):
         if sum(job.state == "running" for job in jobs.jobs(cache)) == 2:
@@ -82,6 +79,26 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
 
     assert run(cache, sweep, watch=watch) == [("done", "")] * 2
     assert len(dict(runs.read_all(Store(cache)))) == 2
+
+
+def events(cache, job_id):
+    lines = (cache / "jobs" / job_id / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def started_counts(cache):
+    """Return in how many jobs computing each result was started, by the result's path below the cache."""
+    counts = Counter()
+    for job in jobs.jobs(cache):
+        stages = stages_by_name(opened(jobs.study_of(cache, job.id), Store(cache)).graph)
+        # a reused result is reported once, and one that another run computes is waited for
+        started = [
+            event["stage"]
+            for event in events(cache, job.id)
+            if not event["message"].startswith(("reused", "waiting for "))
+        ]
+        counts.update(f"{stages[name].kind}/{stages[name].key}" for name in {*started} & {*stages})
+    return counts
 
 
 @pytest.fixture
@@ -121,7 +138,7 @@ def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, cap
 
         sweeps.run(sweep.variations(), store, sweep.until, watch=watch)
     assert waited == [f"{shared.name} waiting for another run that computes the same"]
-    counts = begun(cache)
+    counts = started_counts(cache)
     assert len(counts) == distinct and set(counts.values()) == {1}
     assert main([*words, "--json"]) == 0 and len(jobs.jobs(cache)) == 3
     printed = json.loads(capsys.readouterr().out)
