@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 from app_traffic import CHARTS, Message  # noqa: E402
 from app_visitor import Load, Switch, Visitor  # noqa: E402
 from large_runs import SIZES, write_large_run  # noqa: E402
-from screenshots import finished  # noqa: E402
+from screenshots import finish_demo  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
 
 from gprune.app.ui.page_names import PAGE_OF, PAGES  # noqa: E402
@@ -253,7 +253,7 @@ def main() -> None:
     with _cache(options.cache) as cache:
         try:
             if options.size == DEMO:
-                finished(cache)
+                finish_demo(cache)
             else:
                 write_large_run(cache, options.size)
             before = os.getloadavg()[0]

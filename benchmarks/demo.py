@@ -36,8 +36,8 @@ PATIENCE = 600.0
 """seconds after which a result is given up"""
 SHOWN = """() => {
     const text = (selector) => [...document.querySelectorAll(selector)].map((item) => item.textContent).join(" ")
-    return [text("[class*=st-key-ov_slope] .js-plotly-plot .main-svg"),
-            text("[class*=st-key-ov_cost] .js-plotly-plot .main-svg"), text(".st-key-ov_headline")]
+    return [text("[class*=st-key-card_ov_slope] .js-plotly-plot .main-svg"),
+            text("[class*=st-key-card_ov_cost] .js-plotly-plot .main-svg"), text(".st-key-ov_headline")]
 }"""
 """texts of the drift chart, of the chart of perplexities, and of the headline on the Overview page"""
 GPRUNE_RESULT = re.compile(r"perplexity on .*GPrune")

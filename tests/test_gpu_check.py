@@ -22,7 +22,7 @@ def gpu_check(project, monkeypatch):
 def test_without_a_gpu_it_says_so_and_runs_nothing(gpu_check, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: False)
     assert gpu_check.main(["--to", str(tmp_path / "out.md")]) == 2
-    assert "torch sees no GPU here" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "torch finds no GPU" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.process
