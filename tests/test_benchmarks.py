@@ -13,10 +13,7 @@ from waiting import limit, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.long]
 PAGES = ("home", "drift", "rasa")
-FIGURES = (
-    *("interaction to its end, p50", "interaction to its end, p95"),
-    *("failures", "peak memory of the server"),
-)
+ROWS = ("interaction to its end, p50", "interaction to its end, p95", "failures", "peak memory of the server")
 
 
 def begin(project, name, cache, *options):
@@ -62,7 +59,7 @@ def test_latency_of_the_chosen_pages_has_every_row_with_its_target(project, tmp_
 @pytest.mark.longest
 def test_load_has_every_row_of_both_parts_with_its_target(project, tmp_path):
     _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "8", "--no-browser")
-    assert set(rows) == {(name, part) for name in FIGURES for part in ("quiet", "a job computes")}
+    assert set(rows) == {(name, part) for name in ROWS for part in ("quiet", "a job computes")}
     for row in rows.values():
         assert row["verdict"] == ("PASS" if row["value"] <= row["target"] else "OVER")
     for part in ("quiet", "a job computes"):
