@@ -59,7 +59,8 @@ def make_bench(scale: Scale, device: Device) -> Bench:
     samples = scale.tokens // _LENGTH
     sizes = Sizes(
         samples=samples, length=_LENGTH, batch=_BATCH, layers=scale.layers, context_tokens=scale.tokens,
-        learning_batch=_BATCH, learning_steps=samples // _BATCH, epochs=1, windows=samples,
+        learning_batch=_BATCH, learning_steps=samples // _BATCH, epochs=1, recovery_steps=0,
+        windows=samples,
     )  # fmt: skip
     return Bench(decoder, device, sizes)
 
