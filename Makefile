@@ -1,10 +1,10 @@
-# Each target is enough on a fresh machine that has Python 3.11 or newer: it makes .venv and installs into it.
+# Every target works on a fresh machine with Python 3.11 or newer: it creates .venv and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
-# One thread a process, because the tests share out the cores (`make test THREADS=2` for more). Bytecode is kept
-# even where the environment forbids it: without it every process compiles all tests anew.
+# One thread per process, because tests run in parallel (`make test THREADS=2` for more). Bytecode is written even if
+# the environment forbids it; otherwise every process compiles all tests again.
 THREADS ?= 1
 PYTEST := OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
@@ -15,19 +15,19 @@ EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 app: $(VENV)/.app
 	$(BIN)/python -m gprune app --port $(PORT) $(ARGS)
 
-# after every edit: no browser, no child process, no whole study
+# after every edit: no browser, child process or complete study
 quick: $(VENV)/.dev
 	$(PYTEST) $(EVERY_CORE) -m "not (slow or process or browser or long)"
 
-# before a change is handed in: everything but what is marked long
+# before a change is submitted: all tests except those marked long
 test: $(VENV)/.dev
 	$(PYTEST) $(EVERY_CORE)
 
-# what takes longer, or an install of its own; .ci/run does it after the others
+# the tests marked long, which take minutes or need more packages; .ci/run runs them last
 test-long: $(VENV)/.gguf $(VENV)/.onnx
 	$(PYTEST) $(EVERY_CORE) -m long
 
-# branch coverage of gprune/ by both targets; CONTRIBUTING.md has the figure that it is held against
+# branch coverage of gprune/ by `test` and `test-long`; CONTRIBUTING.md has the required figure
 coverage: $(VENV)/.gguf $(VENV)/.onnx
 	$(BIN)/python -m coverage erase
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest $(EVERY_CORE)
@@ -35,7 +35,7 @@ coverage: $(VENV)/.gguf $(VENV)/.onnx
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-# runs that are killed and starved of disk, and what is found wrong afterwards
+# kill runs and fill their disk, then check that no result is wrong
 faults: $(VENV)/.dev
 	PYTHONPATH=.:tests $(BIN)/python -m faults
 
@@ -46,18 +46,18 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/code_size.py
 
-# for whoever has a GPU: its tests, the pipeline at 7B and the speed table, in one file to paste into an issue
+# on a machine with a GPU: its tests, the pipeline at 7B and the speed table, in one report for an issue
 gpu-check: $(VENV)/.dev
 	$(BIN)/python scripts/gpu_check.py
 
 demo: $(VENV)/.app
 	$(BIN)/python -m gprune run demo
 
-# the pictures in docs/screenshots, of a demo run in a cache of their own; needs Chromium
+# the pictures in docs/screenshots, from a demo run in a separate cache; needs Chromium
 screenshots: $(VENV)/.dev
 	$(BIN)/python scripts/screenshots.py
 
-# llama.cpp builds from source (two to three minutes on two cores); the tests of the GGUF export then run
+# build llama.cpp from source (two to three minutes on two cores) and run the tests of the GGUF export
 gguf: $(VENV)/.gguf
 	$(PYTEST) -m long tests/models/export
 
@@ -66,7 +66,7 @@ $(VENV)/bin/python:
 		|| { echo "Python 3.11 or newer is needed, $(PYTHON) is older: run make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# a stamp is written only after pip has succeeded, so an interrupted install is taken up again
+# the stamp is written after pip succeeds, so that an interrupted installation is repeated
 $(VENV)/.app: $(VENV)/bin/python requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
@@ -80,7 +80,7 @@ $(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
 	touch $@
 
-# and llama.cpp's own converter, which is in the source that llama-cpp-python is compiled from
+# adds llama.cpp's converter, which is part of the source of llama-cpp-python
 $(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-onnx.txt
 	mkdir -p $(VENV)/llama.cpp
@@ -91,6 +91,6 @@ $(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
 	rm $(VENV)/llama.cpp/*.tar.gz
 	touch $@
 
-# texts and questions that people have given the app are in the cache as well
+# this also deletes the texts and questions that users gave the app, which are in the cache
 clean:
 	rm -rf $(VENV) cache/*/ .mypy_cache .ruff_cache .pytest_cache

@@ -1,12 +1,14 @@
-"""What the pages of the app cost with a whole run of the size of LLaMA2-7B or 13B: time to rest, and bytes.
+"""Measure how fast every page and tab of the app appears, how many bytes it gets, and how smooth a drag is.
 
     python benchmarks/app_latency.py [--size 7b|13b|small|demo] [--cache FOLDER] [--pages home rasa] [--json]
 
-The run is made by hand, of random numbers in their true form; `--size demo` takes a real run of the bundled
-model, the only one that can have a preview. The app runs in a process of its own, and a Chromium without a
-window drives it. Each figure stands beside its budget. A browser and a server that share two busy cores are
-slow: the load of the machine, and the CPU that the server and the page took, are told as well. A measurement
-whose element is on no page is left out with a sentence.
+The sizes 7b, 13b and small use a synthetic run of random numbers with the array shapes of such a model. The
+size demo uses a real run of the bundled model, the only one with a live perplexity. The app runs in a process
+of its own and headless Chromium opens its pages. A page is ready when it no longer changes.
+
+The first visit of a page and the warm visits after it have separate rows. Each row has its value, its target
+and the CPU time of server and page. The load of the machine is printed last: browser and server share its
+cores, so measure on an idle machine.
 """
 
 import argparse
@@ -22,189 +24,206 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# the project is not installed; the runs are made by what makes them for the tests
+# the project is not installed, and the builders of synthetic runs belong to the tests
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "app"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
 from app_traffic import CHARTS, Message  # noqa: E402
-from app_visitor import Visitor  # noqa: E402
-from large_runs import SIZES, leave_large_run  # noqa: E402
-from screenshots import finished  # noqa: E402
+from app_visitor import Load, Switch, Visitor  # noqa: E402
+from large_runs import SIZES, write_large_run  # noqa: E402
+from screenshots import finish_demo  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
 
-from gprune.app.ui.page_names import PAGE_OF  # noqa: E402
+from gprune.app.ui.page_names import PAGE_OF, PAGES  # noqa: E402
 
-FIRST_CHART, AT_REST, COUNTS, CHARTS_AFTER = 5.0, 1.0, 0.3, 1.0
-"""budgets in seconds: the first chart of a new visitor, a page at rest, numbers and charts after a release"""
-DRAGGED = 0.016
-"""budget in seconds of one move of a threshold's line: its handler and what it paints"""
+FIRST_CHART = 5.0
+"""target in seconds from opening the app to the first chart, for a visitor who was never there before"""
+FIRST_VISIT, WARM_SWITCH = 1.0, 0.6
+"""targets in seconds from a click to a page that no longer changes: at its first visit, and later"""
+DRAG_MOVE = 0.016
+"""target in seconds of one mouse move of a drag: event handlers and paint"""
+COUNTS, CHARTS_AFTER = 0.3, 1.0
+"""targets in seconds from the release of a line to changed numbers, and to the last changed chart"""
+PREVIEW_COLD, PREVIEW_WARM = 10.0, 3.0
+"""targets in seconds from a release to a live perplexity: with loading the model, and with a loaded one"""
 CHART_BYTES, PAGE_BYTES = 300_000, 1_000_000
-"""budgets of what is sent for one chart, and for all of a page"""
-THRESHOLDS, LINES = "rasa", "[role=slider][data-line], .threshold-lines [role=slider]"
+"""targets for the largest chart of a page, and for all messages of its first visit"""
+HOME, THRESHOLDS, ALL_PLACES = "home", "rasa", "all"
+LINES = "[role=slider][data-line], .threshold-lines [role=slider]"
+PREVIEW = ".st-key-preview_value"
 DRAGS = 5
-PREVIEW, PREVIEW_COLD, PREVIEW_WARM = ".st-key-preview_value", 10.0, 3.0
-"""where a value of the preview stands, and its budgets in seconds while the model is read, and afterwards"""
 DEMO = "demo"
-"""the one size that is a real run: only a model with weights can have a preview"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure beside its budget."""
+    """One measured value and its target."""
 
     name: str
-    """what is measured"""
     page: str
-    """address of the page"""
+    """the page or tab, as `gprune.app.ui.page_names` calls it"""
     value: float | None
-    """seconds or bytes; None where it could not be measured"""
-    budget: float
-    """what it may be at most"""
+    """seconds, bytes or a count; None if it could not be measured"""
+    target: float
     unit: str
-    """s or B; empty for what is counted"""
+    """s or B; empty for a count"""
     detail: str = ""
-    """what else is known, or why it could not be measured"""
+    """related values, or why there is no value"""
 
     @property
     def verdict(self) -> str:
-        """PASS, OVER or left out."""
+        """PASS, OVER or not measured."""
         if self.value is None:
-            return "left out"
-        return "PASS" if self.value <= self.budget else "OVER"
+            return "not measured"
+        return "PASS" if self.value <= self.target else "OVER"
 
 
-def measure(chromium: Any, server: Server, pages: list[str], rounds: int, weights: bool) -> Iterator[Row]:
-    """Every figure, in the order in which a visitor meets them.
+def measure(chromium: Any, server: Server, places: list[str], rounds: int, has_weights: bool) -> Iterator[Row]:
+    """Measure everything, in the order in which a visitor meets it.
 
     Args:
         chromium: the browser.
-        server: the app, which nobody has visited yet.
-        pages: places, as their addresses call them; all where there is none.
-        rounds: warm visits of every page.
-        weights: whether the run's model has any; without, nothing of it can be measured anew.
+        server: the app, before its first visitor.
+        places: pages and tabs, all if empty.
+        rounds: warm visits of every page and tab.
+        has_weights: True if the run's model has weights, which a live perplexity needs.
 
     Raises:
-        NotHereError: there is no such page.
+        NotHereError: a place does not exist.
     """
+    if unknown := set(places) - set(PAGE_OF):
+        raise NotHereError(f"Unknown page {min(unknown)!r}. Use some of: {', '.join(PAGE_OF)}.")
+    places = [place for place in PAGE_OF if not places or place in places]
     visitor = Visitor(chromium, server)
-    first, rested, cpu = visitor.load()
-    detail = f"at rest after {rested:.2f} s; CPU: server {1000 * cpu:.0f} ms"
-    yield Row("first chart of a new server", "home", first, FIRST_CHART, "s", detail)
-    home = visitor.traffic.take()
-    if unknown := set(pages) - set(PAGE_OF):
-        raise NotHereError(f"there is no page {min(unknown)!r}: there are {', '.join(PAGE_OF)}")
-    wanted = [name for name in PAGE_OF if not pages or name in pages]
-    times, sent = _visit(visitor, wanted, rounds, home)
-    yield from _switches(times)
-    yield from _bytes(sent)
-    if THRESHOLDS in wanted:
-        if visitor.shown != PAGE_OF[THRESHOLDS].url:
+    yield _first_chart("first chart of a new server", visitor.load())
+    first_messages = {HOME: visitor.traffic.take()} if HOME in places else {}
+    newcomer = Visitor(chromium, server)
+    yield _first_chart("first chart of a new visitor", newcomer.load())
+    newcomer.close()
+    switches = _visit(visitor, places, rounds, first_messages)
+    yield from _switch_rows(switches)
+    yield from _byte_rows(first_messages)
+    if THRESHOLDS in places:
+        if visitor.page_url != PAGE_OF[THRESHOLDS].url:
             visitor.go(THRESHOLDS)
-        if weights:
-            yield from _previews(visitor)
-        yield from _thresholds(visitor)
+        if has_weights:
+            yield from _preview_rows(visitor)
+        yield from _drag_rows(visitor)
+
+
+def _first_chart(name: str, load: Load) -> Row:
+    detail = f"stable after {load.stable:.2f} s; CPU: server {1000 * load.server_cpu:.0f} ms"
+    return Row(name, HOME, load.first_chart, FIRST_CHART, "s", detail)
 
 
 def _visit(
-    visitor: Visitor, wanted: list[str], rounds: int, home: list[Message]
-) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, list[Message]]]:
-    """Goes through the places again and again: what each visit took, and what the first of each was sent."""
-    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in wanted}
-    sent = {"home": home} if "home" in wanted else {}
+    visitor: Visitor, places: list[str], rounds: int, first_messages: dict[str, list[Message]]
+) -> dict[str, list[Switch]]:
+    """Visit every place 1 + `rounds` times; add the messages of each first visit to `first_messages`."""
+    switches: dict[str, list[Switch]] = {place: [] for place in places}
     for turn in range(1 + rounds):
-        for name in wanted:
-            if turn == 0 and name == "home":
-                # it has just been loaded, and a click on the page that is shown changes nothing
+        for place in places:
+            if turn == 0 and place == HOME:
+                # it is open already, and a click on its link would change nothing
                 continue
-            if len(wanted) == 1:
-                visitor.go(next(other for other in PAGE_OF if other != name))
+            if len(places) == 1:
+                visitor.go(next(other for other in PAGE_OF if other != place))
                 visitor.traffic.take()
-            times[name].append(visitor.go(name))
-            # what was sent once can be kept by the browser
-            sent.setdefault(name, visitor.traffic.take())
-    return times, sent
+            switches[place].append(visitor.go(place))
+            messages = visitor.traffic.take()
+            # the browser caches messages, so later visits get fewer
+            first_messages.setdefault(place, messages)
+    return switches
 
 
-def _switches(times: dict[str, list[tuple[float, ...]]]) -> Iterator[Row]:
-    """Page switches, p95 over the warm ones; the first visit of the page stands beside it."""
-    for name, found in times.items():
-        wall, cpu, page = np.array(found).T
-        first, warm = (wall[0], slice(1, None)) if name != "home" else (None, slice(None))
-        spent = [f"{1000 * np.median(one[warm]):.0f} ms" for one in (cpu, page)]
-        detail = f"median {np.median(wall[warm]):.2f} s; CPU: server {spent[0]}, page {spent[1]}"
-        if first is not None:
-            detail += f"; first visit {first:.2f} s, server {1000 * cpu[0]:.0f} ms"
-        yield Row("page switch to rest, p95", name, _p95(wall[warm]), AT_REST, "s", detail)
+def _switch_rows(switches: dict[str, list[Switch]]) -> Iterator[Row]:
+    """Rows of the first visits, of the warm visits of each place, and of all warm visits together."""
+    for place, visits in switches.items():
+        if place != HOME:
+            yield Row("first visit", place, visits[0].wall, FIRST_VISIT, "s", _cpu(visits[:1]))
+    warm_visits = {place: visits if place == HOME else visits[1:] for place, visits in switches.items()}
+    for place, visits in (*warm_visits.items(), (ALL_PLACES, sum(warm_visits.values(), []))):
+        if not visits:
+            yield Row("warm switch, p95", place, None, WARM_SWITCH, "s", "needs --rounds of at least 1")
+            continue
+        seconds = [visit.wall for visit in visits]
+        detail = f"median {np.median(seconds):.2f} s of {len(seconds)}; {_cpu(visits)}"
+        yield Row("warm switch, p95", place, percentile_95(seconds), WARM_SWITCH, "s", detail)
 
 
-def _bytes(sent: dict[str, list[Message]]) -> Iterator[Row]:
-    """What a first visit of each page was sent, all of it and its largest chart."""
-    for name, messages in sent.items():
-        largest = sorted(messages, key=lambda one: -one.size)[:3]
-        detail = ", ".join(f"{one.kind} {one.size / 1000:.0f} kB" for one in largest)
-        yield Row("bytes of a page", name, sum(one.size for one in messages), PAGE_BYTES, "B", detail)
-        charts = [one for one in messages if one.kind in CHARTS]
+def _cpu(visits: list[Switch]) -> str:
+    server = 1000 * np.median([visit.server_cpu for visit in visits])
+    return f"CPU: server {server:.0f} ms, page {1000 * np.median([visit.page_cpu for visit in visits]):.0f} ms"
+
+
+def _byte_rows(first_messages: dict[str, list[Message]]) -> Iterator[Row]:
+    """Rows of the bytes of each first visit: all messages, and the largest chart."""
+    for place, messages in first_messages.items():
+        largest = sorted(messages, key=lambda message: -message.size)[:3]
+        detail = ", ".join(f"{message.kind} {message.size / 1000:.0f} kB" for message in largest)
+        yield Row("bytes of a page", place, sum(message.size for message in messages), PAGE_BYTES, "B", detail)
+        charts = [message for message in messages if message.kind in CHARTS]
         if charts:
-            most = max(charts, key=lambda one: one.size)
-            words = f"{most.called}, of {len(charts)}"
-            yield Row("bytes of its largest chart", name, most.size, CHART_BYTES, "B", words)
+            chart = max(charts, key=lambda message: message.size)
+            yield Row(
+                "bytes of its largest chart", place, chart.size, CHART_BYTES, "B",
+                f"{chart.element}, of {len(charts)} charts",
+            )  # fmt: skip
 
 
-def _previews(visitor: Visitor) -> Iterator[Row]:
-    """From the release of a line to a first value: while the model is read, and once it is in memory."""
-    with contextlib.suppress(Exception):  # a run without a preview: reported below
-        visitor.page.locator(PREVIEW).wait_for(timeout=5000)
-    yield from _first_values(visitor)
+def _preview_rows(visitor: Visitor) -> Iterator[Row]:
+    """Rows of the live perplexity: first with loading the model, then with the loaded model."""
+    lines, preview = visitor.page.locator(LINES), visitor.page.locator(PREVIEW)
+    with contextlib.suppress(Exception):  # a page without a live perplexity is reported below
+        preview.wait_for(timeout=5000)
+    is_there = bool(lines.count() and preview.count())
+    for name, target in (("model not loaded", PREVIEW_COLD), ("model loaded", PREVIEW_WARM)):
+        seconds = visitor.drag(lines.first, patience=6 * target).preview if is_there else None
+        reason = "no value came" if is_there else "the page has no live perplexity of this run"
+        detail = reason if seconds is None else ""
+        yield Row(f"live perplexity, {name}", THRESHOLDS, seconds, target, "s", detail)
 
 
-def _first_values(visitor: Visitor) -> Iterator[Row]:
-    """The rows of the preview, whose view is open."""
-    lines, budgets = visitor.page.locator(LINES), {"cold": PREVIEW_COLD, "warm": PREVIEW_WARM}
-    missing = not (lines.count() and visitor.page.locator(PREVIEW).count())
-    for state, budget in budgets.items():
-        value, why = None, "the page has no preview of this run" if missing else "no value came"
-        if not missing:
-            value = visitor.drag(lines.first, patience=6 * budget).preview
-        detail = why if value is None else f"the model is {'read first' if state == 'cold' else 'in memory'}"
-        yield Row(f"preview's first value, {state}", THRESHOLDS, value, budget, "s", detail)
-
-
-def _thresholds(visitor: Visitor) -> Iterator[Row]:
-    """What a drag of a threshold costs, and what follows its release."""
-    figures = (("handler and paint of a drag, p95", DRAGGED), ("release to counts, p95", COUNTS))
-    figures += (("release to the last chart, p95", CHARTS_AFTER),)
+def _drag_rows(visitor: Visitor) -> Iterator[Row]:
+    """Rows of the drags of threshold lines and of what follows their release."""
     lines = visitor.page.locator(LINES)
-    if not lines.count():
-        why = "the page has no line that can be dragged"
-        yield from (Row(name, THRESHOLDS, None, budget, "s", why) for name, budget in figures)
-        return
-    drags = [visitor.drag(lines.nth(turn % lines.count())) for turn in range(DRAGS)]
-    parts = [f"{1000 * np.mean(part):.1f} ms" for part in zip(*((d.cpu, d.handlers) for d in drags), strict=True)]
-    cpu = f"; page {parts[0]} CPU a move, {parts[1]} of it script, style and layout"
-    found = [[move for drag in drags for move in drag.moves]]
-    found.append([drag.counts for drag in drags if drag.counts is not None])
-    found.append([drag.charts for drag in drags if drag.charts is not None])
-    for (name, budget), values, beside in zip(figures, found, (cpu, "", ""), strict=True):
-        value = _p95(np.array(values)) if values else None
-        detail = f"median {_amount(float(np.median(values)), 's')} of {len(values)}{beside}"
-        yield Row(name, THRESHOLDS, value, budget, "s", detail if values else "nothing changed")
+    count = lines.count()
+    drags = [visitor.drag(lines.nth(turn % count)) for turn in range(DRAGS)] if count else []
+    moves = [move for drag in drags for move in drag.moves]
+    counts = [drag.counts for drag in drags if drag.counts is not None]
+    charts = [drag.charts for drag in drags if drag.charts is not None]
+    for name, target, seconds in (
+        ("drag, one move, p95", DRAG_MOVE, moves),
+        ("release to counts, p95", COUNTS, counts),
+        ("release to the last chart, p95", CHARTS_AFTER, charts),
+    ):
+        if not seconds:
+            reason = "nothing changed" if count else "the page has no threshold line"
+            yield Row(name, THRESHOLDS, None, target, "s", reason)
+            continue
+        detail = f"median {_format(float(np.median(seconds)), 's')} of {len(seconds)}"
+        if seconds is moves:
+            cpu, handlers = (1000 * np.mean([getattr(drag, part) for drag in drags]) for part in ("cpu", "handlers"))
+            detail += f"; page CPU {cpu:.1f} ms per move, {handlers:.1f} ms of it script, style and layout"
+        yield Row(name, THRESHOLDS, percentile_95(seconds), target, "s", detail)
 
 
-def _p95(values: np.ndarray) -> float:
+def percentile_95(values: list[float]) -> float:
+    """Return the 95th percentile, interpolated linearly."""
     return float(np.percentile(values, 95))
 
 
-def show(rows: list[Row], load: str) -> None:
-    """Prints the table."""
-    print(f"{'figure':<34}{'page':<13}{'value':>9}{'budget':>9}  {'':<9} beside it")
+def print_rows(rows: list[Row], summary: str) -> None:
+    """Print a table and a line below it."""
+    print(f"{'measurement':<34}{'page':<16}{'value':>9}{'target':>9}  {'':<12} details")
     for row in rows:
-        value = "–" if row.value is None else _amount(row.value, row.unit)
-        budget = _amount(row.budget, row.unit)
-        print(f"{row.name:<34}{row.page:<13}{value:>9}{budget:>9}  {row.verdict:<9} {row.detail}")
-    print(load)
+        value = "–" if row.value is None else _format(row.value, row.unit)
+        target = _format(row.target, row.unit)
+        print(f"{row.name:<34}{row.page:<16}{value:>9}{target:>9}  {row.verdict:<12} {row.detail}")
+    print(summary)
 
 
-def _amount(value: float, unit: str) -> str:
+def _format(value: float, unit: str) -> str:
     if not unit:
         return f"{value:.0f}"
     if unit == "B":
@@ -214,7 +233,7 @@ def _amount(value: float, unit: str) -> str:
 
 @contextmanager
 def _cache(folder: Path | None) -> Iterator[Path]:
-    """The folder that was named, or one that is gone afterwards."""
+    """Return the named folder, or a temporary one that is removed afterwards."""
     if folder is not None:
         yield folder.resolve()
         return
@@ -223,29 +242,32 @@ def _cache(folder: Path | None) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Prints every figure, or says in a sentence what is not on this machine."""
+    """Print the table; exit with one sentence if the browser or the app does not start."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=(*SIZES, DEMO), default="7b")
-    parser.add_argument("--cache", type=Path, help="keep the run in this folder, or take it from there")
-    parser.add_argument("--pages", nargs="*", default=[], help="by place, as home drift rasa; all by default")
-    parser.add_argument("--rounds", type=int, default=5, help="warm visits of every page")
+    parser.add_argument("--cache", type=Path, help="folder for the run, which is reused (default: temporary)")
+    parser.add_argument("--pages", nargs="*", default=[], metavar="PAGE", help=f"of {', '.join(PAGE_OF)} (all)")
+    parser.add_argument("--rounds", type=int, default=8, help="warm visits of every page (8)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()
     with _cache(options.cache) as cache:
         try:
-            finished(cache) if options.size == DEMO else leave_large_run(cache, options.size)
+            if options.size == DEMO:
+                finish_demo(cache)
+            else:
+                write_large_run(cache, options.size)
             before = os.getloadavg()[0]
             with browser() as chromium, served(cache) as server:
                 rows = list(measure(chromium, server, options.pages, options.rounds, options.size == DEMO))
-        except NotHereError as missing:
-            sys.exit(str(missing))
+        except NotHereError as error:
+            sys.exit(str(error))
         loads = before, os.getloadavg()[0]
     if options.json:
         values = [asdict(row) | {"verdict": row.verdict} for row in rows]
         print(json.dumps({"size": options.size, "cores": os.cpu_count(), "load": loads, "rows": values}))
         return
-    load = f"size {options.size}, {os.cpu_count()} cores, load {loads[0]:.2f} before and {loads[1]:.2f} after"
-    show(rows, load)
+    summary = f"size {options.size}, {os.cpu_count()} cores, load {loads[0]:.2f} before and {loads[1]:.2f} after"
+    print_rows(rows, f"{summary}; {len(PAGES)} pages with {len(PAGE_OF)} places")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the app's server sends to a browser, message by message."""
+"""Record the messages that the app's server sends to a browser page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,45 +6,40 @@ from typing import Any
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 CHARTS = ("plotly_chart", "bidi_component", "vega_lite_chart", "echarts_chart", "deck_gl_json_chart")
-"""kinds of elements that draw"""
+"""kinds of elements that draw a chart"""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the server."""
+    """One message from the server."""
 
     kind: str
-    """the element that it carries, or what else it says"""
-    called: str
-    """name of the element, where it has one"""
+    """kind of the element in the message, or of the message if it has no element"""
+    element: str
+    """key of the element, else its kind; empty without an element"""
     size: int
-    """bytes as sent"""
+    """bytes on the wire"""
 
 
 class Traffic:
-    """Messages that a page has received over its WebSocket since they were last taken."""
+    """The messages that a page received over its WebSockets since the last call of `take`."""
 
     def __init__(self, page: Any) -> None:
-        """Listens to every WebSocket that a page will open.
-
-        Args:
-            page: a page of Playwright, before it goes anywhere.
-        """
-        self._received: list[Message] = []
-        page.on("websocket", lambda socket: socket.on("framereceived", self._note))
+        """Listen to every WebSocket that a Playwright page opens from now on."""
+        self._messages: list[Message] = []
+        page.on("websocket", lambda socket: socket.on("framereceived", self._add))
 
     def take(self) -> list[Message]:
-        """The messages so far, which are then forgotten."""
-        found, self._received = self._received, []
-        return found
+        """Return the messages so far and forget them."""
+        messages, self._messages = self._messages, []
+        return messages
 
-    def _note(self, frame: bytes | str) -> None:
-        raw = frame.encode() if isinstance(frame, str) else frame
-        self._received.append(read(raw))
+    def _add(self, frame: bytes | str) -> None:
+        self._messages.append(parse_message(frame.encode() if isinstance(frame, str) else frame))
 
 
-def read(raw: bytes) -> Message:
-    """What a message of the server carries."""
+def parse_message(raw: bytes) -> Message:
+    """Parse a message of Streamlit's protocol."""
     message = ForwardMsg.FromString(raw)
     kind = str(message.WhichOneof("type"))
     if kind != "delta":
@@ -53,7 +48,6 @@ def read(raw: bytes) -> Message:
     if change != "new_element":
         return Message(str(change), "", len(raw))
     kind = str(message.delta.new_element.WhichOneof("type"))
-    element = getattr(message.delta.new_element, kind)
-    name = str(getattr(element, "id", ""))
-    # an id is a hash and, behind it, the key that the page gave
-    return Message(kind, name.rpartition("-")[2] or kind, len(raw))
+    element_id = str(getattr(getattr(message.delta.new_element, kind), "id", ""))
+    # an id is a hash followed by the key from the page's code
+    return Message(kind, element_id.rpartition("-")[2] or kind, len(raw))

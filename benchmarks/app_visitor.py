@@ -1,4 +1,4 @@
-"""A person before the app, as the benchmark of the pages plays one: goes to pages, and drags lines."""
+"""A visitor of the app in a real browser, who opens pages and drags threshold lines."""
 
 import contextlib
 from dataclasses import dataclass
@@ -9,127 +9,147 @@ import psutil
 from app_traffic import Traffic
 from served_app import Server, at_rest, opened
 
-from gprune.app.ui.page_names import PAGE_OF
+from gprune.app.ui.page_names import PAGE_OF, PAGES
 
 MOVES, REACH = 40, 120
-"""moves of a drag, and how many pixels it goes"""
+"""mouse moves of one drag, and its length in pixels"""
 HANDLERS = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
-"""the browser's names of the work that the code of a page decides"""
+"""Chromium's metrics of the work that the code of a page causes, without painting"""
 
 
 @dataclass(frozen=True, slots=True)
 class Drag:
-    """What one drag of a line cost, in seconds."""
+    """Timings of one drag of a threshold line, in seconds."""
 
     moves: list[float]
-    """handlers and paint of each move"""
+    """event handlers and paint of each mouse move"""
     cpu: float
-    """CPU of the page's main thread for a move, mean, without what the mouse costs by itself"""
+    """mean CPU time of the page's main thread per move, less that of a mouse move over an empty place"""
     handlers: float
-    """the part of it that is script, style and layout; the rest is painting, here without a graphics card"""
+    """mean time per move of script, style and layout; the rest is painting without a graphics card"""
     counts: float | None
-    """from the release to the first number that changed; None where none did"""
+    """from the release to the first changed number; None if none changed"""
     charts: float | None
-    """from the release to the last change of a chart; None where none changed"""
+    """from the release to the last change of a chart; None if none changed"""
     preview: float | None
-    """from the release to a value of the preview; None where none was waited for, or none came"""
+    """from the release to a live perplexity; None if none came or none was awaited"""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Timings of the first page that a visitor opens, in seconds."""
+
+    first_chart: float
+    stable: float
+    """until the page no longer changes"""
+    server_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Timings of one click that opens a page or a tab, in seconds."""
+
+    wall: float
+    """until the page no longer changes"""
+    server_cpu: float
+    page_cpu: float
 
 
 class Visitor:
-    """A person before the app: a page of a browser, what it received, and the server behind it."""
+    """A browser page, the messages that it received, and the server behind it."""
 
     def __init__(self, chromium: Any, server: Server) -> None:
-        """Opens an empty page that is watched from its beginning."""
+        """Open an empty page with a fresh profile that has the server's cookie."""
         self.server, self.process = server, psutil.Process(server.pid)
         self.page = opened(chromium, server, viewport={"width": 1280, "height": 1000})
-        self.traffic, self.shown = Traffic(self.page), "home"
-        self.tools = self.page.context.new_cdp_session(self.page)
-        self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self.traffic, self.page_url = Traffic(self.page), PAGES[0].url
+        self._devtools = self.page.context.new_cdp_session(self.page)
+        self._devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def load(self) -> tuple[float, float, float]:
-        """Opens the app; seconds until its first chart, until it rests, and of CPU that the server took."""
-        before = self._cpu()
+    def load(self) -> Load:
+        """Open the app."""
+        before = self._server_cpu()
         self.page.goto(self.server.address)
-        found = at_rest(self.page)
-        return found["firstChart"] / 1000, found["rested"] / 1000, self._cpu() - before
+        times = at_rest(self.page)
+        return Load(times["firstChart"] / 1000, times["rested"] / 1000, self._server_cpu() - before)
+
+    def close(self) -> None:
+        """Close the page and its profile."""
+        self.page.context.close()
 
     def links(self) -> dict[str, Any]:
-        """Where to click for each page, by the last part of its address."""
-        every = self.page.locator(".st-key-frame_pages a:visible").all()
-        paths = [str(link.get_attribute("href")).partition("?")[0] for link in every]
-        named = {path.rstrip("/").rpartition("/")[2]: link for path, link in zip(paths, every, strict=True)}
-        # the page that opens by itself has no address of its own
-        return {("home" if ":" in name or not name else name): link for name, link in named.items()}
+        """Return the visible navigation links by the last part of their address."""
+        links = self.page.locator(".st-key-frame_pages a:visible").all()
+        paths = [str(link.get_attribute("href")).partition("?")[0] for link in links]
+        by_url = {path.rstrip("/").rpartition("/")[2]: link for path, link in zip(paths, links, strict=True)}
+        # the first page has the address of the app
+        return {(PAGES[0].url if ":" in url or not url else url): link for url, link in by_url.items()}
 
-    def go(self, place: str) -> tuple[float, float, float]:
-        """Goes to a place: by the link of its page, then by its tab where the page was left at another one.
-
-        Seconds and CPU as `click` says, of the last click; what an earlier one brought is forgotten.
-        """
+    def go(self, place: str) -> Switch:
+        """Open a page or tab by its link, then by its tab if the page shows another one; time the last click."""
         page = PAGE_OF[place]
-        shown = self.page.get_by_role("tab", name=page.places[place], exact=True, selected=True)
-        if page.url != self.shown:
-            took, self.shown = self.click(self.links()[page.url]), page.url
-            if len(page.places) == 1 or shown.count():
-                return took
+        selected = self.page.get_by_role("tab", name=page.places[place], exact=True, selected=True)
+        if page.url != self.page_url:
+            switch, self.page_url = self.click(self.links()[page.url]), page.url
+            if len(page.places) == 1 or selected.count():
+                return switch
             self.traffic.take()
         return self.click(self.page.get_by_role("tab", name=page.places[place], exact=True))
 
-    def click(self, target: Any) -> tuple[float, float, float]:
-        """Seconds from a click until the page rests, and seconds of CPU of the server and of the page."""
-        server, page = self._cpu(), self._page_cpu()
+    def click(self, target: Any) -> Switch:
+        """Click an element and wait until the page no longer changes."""
+        server, page = self._server_cpu(), self._page_cpu()
         self.page.evaluate("watcher.arm('click')")
         target.click()
-        rested = at_rest(self.page)["rested"] / 1000
-        return rested, self._cpu() - server, self._page_cpu() - page
+        wall = at_rest(self.page)["rested"] / 1000
+        return Switch(wall, self._server_cpu() - server, self._page_cpu() - page)
 
     def drag(self, line: Any, patience: float = 0.0) -> Drag:
-        """Drags a threshold to and fro, and lets it go.
+        """Drag a threshold line to and fro and release it.
 
         Args:
-            line: its handle.
-            patience: seconds to wait for a value of the preview.
+            line: the handle of the line.
+            patience: seconds to wait for a live perplexity after the release.
         """
-        # a control further down may have been used before
+        # an earlier drag may have scrolled the page
         line.scroll_into_view_if_needed()
         box = line.bounding_box()
-        across = box["height"] > box["width"]
-        # near its end, where no other line lies over it
-        x = box["x"] + box["width"] * (0.5 if across else 0.1)
-        y = box["y"] + box["height"] * (0.1 if across else 0.5)
-        # what the mouse costs by itself, where nothing answers to it
-        idle = self._move(640, 10, across)
+        is_vertical = box["height"] > box["width"]
+        # near the end of the line, where no other line covers it
+        x = box["x"] + box["width"] * (0.5 if is_vertical else 0.1)
+        y = box["y"] + box["height"] * (0.1 if is_vertical else 0.5)
+        idle = self._move_mouse(640, 10, is_vertical)
         self.page.mouse.move(x, y)
         self.page.mouse.down()
         self.page.evaluate("watcher.drag(true)")
         before = self._page_cpu(*HANDLERS)
-        cpu = max(0.0, self._move(x, y, across) - idle)
+        cpu = max(0.0, self._move_mouse(x, y, is_vertical) - idle)
         handlers = (self._page_cpu(*HANDLERS) - before) / MOVES
         moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
         self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
         self.page.mouse.up()
         if patience:
-            with contextlib.suppress(Exception):  # nothing came, and the answer says so
+            with contextlib.suppress(Exception):  # the result has None if no value came in time
                 self.page.wait_for_function("watcher.previewed()", timeout=1000 * patience)
         at_rest(self.page)
         after = self.page.evaluate("watcher.released()")
         seconds = {name: None if time is None else time / 1000 for name, time in after.items()}
-        return Drag([one / 1000 for one in moves], cpu, handlers, **seconds)
+        return Drag([move / 1000 for move in moves], cpu, handlers, **seconds)
 
-    def _move(self, x: float, y: float, across: bool) -> float:
-        """Moves the mouse to and fro, a frame at a time; seconds of the page's CPU for one move."""
+    def _move_mouse(self, x: float, y: float, is_vertical: bool) -> float:
+        """Move the mouse to and fro, one step per frame; return seconds of the page's CPU per step."""
         before = self._page_cpu()
         for step in range(1, MOVES + 1):
-            way = REACH * np.sin(0.75 * np.pi * step / MOVES)
-            self.page.mouse.move(x - way * across, y + way * (not across))
+            offset = REACH * np.sin(0.75 * np.pi * step / MOVES)
+            self.page.mouse.move(x - offset * is_vertical, y + offset * (not is_vertical))
             self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
         return (self._page_cpu() - before) / MOVES
 
-    def _page_cpu(self, *parts: str) -> float:
-        """Seconds of CPU that the page's main thread has taken for parts of its work, all by default."""
-        found = self.tools.send("Performance.getMetrics")["metrics"]
-        return float(sum(one["value"] for one in found if one["name"] in (parts or ("TaskDuration",))))
+    def _page_cpu(self, *names: str) -> float:
+        """Seconds of CPU of the page's main thread: the sum of some of Chromium's metrics, all tasks by default."""
+        metrics = self._devtools.send("Performance.getMetrics")["metrics"]
+        return float(sum(metric["value"] for metric in metrics if metric["name"] in (names or ("TaskDuration",))))
 
-    def _cpu(self) -> float:
+    def _server_cpu(self) -> float:
         times = self.process.cpu_times()
         return float(times.user + times.system)

@@ -1,12 +1,12 @@
-"""What the calibration statistics cost: their one pass against a plain forward of the same tokens.
+"""Compare the pass that collects calibration statistics with a plain forward pass of the same tokens.
 
     python benchmarks/calibration_pass.py [MODEL] [--samples N] [--length N] [--batch N] [--repeats N]
 
-Beside it stands the same pass with the strongest positions of every neuron kept, against the one without.
-Without a model folder, a random LLaMA of the given shape is measured. The passes take turns within a repeat,
-and the ratios are medians over the repeats of ratios within a repeat, so that a machine that is busy with
-something else slows all of them alike; CPU seconds are hardly touched by that at all. The target is at most
-1.10 times a plain forward, and at most 1.15 times the statistics with positions.
+The pass that also keeps the strongest positions of every neuron is compared with the one that does not. Without a
+model folder, a random LLaMA of the given shape is measured. All passes run in turn within a repetition, and a
+ratio is the median over repetitions, so that other work on the machine slows all of them alike; it hardly changes
+CPU seconds. The targets: statistics take at most 1.10 times a plain forward pass, and positions make them at most
+1.15 times as long.
 """
 
 import argparse
@@ -35,10 +35,10 @@ PASSES = ("model with LM head", "backbone alone", "statistics pass", "with posit
 
 
 def main() -> None:
-    """Prints the seconds of the three passes and their ratios."""
+    """Print the seconds of the passes and their ratios."""
     options = _options()
     torch.set_num_threads(options.threads)
-    decoder = _decoder(options)
+    decoder = _load_decoder(options)
     generator = np.random.default_rng(0)
     vocabulary = decoder.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
     ids = generator.integers(0, vocabulary, (options.samples, options.length), dtype=np.int32)
@@ -54,16 +54,16 @@ def main() -> None:
         ratios = [np.median(times[:, 2] / times[:, index]) for times in (wall, cpu)]
         print(f"{name:<20}{seconds}{ratios[0]:>12.3f}{ratios[1]:>11.3f}")
     print(f"ratios: statistics pass / this pass, medians of {options.repeats} repeats; target <= {TARGET:.2f}")
-    prices = [np.median(times[:, 3] / times[:, 2]) - 1 for times in (wall, cpu)]
+    increases = [np.median(times[:, 3] / times[:, 2]) - 1 for times in (wall, cpu)]
     print(
-        f"{options.positions} positions a neuron add {prices[0]:+.1%} wall, {prices[1]:+.1%} CPU to the "
+        f"{options.positions} positions per neuron add {increases[0]:+.1%} wall, {increases[1]:+.1%} CPU to the "
         f"statistics pass; target <= {POSITIONS_TARGET - 1:.0%}; load {os.getloadavg()[0]:.1f}"
     )
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", help="model folder; a random model if left out")
+    parser.add_argument("model", nargs="?", help="model folder (default: a random model)")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=16)
@@ -79,7 +79,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _decoder(options: argparse.Namespace) -> Decoder:
+def _load_decoder(options: argparse.Namespace) -> Decoder:
     if options.model:
         return load(options.model, options.device, options.dtype)
     decoder = tiny_decoder(
@@ -118,16 +118,16 @@ def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> l
         for batch in batches:
             decoder.hidden_states(batch)
 
-    def beside() -> None:
+    def with_positions() -> None:
         strongest = track_strongest(decoder, tokens, options.positions)
         collect(decoder, tokens, settings, strongest=strongest)
         strongest.result(tokens)
 
-    return [model, backbone, lambda: collect(decoder, tokens, settings), beside]
+    return [model, backbone, lambda: collect(decoder, tokens, settings), with_positions]
 
 
 def _measure(passes: list[Callable[[], object]], repeats: int, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
-    """(repeats, passes) wall and CPU seconds; every pass runs once before it is timed."""
+    """Return (repeats, passes) wall and CPU seconds; every pass runs once before it is timed."""
     wall, cpu = np.zeros((2, repeats, len(passes)))
     for repeat in range(-1, repeats):
         for offset in range(len(passes)):

@@ -1,7 +1,7 @@
-"""Whole runs of the sizes of LLaMA2-7B and 13B, made by hand: for what the pages cost at those sizes.
+"""Write synthetic runs with the array shapes of LLaMA2-7B and 13B, for measuring the app at those sizes.
 
-Everything is there that a page reads, so that every card draws: the run with all methods, tasks and speed,
-the job that made it, a model folder without weights, and tables of the paper made here.
+They hold random numbers and everything that a page reads: the results of all methods, tasks and speed, the
+finished job, a model folder without weights, and the tables of the paper.
 """
 
 import json
@@ -25,21 +25,21 @@ from gprune.study.methods import METHODS
 
 TASKS = ("boolq", "piqa", "hellaswag", "winogrande", "arc_easy", "arc_challenge", "openbookqa")
 LARGER = ModelShape(layers=40, neurons=13824, heads=40, kv_heads=40, head_width=128, hidden=5120)
-UNREAD = ("context_statistics",)
-"""what no page reads, and what would be more than half of a run"""
+NOT_READ_BY_PAGES = ("context_statistics",)
+"""kinds of results that are left out; they would be more than half of the run"""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is."""
+    """The dimensions of a run."""
 
     model: str
     shape: ModelShape
     modules: int
-    """of each layer"""
+    """per layer"""
     calibration: CalibrationSettings
     windows: int
-    """of each evaluation text"""
+    """per evaluation text"""
 
 
 SIZES = {
@@ -49,41 +49,41 @@ SIZES = {
 }
 
 
-def a_large_study(root: Path, size: str) -> Study:
-    """The study of a run of some size: every method, the seven tasks, and speed."""
-    chosen, texts = SIZES[size], ("wikitext2", "ptb", "c4")
+def large_study(root: Path, size: str) -> Study:
+    """Return the study of a synthetic run: every fixed method, the seven tasks, and speed."""
+    dimensions, texts = SIZES[size], ("wikitext2", "ptb", "c4")
     return a_study(
-        model=str(root / "models" / chosen.model),
-        name=f"Made-up {chosen.model}",
+        model=str(root / "models" / dimensions.model),
+        name=f"Synthetic {dimensions.model}",
         **dict(zip(("primary", "auxiliary", "substitute"), texts, strict=True)),
-        # what is chosen by measurement, random numbers cannot choose
+        # a method that chooses between measured candidates has nothing to choose from
         methods=tuple(name for name, method in METHODS.items() if method.decision != "chosen"),
-        calibration=chosen.calibration,
-        evaluation=EvaluationSettings(texts=texts, windows=chosen.windows, tasks=TASKS, speed="gpu"),
+        calibration=dimensions.calibration,
+        evaluation=EvaluationSettings(texts=texts, windows=dimensions.windows, tasks=TASKS, speed="gpu"),
     )
 
 
-def leave_large_run(root: Path, size: str) -> str:
-    """Leaves a whole run in a cache, unless it is there, and gives its name.
+def write_large_run(root: Path, size: str) -> str:
+    """Write a synthetic run into a cache unless it is there; return its name.
 
     Args:
         root: the cache folder.
         size: one of SIZES.
     """
-    root, chosen = root.resolve(), SIZES[size]
-    study = a_large_study(root, size)
+    root, dimensions = root.resolve(), SIZES[size]
+    study = large_study(root, size)
     name = run_name(study)
     if not (root / "runs" / name / "run.json").exists():
-        _leave_model(Path(study.model), chosen.shape)
-        makers = {kind: make for kind, make in MAKERS.items() if kind not in UNREAD}
-        write_run(root, chosen.shape, modules=chosen.modules, study=study, makers=makers)
+        _write_model_folder(Path(study.model), dimensions.shape)
+        makers = {kind: make for kind, make in MAKERS.items() if kind not in NOT_READ_BY_PAGES}
+        write_run(root, dimensions.shape, modules=dimensions.modules, study=study, makers=makers)
         write_tables(root, *TABLES)
-        _leave_job(root, study)
+        _write_finished_job(root, study)
     return name
 
 
-def _leave_model(folder: Path, shape: ModelShape) -> None:
-    """A folder with a configuration and a tokenizer, as the pages read them, and no weights."""
+def _write_model_folder(folder: Path, shape: ModelShape) -> None:
+    # the pages read configuration and tokenizer, and no weights
     folder.mkdir(parents=True)
     for path in MODEL_FOLDER.glob("tokenizer*.json"):
         shutil.copy(path, folder)
@@ -91,13 +91,12 @@ def _leave_model(folder: Path, shape: ModelShape) -> None:
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def _leave_job(root: Path, study: Study) -> None:
-    """A job that is done, with an event for every stage; no process is started."""
-    home = files.root(root)
-    home.mkdir(parents=True, exist_ok=True)
-    job = create(home, study, "", (), worker_command)
+def _write_finished_job(root: Path, study: Study) -> None:
+    jobs = files.root(root)
+    jobs.mkdir(parents=True, exist_ok=True)
+    job = create(jobs, study, "", (), worker_command)
     with JobReporter(job.folder) as report:
         for stage in names(study=study):
             report(stage, 1, 1, "1.0 s")
-    # its process is this one, which goes on, and which the app would stop for not leaving after its end
+    # its recorded process is this one, which the app would stop because it outlives its job
     update(job.folder, lambda state: replace(state, pid=None, process_started=None))

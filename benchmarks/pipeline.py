@@ -1,15 +1,15 @@
-"""What every stage of the pipeline takes at a given shape, and some of them beside a named peer.
+"""Measure time and memory of every stage of the pipeline for a model shape, and compare parts with references.
 
     python benchmarks/pipeline.py random:llama2-7b --depth 2 --layers 2      # two of its 32 layers
     python benchmarks/pipeline.py random:llama2-7b --device cuda --dtype bfloat16 --samples 2048
-    python benchmarks/pipeline.py FOLDER                                     # a model of one's own
+    python benchmarks/pipeline.py FOLDER                                     # a model folder
     python benchmarks/pipeline.py random:llama2-7b --offload FOLDER --dtype bfloat16 # layers stay in files
     python benchmarks/pipeline.py --ratios rasa components modules digests help
 
-Beside the time of a stage stands its floor: the operations of its matrix products, counted while it runs, at
-the rate that this device reaches in a large product, or the bytes that it has to move at the bandwidth of a
-copy, whichever is more. Peers take turns with what they are held against, and the ratios are of medians. The
-load of the machine stands above everything: other work on it slows all of this.
+The floor of a stage is the least time that its work takes on this device: its matrix operations at the rate of
+a large matrix product, or the bytes that it has to move at the bandwidth of a copy, whichever is longer. With
+`--ratios`, a part of the pipeline and its reference run in turn, and the ratio is that of their medians. The
+first line has the load of the machine, because other work slows everything.
 """
 
 import argparse
@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import random_folder  # noqa: E402
 import torch  # noqa: E402
-from pipeline_machine import Device, measured_device  # noqa: E402
-from pipeline_peers import PARTS, ratios  # noqa: E402
+from pipeline_machine import Device, measure_device  # noqa: E402
+from pipeline_peers import PARTS, measure_ratios  # noqa: E402
 from pipeline_stages import STAGES, Bench, Sizes  # noqa: E402
 
 from gprune.models import loading, random_weights  # noqa: E402
@@ -34,20 +34,20 @@ from gprune.models.shapes import RANDOM, SHAPES  # noqa: E402
 
 
 def main() -> None:
-    """Prints the table of stages, the table of ratios, or both."""
+    """Print the table of stages, the comparisons with references, or both."""
     options = _options()
-    place = loading.device_of(options.device)
+    torch_device = loading.device_of(options.device)
     dtype = loading.DTYPES[options.dtype]
-    device = measured_device(place, torch.float32, *({dtype} - {torch.float32}))
+    device = measure_device(torch_device, torch.float32, *({dtype} - {torch.float32}))
     print(
-        f"{place}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, "
+        f"{torch_device}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, "
         + ", ".join(f"{rate / 1e9:,.0f} Gflop/s in {str(kind)[6:]}" for kind, rate in device.rates.items())
         + f", {device.bandwidth / 1e9:.0f} GB/s"
     )
     if options.model:
-        _show_stages(options, device)
+        _print_stages(options, device)
     if options.ratios:
-        _show_ratios(options, place)
+        _print_ratios(options, torch_device)
 
 
 def _options() -> argparse.Namespace:
@@ -56,8 +56,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("model", nargs="?", help=f"a model folder, or {RANDOM}SHAPE, of {shapes}")
     parser.add_argument("--depth", type=int, help="layers of a random model (those of its shape)")
     parser.add_argument("--layers", type=int, help="layers of BCM and RASA (all)")
-    words = "leave the layers in their files; those of a random model are made in this folder, once"
-    parser.add_argument("--offload", type=Path, help=words)
+    offload_help = "leave the layers in their files; a random model is written to this folder once"
+    parser.add_argument("--offload", type=Path, help=offload_help)
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32", choices=list(loading.DTYPES))
@@ -65,15 +65,14 @@ def _options() -> argparse.Namespace:
     numbers |= {"learning-steps": 2, "epochs": 1, "recovery-steps": 2, "windows": 32, "repeats": 5}
     for name, value in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--ratios", nargs="*", choices=list(PARTS), help="parts to hold against a peer (all)")
+    parser.add_argument("--ratios", nargs="*", choices=list(PARTS), help="parts to compare with a reference (all)")
     options = parser.parse_args()
     if options.ratios is not None:
         options.ratios = options.ratios or list(PARTS)
     return options
 
 
-def _decoder(options: argparse.Namespace) -> Decoder:
-    """A model folder, or a model of a published shape with random weights."""
+def _load_decoder(options: argparse.Namespace) -> Decoder:
     if not options.model.startswith(RANDOM):
         offload = options.offload is not None
         return loading.load(options.model, options.device, options.dtype, offload=offload)
@@ -81,54 +80,53 @@ def _decoder(options: argparse.Namespace) -> Decoder:
 
     name = options.model.removeprefix(RANDOM)
     if name not in SHAPES:
-        raise SystemExit(f"{options.model} is none of {', '.join(SHAPES)}: check the spelling")
+        raise SystemExit(f"Unknown shape {name!r}. Use one of: {', '.join(SHAPES)}.")
     depth = {"num_hidden_layers": options.depth} if options.depth else {}
     if options.offload is not None:
-        folder = random_folder.write(options.offload, SHAPES[name] | depth, loading.DTYPES[options.dtype])
-        place = loading.device_of(options.device)
-        read = loading.read_weights(folder, place, options.dtype, False, offload=True)
-        return Decoder.from_model(read)
+        folder = random_folder.write_random_model(options.offload, SHAPES[name] | depth, loading.DTYPES[options.dtype])
+        device = loading.device_of(options.device)
+        return Decoder.from_model(loading.read_weights(folder, device, options.dtype, False, offload=True))
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
-    place, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
-    return Decoder.from_model(random_weights.make_model(config, place, dtype, name))
+    device, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
+    return Decoder.from_model(random_weights.make_model(config, device, dtype, name))
 
 
-def _show_stages(options: argparse.Namespace, device: Device) -> None:
-    decoder = _decoder(options)
+def _print_stages(options: argparse.Namespace, device: Device) -> None:
+    decoder = _load_decoder(options)
     sizes = Sizes(
         options.samples, options.length, options.batch, options.layers or decoder.shape.layers,
         options.context_tokens, options.learning_batch, options.learning_steps, options.epochs,
         options.recovery_steps, options.windows,
     )  # fmt: skip
     print(f"{options.model}: {decoder.shape}\n{sizes}")
-    print(f"{'stage':<20}{'seconds':>10}{'floor':>10}{'times':>8}{'peak GiB':>10}{'load':>7}")
+    print(f"{'stage':<20}{'seconds':>10}{'floor':>10}{'ratio':>8}{'peak GiB':>10}{'load':>7}")
     rows = []
     for row in Bench(decoder, device, sizes).rows(options.stages):
         rows.append(row)
-        times = row.took.seconds / row.floor if row.floor else float("inf")
+        ratio = row.usage.seconds / row.floor if row.floor else float("inf")
         print(
-            f"{row.name:<20}{row.took.seconds:>10.2f}{row.floor:>10.2f}{times:>8.1f}"
-            f"{row.took.memory / 2**30:>10.2f}{os.getloadavg()[0]:>7.1f}",
+            f"{row.name:<20}{row.usage.seconds:>10.2f}{row.floor:>10.2f}{ratio:>8.1f}"
+            f"{row.usage.memory / 2**30:>10.2f}{os.getloadavg()[0]:>7.1f}",
             flush=True,
         )
-    seconds, peak = sum(row.took.seconds for row in rows), max(row.took.memory for row in rows)
-    print(f"{'together':<20}{seconds:>10.2f}{sum(row.floor for row in rows):>10.2f}{peak / 2**30:>18.2f}")
+    seconds, peak = sum(row.usage.seconds for row in rows), max(row.usage.memory for row in rows)
+    print(f"{'total':<20}{seconds:>10.2f}{sum(row.floor for row in rows):>10.2f}{peak / 2**30:>18.2f}")
 
 
-def _show_ratios(options: argparse.Namespace, place: torch.device) -> None:
-    print(f"medians of {options.repeats} turns, each part and its peer in turn")
-    for found in ratios(options.ratios, options.repeats, place):
-        goal = f"target {found.target:g} times" if found.target else ""
+def _print_ratios(options: argparse.Namespace, torch_device: torch.device) -> None:
+    print(f"medians of {options.repeats} repetitions, each part and its reference in turn")
+    for ratio in measure_ratios(options.ratios, options.repeats, torch_device):
+        target = f"target {ratio.target:g}×" if ratio.target else ""
         print(
-            f"{found.name}\n    {_beside(found.ours.seconds, found.peer.seconds)}; of the processor "
-            f"{_beside(found.ours.processor, found.peer.processor)}\n"
-            f"    {'; '.join(filter(None, (goal, found.note)))} (load {os.getloadavg()[0]:.1f})",
+            f"{ratio.name}\n    wall {_format_ratio(ratio.ours.seconds, ratio.reference.seconds)}; CPU "
+            f"{_format_ratio(ratio.ours.cpu, ratio.reference.cpu)}\n"
+            f"    {'; '.join(filter(None, (target, ratio.note)))} (load {os.getloadavg()[0]:.1f})",
             flush=True,
         )
 
 
-def _beside(ours: float, peer: float) -> str:
-    return f"{ours:.3f} s beside {peer:.3f} s, {peer / max(ours, 1e-9):.1f} times as fast"
+def _format_ratio(ours: float, reference: float) -> str:
+    return f"{ours:.3f} s, reference {reference:.3f} s, {reference / max(ours, 1e-9):.1f}× as fast"
 
 
 if __name__ == "__main__":

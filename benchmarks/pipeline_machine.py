@@ -1,10 +1,11 @@
-"""What a machine can do at most, and what a piece of work took there: for benchmarks/pipeline.py."""
+"""Measure the peak rates of a device and the time and memory of a function, for benchmarks/pipeline.py."""
 
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,156 +22,154 @@ _REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device by its own measured rates."""
+    """A device and its measured rates."""
 
-    place: torch.device
+    torch_device: torch.device
     rates: dict[torch.dtype, float]
-    """floating point operations a second of a large matrix product, by number type"""
+    """floating point operations per second in a large matrix product"""
     bandwidth: float
-    """bytes a second that a copy reads and writes"""
+    """bytes per second that a copy reads and writes"""
 
-    def floor(self, operations: float, dtype: torch.dtype, moved: float = 0.0) -> float:
-        """Seconds below which no program does some work: its products, or the bytes it has to move."""
-        return max(operations / self.rates[dtype], moved / self.bandwidth)
+    def floor(self, operations: float, dtype: torch.dtype, moved_bytes: float = 0.0) -> float:
+        """Return the least seconds for a number of operations and bytes: the larger of the two times."""
+        return max(operations / self.rates[dtype], moved_bytes / self.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What a piece of work took."""
+class Usage:
+    """Time, memory and operations of one call."""
 
     seconds: float
     memory: float
-    """bytes at its peak: of the process on a CPU, of tensors on a GPU"""
+    """peak bytes: of the process on a CPU, of tensors on a GPU"""
     operations: float
-    """floating point operations of its matrix products in torch"""
+    """floating point operations in matrix products of torch"""
 
 
-def measured_device(place: torch.device, *types: torch.dtype) -> Device:
-    """Measures the matrix rate for some number types, and the bandwidth."""
-    size = _MATRIX[place.type]
+def measure_device(device: torch.device, *dtypes: torch.dtype) -> Device:
+    """Measure the rate of matrix products in some number types, and the bandwidth."""
+    size = _MATRIX[device.type]
     rates = {}
-    for dtype in types:
-        one, other = (torch.randn(size, size, device=place).to(dtype) for _ in range(2))
-        rates[dtype] = 2 * size**3 / fastest(lambda one=one, other=other: one @ other, place)  # type: ignore[misc]
-    source = torch.zeros(_COPIED_BYTES[place.type] // 4, device=place)
+    for dtype in dtypes:
+        first, second = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        rates[dtype] = 2 * size**3 / least_seconds(partial(torch.matmul, first, second), device)
+    source = torch.zeros(_COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
-    seconds = fastest(lambda: target.copy_(source), place)
-    return Device(place, rates, 2 * _COPIED_BYTES[place.type] / seconds)
+    seconds = least_seconds(lambda: target.copy_(source), device)
+    return Device(device, rates, 2 * _COPIED_BYTES[device.type] / seconds)
 
 
-def fastest(work: Callable[[], object], place: torch.device) -> float:
-    """The least seconds of a few repetitions."""
-    return min(seconds_of(work, place) for _ in range(_REPEATS))
+def least_seconds(function: Callable[[], object], device: torch.device) -> float:
+    """Return the least seconds of a few calls."""
+    return min(call_seconds(function, device) for _ in range(_REPEATS))
 
 
-def seconds_of(work: Callable[[], object], place: torch.device) -> float:
-    """Seconds of one call, the device's work included."""
-    _wait(place)
+def call_seconds(function: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of one call, including the work that it queues on the device."""
+    _synchronize(device)
     started = time.perf_counter()
-    work()
-    _wait(place)
+    function()
+    _synchronize(device)
     return time.perf_counter() - started
 
 
-def taken(work: Callable[[], object], place: torch.device) -> Taken:
-    """Time and peak memory of one call, and the operations of its matrix products.
+def measure_usage(function: Callable[[], object], device: torch.device) -> Usage:
+    """Measure time, peak memory and matrix operations of one call.
 
-    Counting costs a little time for every call into torch and none within, so that it is left on.
+    Counting operations adds a little time to every call into torch.
     """
-    _forget_peak(place)
-    counter = _Operations()
+    _reset_peak(device)
+    counter = _OperationCounter()
     with counter:
-        seconds = seconds_of(work, place)
-    return Taken(seconds, _peak(place), counter.total)
+        seconds = call_seconds(function, device)
+    return Usage(seconds, _peak_bytes(device), counter.total)
 
 
-class _Operations(TorchDispatchMode):
-    """Counts the floating point operations of matrix products, by torch's own formulas.
+class _OperationCounter(TorchDispatchMode):
+    """Count the floating point operations of matrix products by torch's formulas.
 
-    torch's counter follows modules as well, and cannot do so where gradients of leaves are asked for.
+    torch's own counter also tracks modules, which fails where gradients of leaf tensors are computed.
     """
 
     def __init__(self) -> None:
-        """Starts at none."""
         super().__init__()
         self.total = 0.0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs a call, and counts it if it is a product."""
         count = flop_registry.get(func._overloadpacket)
         if count is None and func._can_decompose():
-            # where no gradients are kept, torch passes a linear layer on as one operation
+            # without gradients, torch dispatches a linear layer as a single operation
             with self:
-                found = func.decompose(*args, **(kwargs or {}))
-            if found is not NotImplemented:
-                return found
-        found = func(*args, **(kwargs or {}))
+                result = func.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **(kwargs or {}))
         if count is not None:
-            self.total += _operations(count, args, kwargs or {}, found)
-        return found
+            self.total += _count_operations(count, args, kwargs or {}, result)
+        return result
 
 
-def _operations(count: Any, args: Any, kwargs: Any, found: Any) -> float:
-    """What torch's formula says of a call; that of torch 2.11 knows no queries that share keys."""
+def _count_operations(count: Any, args: Any, kwargs: Any, result: Any) -> float:
     try:
-        return float(count(*args, **kwargs, out_val=found))
+        return float(count(*args, **kwargs, out_val=result))
     except AssertionError:
+        # the formula of torch 2.11 has no grouped-query attention: count as many key heads as query heads
         heads = args[0].shape[1]
-        return float(count(*(_with_heads(one, heads) for one in args), **kwargs, out_val=found))
+        return float(count(*(_expand_heads(argument, heads) for argument in args), **kwargs, out_val=result))
 
 
-def _with_heads(one: Any, heads: int) -> Any:
-    """The shape of (batch, heads, tokens, channels) as if each query had keys of its own; else as it is."""
-    if not torch.is_tensor(one) or one.dim() != 4:
-        return one
-    return one.new_empty((len(one), heads, *one.shape[2:]), device="meta")
+def _expand_heads(argument: Any, heads: int) -> Any:
+    """Return an empty tensor (batch, `heads`, tokens, channels) for a 4-D tensor; else the argument."""
+    if not torch.is_tensor(argument) or argument.dim() != 4:
+        return argument
+    return argument.new_empty((len(argument), heads, *argument.shape[2:]), device="meta")
 
 
 @dataclass(frozen=True, slots=True)
 class Medians:
-    """Of several turns."""
+    """Medians over several calls."""
 
     seconds: float
-    """by the clock"""
-    processor: float
-    """of the processor, in this process and those that it has waited for: other work hardly touches it"""
+    """wall-clock seconds"""
+    cpu: float
+    """CPU seconds of this process and its finished children; other work on the machine has little influence"""
 
 
-def interleaved(works: dict[str, Callable[[], object]], repeats: int, place: torch.device) -> dict[str, Medians]:
-    """Median seconds of several pieces of work that take turns, so that a busy machine slows all alike."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+def compare_calls(functions: dict[str, Callable[[], object]], repeats: int, device: torch.device) -> dict[str, Medians]:
+    """Call functions in turn, so that other work on the machine slows all alike; return their medians."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in functions}
     for turn in range(repeats + 1):
-        for name, work in works.items():
-            before = _processor()
-            seconds = seconds_of(work, place)
+        for name, function in functions.items():
+            before = _cpu_seconds()
+            seconds = call_seconds(function, device)
             # the first turn warms up
             if turn:
-                times[name].append((seconds, _processor() - before))
+                times[name].append((seconds, _cpu_seconds() - before))
     return {
-        name: Medians(*(statistics.median(part) for part in zip(*each, strict=True))) for name, each in times.items()
+        name: Medians(*(statistics.median(values) for values in zip(*pairs, strict=True)))
+        for name, pairs in times.items()
     }
 
 
-def _processor() -> float:
-    """Seconds that this process and those that it has waited for have computed."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(used.ru_utime + used.ru_stime for used in both)
+def _cpu_seconds() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def _wait(place: torch.device) -> None:
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
-def _forget_peak(place: torch.device) -> None:
-    if place.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(place)
+def _reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     else:
-        # what the system keeps of a process's largest size; without this the peak is that since its start
+        # resets the kernel's record of the peak size, which otherwise counts from the start of the process
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def _peak(place: torch.device) -> float:
-    if place.type == "cuda":
-        return float(torch.cuda.max_memory_allocated(place))
+def _peak_bytes(device: torch.device) -> float:
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
     return float(peak_memory())

@@ -1,4 +1,4 @@
-"""The stages of the pipeline on a random model, one after the other: for benchmarks/pipeline.py."""
+"""Run the stages of the pipeline one by one on random data, for benchmarks/pipeline.py and growth.py."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import sparsity
 import torch
-from pipeline_machine import Device, Taken, taken
+from pipeline_machine import Device, Usage, measure_usage
 
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
@@ -21,15 +20,19 @@ from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import remove_layer_by_layer
+from gprune.pruning.removal.walk import remove_layerwise
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
+from gprune.pruning.sparsity.gates import learn_gates
+from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.surgery import cut
 from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
 from gprune.study import (
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
+    GateSettings,
     ModularizationSettings,
     RecoverySettings,
     ReliabilitySettings,
@@ -40,22 +43,22 @@ from gprune.study.methods import METHODS
 from gprune.study.settings import BaselineSettings
 from gprune.system.progress import silent
 
-SHARDS = 8
+SHARDS, MODULE_SIZE = 8, 40
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything is run."""
+    """The amounts of data and the numbers of steps."""
 
     samples: int
     length: int
     batch: int
     layers: int
-    """layers of BCM and RASA"""
+    """layers that BCM and RASA run on"""
     context_tokens: int
     learning_batch: int
     learning_steps: int
-    """of an epoch, of thresholds and of gates"""
+    """per epoch, for thresholds and for gates"""
     epochs: int
     recovery_steps: int
     windows: int
@@ -63,92 +66,94 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a stage took, beside the least that its work takes on this device."""
+    """Time and memory of a stage."""
 
     name: str
-    took: Taken
+    usage: Usage
     floor: float
-    """seconds"""
+    """least seconds that its operations and memory traffic take on this device"""
 
 
 @dataclass
 class Bench:
-    """The stages, and what they hand to each other."""
+    """A model, a device, and the results that stages pass to each other."""
 
     decoder: Decoder
     device: Device
     sizes: Sizes
-    made: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
 
-    def rows(self, wanted: list[str]) -> Iterator[Row]:
-        """Runs the stages in order; those that are not wanted run too where a later one needs them."""
-        needed = set(wanted)
+    def rows(self, names: list[str]) -> Iterator[Row]:
+        """Run the named stages, and those that they need, in the order of STAGES; return rows of the named ones."""
+        needed = set(names)
         for name in reversed(STAGES):
             if name in needed:
                 needed.update(NEEDS.get(name, ()))
-        for name in (each for each in STAGES if each in needed):
-            moved: list[float] = []
+        for name in filter(needed.__contains__, STAGES):
+            moved_bytes: list[float] = []
+
+            def run_stage(name: str = name, moved_bytes: list[float] = moved_bytes) -> None:
+                moved_bytes.append(STAGES[name](self))
+
             dtype = torch.float32 if name in IN_FLOAT32 else self.decoder.dtype
-            took = taken(lambda name=name, moved=moved: moved.append(STAGES[name](self)), self.device.place)  # type: ignore[misc]
-            if name in wanted:
-                yield Row(name, took, self.device.floor(took.operations, dtype, moved[0]))
+            usage = measure_usage(run_stage, self.device.torch_device)
+            if name in names:
+                yield Row(name, usage, self.device.floor(usage.operations, dtype, moved_bytes[0]))
 
     def tokens(self, name: str, samples: int) -> Tokens:
-        """Random tokens under a name."""
+        """Return random tokens, which depend on the length of the name."""
         vocabulary = self.decoder.model.config.vocab_size
-        drawn = np.random.default_rng(len(name)).integers(0, vocabulary, (samples, self.sizes.length))
-        return Tokens(name, name, drawn.astype(np.int32), samples)
+        ids = np.random.default_rng(len(name)).integers(0, vocabulary, (samples, self.sizes.length))
+        return Tokens(name, name, ids.astype(np.int32), samples)
 
     @property
     def weights(self) -> float:
-        """Bytes of the decoder layers' weights."""
+        """Bytes of the weights of all decoder layers."""
         return float(sum(p.numel() * p.element_size() for layer in self.decoder.layers for p in layer.parameters()))
 
     @property
     def masks(self) -> PruningMasks:
         """Random masks of about half the units."""
-        shape, drawn = self.decoder.shape, np.random.default_rng(0)
-        ffn, heads = (drawn.random((shape.layers, units)) < 0.5 for units in (shape.neurons, shape.kv_heads))
+        shape, generator = self.decoder.shape, np.random.default_rng(0)
+        ffn, heads = (generator.random((shape.layers, units)) < 0.5 for units in (shape.neurons, shape.kv_heads))
         ffn[:, 0], heads[:, 0] = True, True
         return PruningMasks("random", ffn, heads, 0.5, 0.5)
 
     def first_layers(self, scores: UnitScores) -> UnitScores:
         """Scores of the layers that BCM and RASA run on."""
-        chosen = slice(self.sizes.layers)
-        return UnitScores(scores.metric, scores.text, scores.ffn[chosen], scores.heads[chosen], scores.channels[chosen])
+        layers = slice(self.sizes.layers)
+        return UnitScores(scores.metric, scores.text, scores.ffn[layers], scores.heads[layers], scores.channels[layers])
 
 
 def _statistics(bench: Bench) -> float:
     sizes = bench.sizes
     settings = CalibrationSettings(samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS)
     for name in ("A", "the text B"):
-        bench.made[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
+        bench.results[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
 def _repair(bench: Bench) -> float:
-    """Least squares for random masks of half the units, on two texts."""
     sizes = bench.sizes
     texts = [bench.tokens(name, sizes.samples) for name in ("A", "the text B")]
     fit(bench.decoder, bench.masks, texts, RepairSettings(kind="least_squares"), sizes.batch)
     return 3 * bench.weights * -(-2 * sizes.samples // sizes.batch)
 
 
-def _removed(bench: Bench, method: str) -> float:
-    """Half of the weights leave by a rule that decides on each layer above pruned ones, on one text."""
+def _removal(bench: Bench, method: str) -> float:
+    # half of the weights are removed layer by layer, from the first to the last, on one text
     decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
     if method == "osscar":
         decide = osscar.osscar_decision(decoder.shape, 0.5)
     else:
         decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
-    own = METHODS[method].fit
-    assert own is not None
-    remove_layer_by_layer(decoder, tokens, sizes.batch, decide, own)
+    repair = METHODS[method].fit
+    assert repair is not None
+    remove_layerwise(decoder, tokens, sizes.batch, decide, repair)
     return 3 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
 def _recovery(bench: Bench) -> float:
-    """Steps of the default batch for random masks of half the units."""
     settings = RecoverySettings(kind="lora", steps=bench.sizes.recovery_steps)
     texts, model = [bench.tokens("A", bench.sizes.samples)], cut(bench.decoder, bench.masks)
     recover(bench.decoder, model, "random", texts, settings, 0)
@@ -158,80 +163,105 @@ def _recovery(bench: Bench) -> float:
 def _inputs(bench: Bench) -> float:
     settings = ContextSettings(tokens=bench.sizes.context_tokens)
     tokens = bench.tokens("A", bench.sizes.samples)
-    bench.made["inputs"] = project_inputs(bench.decoder, tokens, settings, bench.sizes.batch)
+    bench.results["inputs"] = project_inputs(bench.decoder, tokens, settings, bench.sizes.batch)
     return bench.weights
 
 
 def _contexts(bench: Bench) -> float:
-    bench.made["contexts"] = fit_contexts(bench.made["inputs"], ContextSettings(), 0)
-    return float(bench.made["inputs"].points.nbytes)
+    bench.results["contexts"] = fit_contexts(bench.results["inputs"], ContextSettings(), 0)
+    return float(bench.results["inputs"].points.nbytes)
 
 
 def _context_statistics(bench: Bench) -> float:
     sizes, tokens = bench.sizes, bench.tokens("A", bench.sizes.samples)
-    collect_contexts(bench.decoder, tokens, [bench.made["contexts"]], SHARDS, sizes.batch, gradient=True)
+    collect_contexts(bench.decoder, tokens, [bench.results["contexts"]], SHARDS, sizes.batch, gradient=True)
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
 def _taylor(bench: Bench) -> float:
-    usual = BaselineSettings()
-    settings = replace(usual, taylor_length=min(usual.taylor_length, bench.sizes.length))
+    defaults = BaselineSettings()
+    settings = replace(defaults, taylor_length=min(defaults.taylor_length, bench.sizes.length))
     taylor_scores(bench.decoder, bench.tokens("A", bench.sizes.samples), settings)
     return 3 * bench.weights
 
 
 def _drift(bench: Bench) -> float:
     norms, shape, settings = bench.decoder.weight_norms(), bench.decoder.shape, CalibrationSettings()
-    bench.made["norms"] = norms
-    found: list[list[UnitScores]] = []
+    bench.results["norms"] = norms
+    scores: list[list[UnitScores]] = []
     for name in ("A", "the text B"):
         shards = (None, range(0, SHARDS, 2), range(1, SHARDS, 2))
-        measured = bench.made[name]
-        found.append([bench.first_layers(score("flap", measured, norms, shape, settings, one)) for one in shards])
-    bench.made["scores"] = [each[0] for each in found]
-    halves = [(each[1], each[2]) for each in found]
-    bench.made["drift"] = rank_drift(*bench.made["scores"], *halves)
+        statistics = bench.results[name]
+        scores.append([bench.first_layers(score("flap", statistics, norms, shape, settings, part)) for part in shards])
+    bench.results["scores"] = [parts[0] for parts in scores]
+    halves = [(parts[1], parts[2]) for parts in scores]
+    bench.results["drift"] = rank_drift(*bench.results["scores"], *halves)
     return bench.weights
 
 
 def _clusters(bench: Bench) -> float:
     layers, neurons = bench.sizes.layers, bench.decoder.shape.neurons
     rows = bench.decoder.neuron_parameters
-    bench.made["clusters"] = cluster_layers(rows, layers, neurons, ModularizationSettings(), 0)
+    bench.results["clusters"] = cluster_layers(rows, layers, neurons, ModularizationSettings(), 0)
     return 4.0 * layers * neurons * 3 * bench.decoder.shape.hidden
 
 
 def _refinement(bench: Bench) -> float:
-    drift: RankDrift = bench.made["drift"]
+    drift: RankDrift = bench.results["drift"]
     settings = replace(ModularizationSettings(), direction="magnitude")
-    clusters: Partition = bench.made["clusters"]
-    bench.made["partition"] = modularize(
-        bench.decoder.neuron_parameters, drift, *bench.made["scores"], clusters, settings, 0
+    clusters: Partition = bench.results["clusters"]
+    bench.results["partition"] = modularize(
+        bench.decoder.neuron_parameters, drift, *bench.results["scores"], clusters, settings, 0
     )
     # forward and backward read the rows in every step
     return 8.0 * settings.steps * drift.magnitude.size * 3 * bench.decoder.shape.hidden
 
 
 def _reliability(bench: Bench) -> float:
-    layers, norms, splits = bench.sizes.layers, bench.made["norms"], balanced_splits(SHARDS)
+    layers, norms, splits = bench.sizes.layers, bench.results["norms"], balanced_splits(SHARDS)
 
     def halves(name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        scorer = neuron_scorer("flap", bench.made[name], norms)
+        scorer = neuron_scorer("flap", bench.results[name], norms)
         for first, second in splits:
             yield scorer(first)[:layers], scorer(second)[:layers]
 
-    both = halves("A"), halves("the text B")
-    module_statistics(*bench.made["scores"], bench.made["partition"], *both, ReliabilitySettings())
+    texts = halves("A"), halves("the text B")
+    module_statistics(*bench.results["scores"], bench.results["partition"], *texts, ReliabilitySettings())
     # every split reads mean and moment of all shards, of all layers, of both texts
-    return 2.0 * len(splits) * 2 * bench.made["A"].ffn_mean.nbytes
+    return 2.0 * len(splits) * 2 * bench.results["A"].ffn_mean.nbytes
 
 
-def _learning(bench: Bench, learns: sparsity.Learns) -> float:
-    """Thresholds or gates, from random scores."""
-    sizes = bench.sizes
-    each = sizes.learning_batch // 2 * sizes.learning_steps
+def _random_scores_and_partition(decoder: Decoder) -> tuple[np.ndarray, np.ndarray, Partition]:
+    """Scores of neurons (layers, neurons) and of key/value groups (layers, groups), and modules of equal size."""
+    shape, generator = decoder.shape, np.random.default_rng(0)
+    modules = max(1, shape.neurons // MODULE_SIZE)
+    labels = np.tile(np.arange(shape.neurons) % modules, (shape.layers, 1)).astype(np.int32)
+    counts = np.full(shape.layers, modules, dtype=np.int32)
+    unknown = np.full((shape.layers, 1), np.nan)
+    partition = Partition(
+        kind="random", profile="magnitude", labels=labels, counts=counts, initial_counts=counts, silhouette=unknown,
+        mixing=unknown[:2, 0], variation=unknown[:2, 0], history=np.zeros((shape.layers, 0, 5)),
+    )  # fmt: skip
+    return (
+        generator.random((shape.layers, shape.neurons)),
+        generator.random((shape.layers, shape.kv_heads)),
+        partition,
+    )
+
+
+def _learning(bench: Bench, learns_gates: bool) -> float:
+    sizes, decoder = bench.sizes, bench.decoder
+    samples = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
-    learns(bench.decoder, (bench.tokens("A", each), bench.tokens("the text B", each)), settings, silent)
+    texts = bench.tokens("A", samples), bench.tokens("the text B", samples)
+    setting = Setting(decoder, texts, settings, 0, silent)
+    neurons, groups, partition = _random_scores_and_partition(decoder)
+    if learns_gates:
+        channels = np.zeros((decoder.shape.layers, decoder.shape.heads * decoder.shape.head_width))
+        scores = UnitScores("flap", "random", neurons, groups, channels)
+        learn_gates(setting, [scores], GateSettings(), 0.5, settings.epochs)
+    else:
+        learn(setting, neurons, groups, partition, 0.5)
     return 3 * bench.weights * sizes.learning_steps * sizes.epochs
 
 
@@ -246,8 +276,8 @@ def _perplexity(bench: Bench) -> float:
 STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
     "least-squares repair": _repair,
-    "OSSCAR": partial(_removed, method="osscar"),
-    "SlimLLM": partial(_removed, method="slimllm"),
+    "OSSCAR": partial(_removal, method="osscar"),
+    "SlimLLM": partial(_removal, method="slimllm"),
     "context inputs": _inputs,
     "context clusters": _contexts,
     "context statistics": _context_statistics,
@@ -256,12 +286,12 @@ STAGES: dict[str, Callable[[Bench], float]] = {
     "module clusters": _clusters,
     "module refinement": _refinement,
     "RASA": _reliability,
-    "learning": partial(_learning, learns=sparsity.learned_thresholds),
-    "gates": partial(_learning, learns=sparsity.learned_gates),
+    "learning": partial(_learning, learns_gates=False),
+    "gates": partial(_learning, learns_gates=True),
     "recovery": _recovery,
     "perplexity": _perplexity,
 }
-"""each gives the bytes that it has to move at least"""
+"""stages in order; each returns the least number of bytes that it has to read or write"""
 NEEDS = {
     "context clusters": ("context inputs",),
     "context statistics": ("context clusters",),
@@ -269,5 +299,5 @@ NEEDS = {
     "module refinement": ("scores and drift", "module clusters"),
     "RASA": ("module refinement",),
 }
-"""stages whose results others take"""
+"""stages whose results a stage uses"""
 IN_FLOAT32 = ("context clusters", "scores and drift", "module clusters", "module refinement", "RASA")

@@ -1,4 +1,4 @@
-"""A model folder of a published shape with random weights, a file a layer: the model is never held whole."""
+"""Write a model folder of a published shape with random weights, layer by layer to save memory."""
 
 import json
 from pathlib import Path
@@ -8,15 +8,15 @@ import torch
 from safetensors.torch import save_file
 
 SPREAD = 0.02
-"""standard deviation of the weights, as the published models are initialized"""
+"""standard deviation of the weights, as at the initialization of the published models"""
 
 
-def write(folder: Path, configuration: dict[str, Any], dtype: torch.dtype) -> Path:
-    """Writes the folder where it is not there; its index is written last.
+def write_random_model(folder: Path, configuration: dict[str, Any], dtype: torch.dtype) -> Path:
+    """Write the folder unless it is complete; its index is written last.
 
     Args:
-        folder: where it belongs.
-        configuration: of a published shape, one of ``gprune.models.shapes.SHAPES``.
+        folder: the model folder.
+        configuration: the fields of a published shape, one of ``gprune.models.shapes.SHAPES``.
         dtype: number type of the weights.
 
     Returns:
@@ -34,23 +34,22 @@ def write(folder: Path, configuration: dict[str, Any], dtype: torch.dtype) -> Pa
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    places = {name: f"{_part(name)}.safetensors" for name in shapes}
+    files = {name: _file_name(name) for name in shapes}
     generator = torch.Generator().manual_seed(0)
-    for file in dict.fromkeys(places.values()):
-        made = {name: _weight(shapes[name], dtype, generator) for name in shapes if places[name] == file}
-        save_file(made, folder / file, metadata={"format": "pt"})
-    index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    for file in dict.fromkeys(files.values()):
+        weights = {name: _random_weight(shapes[name], dtype, generator) for name in shapes if files[name] == file}
+        save_file(weights, folder / file, metadata={"format": "pt"})
+    index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
     return folder
 
 
-def _part(name: str) -> str:
-    """The file of a weight: that of its layer, or that of what lies around the layers."""
-    words = name.split(".")
-    number = next((word for word in words if word.isdigit()), None)
-    return "around" if number is None else f"layer-{number}"
+def _file_name(weight: str) -> str:
+    # a file per layer, and one for embeddings, final norm and head
+    layer = next((part for part in weight.split(".") if part.isdigit()), None)
+    return "outside-layers.safetensors" if layer is None else f"layer-{layer}.safetensors"
 
 
-def _weight(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _random_weight(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     if len(shape) == 1:
         return torch.ones(shape, dtype=dtype)
     return torch.empty(shape, dtype=dtype).normal_(0, SPREAD, generator=generator)

@@ -1,11 +1,11 @@
-r"""What the results of a study take on the disk at another shape, told from a run that is there.
+r"""Compute the disk space of a study's results at another model shape from an existing run.
 
     python benchmarks/results_on_disk.py CACHE RUN --layers 80 --neurons 28672 --heads 64 --kv-heads 8 \
         --hidden 8192 --axis samples=2048 length=128 shards=8
 
-Every array is as large as the product of its named dimensions. Those that follow from the model's shape are
-replaced, and so are those of the settings; types of numbers stay. Without any of them it prints what the run
-takes as it is, so that the sum can be held against the folder's.
+The size of an array is the product of its named dimensions. The dimensions of the model and those of `--axis` are
+replaced by the given ones; number types stay. The table has the bytes of each kind of result as it is and at the
+other shape. Without a shape both are equal, so that the total can be checked against the folder.
 """
 
 import argparse
@@ -27,58 +27,58 @@ from gprune.store import Store  # noqa: E402
 from gprune.system.units import amount  # noqa: E402
 
 
-def lengths(options: argparse.Namespace) -> dict[str, int]:
-    """Lengths of dimensions at the other shape, by their names."""
-    found = {word.partition("=")[0]: int(word.partition("=")[2]) for word in options.axis}
+def replaced_lengths(options: argparse.Namespace) -> dict[str, int]:
+    """Return the lengths of the replaced dimensions by name."""
+    sizes = {pair.partition("=")[0]: int(pair.partition("=")[2]) for pair in options.axis}
     if options.layers:
         width = options.hidden // options.heads
-        found |= {"layers": options.layers, "neurons": options.neurons, "hidden": options.hidden}
-        found |= {"channels": options.heads * width, "groups": options.kv_heads}
-        found |= {"modules": options.layers * options.modules}
-    return found
+        sizes |= {"layers": options.layers, "neurons": options.neurons, "hidden": options.hidden}
+        sizes |= {"channels": options.heads * width, "groups": options.kv_heads}
+        sizes |= {"modules": options.layers * options.modules}
+    return sizes
 
 
-def of_result(store: Store, kind: str, key: str, other: dict[str, int]) -> tuple[int, int]:
-    """Bytes of a result as it is, and at the other shape; what is no array stays."""
+def result_bytes(store: Store, kind: str, key: str, lengths: dict[str, int]) -> tuple[int, int]:
+    """Return the bytes of a result as it is and with replaced dimensions; files other than arrays keep their size."""
     folder, record = store.folder(kind, key), KINDS[kind].record
-    here = size_of(folder)
+    current = size_of(folder)
     if record is None:
-        return here, here
-    there = here
+        return current, current
+    resized = current
     for name, axes in axes_of(record).items():
         array = np.load(folder / f"{name}.npy", mmap_mode="r")
         shape, dtype = array.shape, array.dtype
-        grown = [other.get(axis, length) for axis, length in zip(axes.names, shape, strict=True)]
-        there += (math.prod(grown) - math.prod(shape)) * dtype.itemsize
-    return here, there
+        new_shape = [lengths.get(axis, length) for axis, length in zip(axes.names, shape, strict=True)]
+        resized += (math.prod(new_shape) - math.prod(shape)) * dtype.itemsize
+    return current, resized
 
 
 def main() -> None:
-    """Prints bytes by kind of result."""
+    """Print the bytes of each kind of result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cache", type=Path)
     parser.add_argument("run")
     for name in ("layers", "neurons", "heads", "kv-heads", "hidden"):
         parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--modules", type=int, default=48, help="modules of a layer (default: 48, the most)")
+    parser.add_argument("--modules", type=int, default=48, help="modules per layer (default: 48, the maximum)")
     parser.add_argument("--axis", nargs="*", default=[], metavar="NAME=LENGTH")
     options = parser.parse_args()
-    store, other = Store(options.cache), lengths(options)
+    store, lengths = Store(options.cache), replaced_lengths(options)
     kinds: dict[str, list[tuple[int, int]]] = defaultdict(list)
     stages = runs.require_record(store, options.run)["stages"]
-    for place in sorted({(_kind(store, name, one["key"]), one["key"]) for name, one in stages.items()}):
-        kinds[place[0]].append(of_result(store, *place, other))
+    results = {(_kind_of_stage(store, name, stage["key"]), stage["key"]) for name, stage in stages.items()}
+    for kind, key in sorted(results):
+        kinds[kind].append(result_bytes(store, kind, key, lengths))
+    kinds["total"] = [size for sizes in kinds.values() for size in sizes]
     for kind, sizes in kinds.items():
-        here, there = (sum(size[way] for size in sizes) for way in (0, 1))
-        print(f"{kind:<20} {len(sizes):>4} {amount(here):>14} {amount(there):>14}")
-    here, there = (sum(size[way] for sizes in kinds.values() for size in sizes) for way in (0, 1))
-    print(f"{'together':<20} {sum(map(len, kinds.values())):>4} {amount(here):>14} {amount(there):>14}")
+        current, resized = (sum(column) for column in zip(*sizes, strict=True))
+        print(f"{kind:<20} {len(sizes):>4} {amount(current):>14} {amount(resized):>14}")
 
 
-def _kind(store: Store, name: str, key: str) -> str:
-    """The kind of a stage: the longest that its name begins with and that holds its key."""
-    fitting = (kind for kind in KINDS if name.startswith(kind) and store.folder(kind, key).exists())
-    return max(fitting, key=len)
+def _kind_of_stage(store: Store, name: str, key: str) -> str:
+    # the longest kind that begins the name and has a result with this key
+    candidates = (kind for kind in KINDS if name.startswith(kind) and store.folder(kind, key).exists())
+    return max(candidates, key=len)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Draw the tokens that come with the demo's model (`gprune.data.texts.bundled`).
+"""Write the tokens that are bundled with the demo's model (`gprune.data.texts.bundled`).
 
-To be run again whenever the texts, the tokenizer or the demo's settings change.
+Run it again when the texts, the tokenizer or the settings of the demo change.
 
 Usage: python scripts/bundle_tokens.py
 """
@@ -20,7 +20,7 @@ from gprune.study.demo import TEXTS, demo_study  # noqa: E402
 
 
 def draw_tokens() -> dict[str, tuple[np.ndarray, int]]:
-    """Return ids, and how many sequences their text has in all, by key."""
+    """Return token ids and the number of sequences that their text has, by key."""
     study, tokenizer = demo_study(), load_tokenizer("demo")
     calibration, evaluation = study.calibration, study.evaluation
     settings = {"samples": calibration.samples, "length": calibration.length, "seed": study.seed}
@@ -28,9 +28,9 @@ def draw_tokens() -> dict[str, tuple[np.ndarray, int]]:
     assert limit is not None
     tokens: dict[str, tuple[np.ndarray, int]] = {}
     for name in TEXTS:
-        drawn = texts.draw(name, tokenizer, **settings)
+        sample = texts.draw(name, tokenizer, **settings)
         key = bundled.key(texts.fingerprint(name, "calibration"), fingerprint, **settings)
-        tokens[key] = drawn.ids, drawn.available
+        tokens[key] = sample.ids, sample.available
         stream = texts.stream(name, tokenizer, limit=limit)
         tokens[bundled.key(texts.fingerprint(name, "evaluation"), fingerprint, limit=limit)] = stream, 0
     return tokens

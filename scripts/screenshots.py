@@ -1,9 +1,8 @@
-"""Takes the pictures of the pages that the documentation shows, on a finished run of the bundled demo.
+"""Take the screenshots of the documentation on a finished run of the bundled demo.
 
     python scripts/screenshots.py [--cache FOLDER] [--to FOLDER] [--only NAME ...]
 
-Where the cache holds no finished demo run whose speed was measured, one is made first, which takes about
-three minutes.
+If the cache has no finished demo run with measured speed, the script runs it first, which takes about three minutes.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# the project is not installed: a script finds it beside its own folder
+# the project is not installed
 sys.path.insert(0, str(ROOT))
 
 from PIL import Image  # noqa: E402
@@ -38,41 +37,41 @@ PAGES = {
     "compare?tab=speed": "speed",
     "runs?tab=export": "export",
 }
-"""names of the pictures, by the address of the page and what it holds"""
-TIMED = {"evaluation.speed": "cpu"}
-"""what the study of the pictures has beside that of the demo"""
+"""names of the pictures by the address and query of the page"""
+SETTINGS = {"evaluation.speed": "cpu"}
+"""settings in which the study of the pictures differs from the demo"""
 SIZE = {"width": 1280, "height": 900}
-MOST_BYTES = 250_000
+MAX_BYTES = 250_000
 PALETTES = (256, 128, 64, 32)
-"""numbers of colours, tried until a picture is small enough"""
+"""numbers of colors, tried until a picture is small enough"""
 
 
 def main() -> None:
-    """Writes the pictures, and says where they are and how large."""
+    """Write the pictures and print their paths and sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=ROOT / "cache" / "screenshots")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--only", nargs="+", choices=sorted(PAGES.values()), help="these pictures and no others")
+    parser.add_argument("--only", nargs="+", choices=sorted(PAGES.values()), help="take only these pictures")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
     cache = options.cache.resolve()
-    wanted = {address: name for address, name in PAGES.items() if name in (options.only or PAGES.values())}
+    pages = {address: name for address, name in PAGES.items() if name in (options.only or PAGES.values())}
     try:
-        for path in take(finished(cache, TIMED), cache, options.to, wanted):
+        for path in take_pictures(finish_demo(cache, SETTINGS), cache, options.to, pages):
             print(f"{path}  {path.stat().st_size / 1000:.0f} kB")
-    except NotHereError as missing:
-        sys.exit(str(missing))
+    except NotHereError as error:
+        sys.exit(str(error))
 
 
-def finished(cache: Path, settings: Mapping[str, str] | None = None) -> str:
-    """Name of the demo's run in a cache; it is made where it is not there.
+def finish_demo(cache: Path, settings: Mapping[str, str] | None = None) -> str:
+    """Run the demo in a cache unless it is done; return the name of its run.
 
     Args:
-        cache: the cache.
-        settings: texts that the study has beside those of the demo, by dotted name.
+        cache: the cache folder.
+        settings: changed settings of the demo's study, by dotted name.
 
     Raises:
-        NotHereError: the demo failed; the reason stands in its own output.
+        NotHereError: the demo failed; its own output has the reason.
     """
     settings = settings or {}
     name = run_name(demo_study().with_settings(settings))
@@ -81,59 +80,56 @@ def finished(cache: Path, settings: Mapping[str, str] | None = None) -> str:
         command = [sys.executable, "-m", "gprune", "run", "demo", *changed]
         environment = os.environ | {"GPRUNE_CACHE": str(cache)}
         if subprocess.run(command, cwd=ROOT, env=environment).returncode:
-            raise NotHereError("the demo did not run to its end, so there is nothing to take pictures of")
+            raise NotHereError("The demo failed, so there is nothing to open. Its output is above.")
     return name
 
 
-def take(run: str, cache: Path, folder: Path, pages: Mapping[str, str]) -> list[Path]:
-    """Opens pages on a run and writes their pictures.
+def take_pictures(run: str, cache: Path, folder: Path, pages: Mapping[str, str]) -> list[Path]:
+    """Open pages on a run and write their pictures; return the paths in the order of the pages.
 
     Args:
         run: name of the run.
-        cache: the cache that holds it.
-        folder: where the pictures go.
+        cache: the cache folder.
+        folder: gets the pictures.
         pages: some of PAGES.
 
-    Returns:
-        Their paths, in that order.
-
     Raises:
-        NotHereError: there is no browser here, or a picture is too large in every palette.
+        NotHereError: the browser or the app does not start, or a picture is too large in every palette.
     """
     paths = []
     with browser() as chromium, served(cache) as server:
         page = opened(chromium, server, viewport=SIZE, color_scheme="light")
-        # the pages have their addresses once the server has had a visitor
+        # the server knows the addresses of its pages after the first visit
         page.goto(server.address)
         at_rest(page)
         for address, name in pages.items():
-            where, _, held = address.partition("?")
-            page.goto(f"{server.address}/{'' if where == 'home' else where}?run={run}&{held}".rstrip("&"))
+            url, _, query = address.partition("?")
+            page.goto(f"{server.address}/{'' if url == 'home' else url}?run={run}&{query}".rstrip("&"))
             at_rest(page)
             draw_whole(page)
             at_rest(page)
             path = folder / f"{name}.png"
-            path.write_bytes(small(page.screenshot()))
+            path.write_bytes(compress_png(page.screenshot()))
             paths.append(path)
     return paths
 
 
-def small(png: bytes) -> bytes:
-    """The same picture, in fewer colours where it would be more than MOST_BYTES.
+def compress_png(png: bytes) -> bytes:
+    """Return a picture of at most MAX_BYTES, with as many colors as that allows.
 
-    A palette is chosen by how many dots have a colour, and gives small marks the hue of another method.
+    Palettes are the last resort: they favor frequent colors, so that small marks may get another method's color.
 
     Raises:
-        NotHereError: it is larger in every palette.
+        NotHereError: the picture is too large in every palette.
     """
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     for colors in (0, *PALETTES):
-        written = io.BytesIO()
-        shown = picture.quantize(colors, dither=Image.Dither.NONE) if colors else picture
-        shown.save(written, "PNG", optimize=True)
-        if written.tell() <= MOST_BYTES:
-            return written.getvalue()
-    raise NotHereError(f"a picture has more than {MOST_BYTES / 1000:.0f} kB even in {colors} colours")
+        buffer = io.BytesIO()
+        reduced = picture.quantize(colors, dither=Image.Dither.NONE) if colors else picture
+        reduced.save(buffer, "PNG", optimize=True)
+        if buffer.tell() <= MAX_BYTES:
+            return buffer.getvalue()
+    raise NotHereError(f"A picture has more than {MAX_BYTES / 1000:.0f} kB even with {colors} colors.")
 
 
 if __name__ == "__main__":

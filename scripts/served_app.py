@@ -1,6 +1,6 @@
-"""The app as a process of its own, and a browser that looks at it: for what works with its pages.
+"""Start the app as a process of its own and open its pages in headless Chromium, for scripts and tests.
 
-Needs Playwright (requirements-dev.txt) and a Chromium or Chrome of this machine.
+Needs Playwright (requirements-dev.txt) and an installed Chromium or Chrome.
 """
 
 import os
@@ -21,20 +21,20 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 START_SECONDS = 120.0
 ENTRY = re.compile(r"(?P<origin>http://[^/\s]+)/\?token=(?P<token>\S+)\s")
-"""the address that the server prints"""
+"""the address with the token that the server prints"""
 WATCHER = Path(__file__).with_suffix(".js")
-"""watches a page from its beginning; its functions are called `watcher` there"""
+"""script that observes a page from its start; the page has its functions as `watcher`"""
 ALL_DRAWN = """() => {
     const waits = document.querySelector("[class*=st-key-rest_of_page]")
     if (waits) window.dispatchEvent(new Event("scroll"))
     return !waits && !document.querySelector("[data-test-script-state=running], .stSkeleton")
 }"""
 PATIENCE = 120_000
-"""milliseconds after which a page is given up"""
+"""timeout of a page in milliseconds"""
 
 
 class NotHereError(Exception):
-    """Something that such a script needs is not on this machine; the message is one sentence."""
+    """A program that the script needs is missing or does not start; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,80 +44,76 @@ class Server:
     address: str
     """as http://127.0.0.1:PORT"""
     token: str
-    """opens its door"""
+    """the access token"""
     pid: int
-    """its process"""
 
     @property
     def entry(self) -> str:
-        """The address with the token, as the server has printed it."""
+        """The address with the token, as the server prints it."""
         return f"{self.address}/?token={self.token}"
 
     def let_in(self, context: Any) -> None:
-        """Gets a browser's context the cookie of this server.
-
-        Args:
-            context: of Playwright, before its pages go anywhere.
-        """
+        """Give a Playwright browser context the cookie of this server."""
         context.request.get(self.entry, max_redirects=0)
 
 
 @contextmanager
-def served(cache: Path, *options: str) -> Iterator[Server]:
-    """Starts the app on a cache, at a free port of this machine alone, and ends it afterwards.
+def served(cache: Path, *options: str, autostart: bool = False) -> Iterator[Server]:
+    """Start the app at a free local port, and stop it afterwards.
 
     Args:
-        cache: the cache folder; the app starts nothing in it by itself.
-        options: further ones of `python -m gprune app`.
+        cache: the cache folder.
+        options: further options of `python -m gprune app`.
+        autostart: whether the app starts the demo if the cache is empty.
 
     Raises:
-        NotHereError: the app does not answer; the end of its log is in the message.
+        NotHereError: the app does not start; the message has the end of its log.
     """
     command = [sys.executable, "-m", "gprune", "app", "--no-browser"]
     if "--port" not in options:
         command += ["--port", "0"]
-    environment = os.environ | {"GPRUNE_CACHE": str(cache), "GPRUNE_AUTOSTART": "0"}
+    environment = os.environ | {"GPRUNE_CACHE": str(cache), "GPRUNE_AUTOSTART": str(int(autostart))}
     with listening([*command, *options], ROOT, environment) as server:
         yield server
 
 
 @contextmanager
 def listening(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
-    """Starts an app by any command, and ends it afterwards.
+    """Start the app with any command, and stop it afterwards.
 
     Args:
-        command: of an app that opens no browser.
-        folder: where it starts.
-        environment: its variables.
+        command: starts the app without opening a browser.
+        folder: working directory of the process.
+        environment: its environment variables.
 
     Raises:
-        NotHereError: the app does not answer; the end of its log is in the message.
+        NotHereError: the app does not start; the message has the end of its log.
     """
-    with tempfile.TemporaryDirectory() as kept:
-        log = Path(kept) / "log"
-        with open(log, "wb") as written:
-            server = subprocess.Popen(command, cwd=folder, env=environment, stdout=written, stderr=written)
+    with tempfile.TemporaryDirectory() as temporary:
+        log = Path(temporary) / "log"
+        with open(log, "wb") as output:
+            server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
         try:
-            found = _printed(server, log)
-            if found is None:
-                last = log.read_bytes()[-500:].decode(errors="replace").strip()
-                raise NotHereError(f"the app does not start. The end of its log: {last}")
-            yield Server(found["origin"], found["token"], server.pid)
+            entry = _wait_for_entry(server, log)
+            if entry is None:
+                log_end = log.read_bytes()[-500:].decode(errors="replace").strip()
+                raise NotHereError(f"The app does not start. The end of its log: {log_end}")
+            yield Server(entry["origin"], entry["token"], server.pid)
         finally:
-            _end(server)
+            _stop(server)
 
 
-def _printed(server: subprocess.Popen[bytes], log: Path) -> re.Match[str] | None:
-    """Waits until the app has printed its address; None where it has ended or takes too long."""
+def _wait_for_entry(server: subprocess.Popen[bytes], log: Path) -> re.Match[str] | None:
+    # None if the process ended or took longer than START_SECONDS
     deadline = time.monotonic() + START_SECONDS
     while server.poll() is None and time.monotonic() < deadline:
-        if found := ENTRY.search(log.read_text(errors="replace")):
-            return found
+        if entry := ENTRY.search(log.read_text(errors="replace")):
+            return entry
         time.sleep(0.05)
     return None
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def _stop(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     try:
         server.wait(timeout=20)
@@ -128,38 +124,40 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A Chromium without a window.
+    """Start headless Chromium, and close it afterwards.
 
     Raises:
-        NotHereError: Playwright or the browser is not on this machine.
+        NotHereError: Playwright or the browser is not installed, or the browser does not start.
     """
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
         raise NotHereError(
-            "Playwright is not installed: run make check once, or pip install -r requirements-dev.txt"
+            "Playwright is not installed. Run make check once, or pip install -r requirements-dev.txt"
         ) from error
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        raise NotHereError(f"no browser is on this machine: install Chromium ({', '.join(BROWSERS)} are known)")
+        raise NotHereError(
+            f"No browser is installed. Install Chromium or Chrome; known commands: {', '.join(BROWSERS)}."
+        )
     with sync_playwright() as driver:
         try:
-            started = driver.chromium.launch(executable_path=path, headless=True, args=list(ARGUMENTS))
+            chromium = driver.chromium.launch(executable_path=path, headless=True, args=list(ARGUMENTS))
         except Error as error:
             raise NotHereError(f"{path} does not start: {str(error).splitlines()[0]}") from error
         try:
-            yield started
+            yield chromium
         finally:
-            started.close()
+            chromium.close()
 
 
 def opened(chromium: Any, server: Server, **options: Any) -> Any:
-    """An empty page that is watched from its beginning, of a person whom the server knows.
+    """Return an empty page in a new profile that has the server's cookie and the watcher script.
 
     Args:
         chromium: the browser.
         server: the app.
-        options: of the page, as `viewport`.
+        options: of Playwright's `new_context`, such as `viewport`.
     """
     context = chromium.new_context(**options)
     server.let_in(context)
@@ -170,20 +168,17 @@ def opened(chromium: Any, server: Server, **options: Any) -> Any:
 
 
 def draw_whole(page: Any) -> None:
-    """Has a page draw what stands below its first cards, as the first scroll does, and waits for it.
-
-    Args:
-        page: of the app, at rest.
-    """
+    """Make a stable page draw the cards that wait for the first scroll, and wait for them."""
     page.wait_for_function(ALL_DRAWN, polling=100)
 
 
 def at_rest(page: Any) -> dict[str, float]:
-    """Waits until nothing changes on a page any more; when that was, and when its first chart was there.
+    """Wait until a page no longer changes.
 
     Returns:
-        Milliseconds: `rested` since the measurement began, `firstChart` since the page was opened.
+        Milliseconds: `rested` from the start of the measurement to the last change, `firstChart` from opening the
+        page to its first chart.
     """
     page.wait_for_function("watcher.rests()", polling=50)
-    found: dict[str, float] = page.evaluate("watcher.result()")
-    return found
+    times: dict[str, float] = page.evaluate("watcher.result()")
+    return times

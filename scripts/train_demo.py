@@ -1,7 +1,7 @@
-"""Answers: how is the demo model that comes with GPrune Studio made?
+"""Train the demo model of GPrune Studio.
 
-Trains a byte-level BPE tokenizer and a small LLaMA from scratch on the texts of
-``gprune.data.demo.texts``, within a budget of minutes, and saves both as a model folder.
+It is a small LLaMA with a byte-level BPE tokenizer, trained from scratch on the texts of
+``gprune.data.demo.texts`` within a number of minutes, and saved as a model folder.
 
 Usage: OMP_NUM_THREADS=1 python scripts/train_demo.py --minutes 58 --threads 1
 """
@@ -30,15 +30,15 @@ from gprune.data.demo import MODEL_FOLDER, texts  # noqa: E402
 
 LOG = logging.getLogger("train_demo")
 BOS, EOS = "<s>", "</s>"
-# Written by hand: a new training keeps it.
-KEPT_BESIDE = "README.md"
-# Rows that go through the model at once.
+# not generated: a new training keeps it
+PRESERVED_FILE = "README.md"
+# rows per forward pass
 MICRO_ROWS = 4
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the weights, besides the texts and the speed of the machine."""
+    """All settings of the training; texts and the speed of the machine also affect the weights."""
 
     seed: int = 20260
     vocabulary: int = 4096
@@ -49,7 +49,7 @@ class Recipe:
     key_value_heads: int = 4
     positions: int = 1024
     sequence_length: int = 256
-    # Rows of a batch that come from each text, in the order of texts.TRAINED.
+    # rows per batch from each text, in the order of texts.TRAINED
     rows: tuple[int, ...] = (5, 8, 7)
     learning_rate: float = 2.5e-3
     warm_up: float = 0.03
@@ -60,13 +60,13 @@ class Recipe:
 
 @dataclass
 class Run:
-    """What one training run works with, and where it stands."""
+    """The inputs and the progress of a training run."""
 
     recipe: Recipe
     options: argparse.Namespace
     tokenizer: Tokenizer
     model: LlamaForCausalLM
-    # Token stream of each text's test split.
+    # token stream of the test split of each text
     tests: dict[str, torch.Tensor]
     step: int = 0
     tokens: int = 0
@@ -90,10 +90,10 @@ def main() -> None:
     run = Run(recipe, options, tokenizer, build_model(recipe), tests)
     LOG.info("%d parameters", run.model.num_parameters())
     train_model(run, encoded)
-    # Measured as it is saved: in float32 arithmetic, with the weights that float16 keeps.
-    final = perplexities(copied(run.model).half().float(), tests, recipe.sequence_length, windows=200)
+    # the model as saved: float32 arithmetic with weights rounded to float16
+    final = perplexities(copy_model(run.model).half().float(), tests, recipe.sequence_length, windows=200)
     LOG.info("final %s", final)
-    save(run, account(run, final, finished=True))
+    save(run, describe_training(run, final, finished=True))
 
 
 def train_tokenizer(train: dict[str, list[str]], recipe: Recipe) -> Tokenizer:
@@ -138,17 +138,17 @@ def build_model(recipe: Recipe) -> LlamaForCausalLM:
         eos_token_id=1,
         pad_token_id=None,
     )
-    # Measured: eager attention trains faster than sdpa in bfloat16 on a CPU.
+    # faster than sdpa for training in bfloat16 on a CPU, by measurement
     config._attn_implementation = "eager"
     model = LlamaForCausalLM(config)
     generator = torch.Generator().manual_seed(recipe.seed)
-    # Layers that write to the residual stream start smaller, so that its size stays even.
+    # layers that add to the residual stream start smaller, so that its norm does not grow with depth
     residual = config.initializer_range / math.sqrt(2 * recipe.layers)
     for name, weight in model.named_parameters():
         if weight.dim() == 2:
-            writes = name.endswith(("o_proj.weight", "down_proj.weight"))
-            spread = residual if writes else config.initializer_range
-            torch.nn.init.normal_(weight, 0.0, spread, generator=generator)
+            adds_to_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+            deviation = residual if adds_to_residual else config.initializer_range
+            torch.nn.init.normal_(weight, 0.0, deviation, generator=generator)
     return model
 
 
@@ -157,7 +157,7 @@ def train_model(run: Run, encoded: dict[str, list[torch.Tensor]]) -> None:
     optimizer = _optimizer(run.model, run.recipe)
     batches = _batches(encoded, run.recipe)
     budget = run.options.minutes * 60
-    measured = saved = begun = time.monotonic()
+    last_measured = last_saved = started = time.monotonic()
     while run.seconds < budget:
         batch = next(batches)
         rate = learning_rate(run.seconds / budget, run.recipe)
@@ -166,23 +166,23 @@ def train_model(run: Run, encoded: dict[str, list[torch.Tensor]]) -> None:
         run.tokens += batch.numel()
         if run.step % 50 == 0:
             LOG.info("step %d loss %.3f tokens/s %.0f", run.step, loss, run.tokens / run.seconds)
-        if time.monotonic() - measured > 60 * run.options.measure_minutes:
+        if time.monotonic() - last_measured > 60 * run.options.measure_minutes:
             _measure(run, loss)
-            measured = time.monotonic()
-        if time.monotonic() - saved > 60 * run.options.save_minutes:
+            last_measured = time.monotonic()
+        if time.monotonic() - last_saved > 60 * run.options.save_minutes:
             latest = run.history[-1] if run.history else {}
-            found = {name: latest[name] for name in run.tests if name in latest}
-            save(run, account(run, found, finished=False))
-            saved = time.monotonic()
-        run.seconds = time.monotonic() - begun
+            latest_perplexities = {name: latest[name] for name in run.tests if name in latest}
+            save(run, describe_training(run, latest_perplexities, finished=False))
+            last_saved = time.monotonic()
+        run.seconds = time.monotonic() - started
 
 
 def learning_rate(fraction: float, recipe: Recipe) -> float:
     """Return the learning rate at a fraction of the budget: linear warm-up, then a cosine."""
     if fraction < recipe.warm_up:
         return recipe.learning_rate * max(fraction, 1e-3) / recipe.warm_up
-    along = min(1.0, (fraction - recipe.warm_up) / (1 - recipe.warm_up))
-    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * along))
+    progress = min(1.0, (fraction - recipe.warm_up) / (1 - recipe.warm_up))
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 @torch.no_grad()
@@ -191,45 +191,45 @@ def perplexities(
 ) -> dict[str, float]:
     """Return each text's held-out perplexity over at most ``windows`` evenly spaced windows."""
     model.eval()
-    found = {}
+    values = {}
     for name, stream in tests.items():
-        whole = len(stream) // length
-        chosen = stream[: whole * length].view(whole, length)[:: max(1, whole // windows)]
-        losses = [model(input_ids=rows, labels=rows).loss for rows in chosen[:windows].split(1)]
-        found[name] = round(math.exp(torch.stack(losses).double().mean().item()), 3)
+        count = len(stream) // length
+        sample = stream[: count * length].view(count, length)[:: max(1, count // windows)]
+        losses = [model(input_ids=rows, labels=rows).loss for rows in sample[:windows].split(1)]
+        values[name] = round(math.exp(torch.stack(losses).double().mean().item()), 3)
     model.train()
-    return found
+    return values
 
 
-def copied(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """Return a copy whose weights may be changed or cast without touching the model."""
+def copy_model(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """Return a copy with its own weights."""
     copy = LlamaForCausalLM(model.config)
     copy.load_state_dict(model.state_dict())
     return copy
 
 
 def save(run: Run, notes: dict[str, Any]) -> None:
-    """Replace the model folder in one move, so that a reader never sees half of it."""
+    """Write the model folder to a temporary place and rename it, so that it is never incomplete."""
     out = run.options.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".train_demo-") as place:
-        fresh = Path(place, "fresh")
-        copied(run.model).half().save_pretrained(fresh)
-        named = {"bos_token": BOS, "eos_token": EOS, "model_max_length": run.recipe.positions}
-        PreTrainedTokenizerFast(tokenizer_object=run.tokenizer, **named).save_pretrained(fresh)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".train_demo-") as temporary:
+        fresh = Path(temporary, "fresh")
+        copy_model(run.model).half().save_pretrained(fresh)
+        settings = {"bos_token": BOS, "eos_token": EOS, "model_max_length": run.recipe.positions}
+        PreTrainedTokenizerFast(tokenizer_object=run.tokenizer, **settings).save_pretrained(fresh)
         (fresh / "training.json").write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
-        if (out / KEPT_BESIDE).exists():
-            shutil.copy2(out / KEPT_BESIDE, fresh / KEPT_BESIDE)
+        if (out / PRESERVED_FILE).exists():
+            shutil.copy2(out / PRESERVED_FILE, fresh / PRESERVED_FILE)
         fresh.chmod(0o755)
         (fresh / "model.safetensors").chmod(0o644)
         if out.exists():
-            out.rename(Path(place, "former"))
+            out.rename(Path(temporary, "former"))
         fresh.rename(out)
     LOG.info("saved %s", out)
 
 
-def account(run: Run, found: dict[str, float], finished: bool) -> dict[str, Any]:
-    """Return what training.json says about the run."""
+def describe_training(run: Run, perplexity: dict[str, float], finished: bool) -> dict[str, Any]:
+    """Return the content of training.json."""
     return {
         "script": "scripts/train_demo.py",
         "finished": finished,
@@ -246,7 +246,7 @@ def account(run: Run, found: dict[str, float], finished: bool) -> dict[str, Any]
         "tokens_seen": run.tokens,
         "train_seconds": round(run.seconds, 1),
         "perplexity_window": run.recipe.sequence_length,
-        "perplexity": found,
+        "perplexity": perplexity,
         "history": run.history,
     }
 
@@ -257,8 +257,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--out", type=Path, default=MODEL_FOLDER, help="model folder to write")
     parser.add_argument("--log", type=Path, default=None, help="log file; also printed")
-    parser.add_argument("--measure-minutes", type=float, default=4.0, help="between readings")
-    parser.add_argument("--save-minutes", type=float, default=10.0, help="between checkpoints")
+    parser.add_argument("--measure-minutes", type=float, default=4.0, help="minutes between measurements of perplexity")
+    parser.add_argument("--save-minutes", type=float, default=10.0, help="minutes between checkpoints")
     return parser.parse_args()
 
 
@@ -288,23 +288,23 @@ def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:
 
 
 def _batches(encoded: dict[str, list[torch.Tensor]], recipe: Recipe) -> Iterator[torch.Tensor]:
-    # One shuffled stream a text, shared by its rows: an epoch ends before a document returns.
+    # one shuffled stream per text, shared by its rows, so that an epoch has every document once
     generator = torch.Generator().manual_seed(recipe.seed + 1)
     streams = [_windows(encoded[name], recipe.sequence_length, generator) for name in texts.TRAINED]
     while True:
-        counted = zip(streams, recipe.rows, strict=True)
-        yield torch.stack([next(stream) for stream, count in counted for _ in range(count)])
+        pairs = zip(streams, recipe.rows, strict=True)
+        yield torch.stack([next(stream) for stream, count in pairs for _ in range(count)])
 
 
 def _windows(encoded: list[torch.Tensor], length: int, generator: torch.Generator) -> Iterator[torch.Tensor]:
-    # Endless windows of shape (length,): documents in a new order every epoch.
-    waiting = torch.empty(0, dtype=torch.long)
+    # endless windows of shape (length,), with the documents in a new order every epoch
+    remaining = torch.empty(0, dtype=torch.long)
     while True:
-        while len(waiting) < length:
+        while len(remaining) < length:
             order = torch.randperm(len(encoded), generator=generator).tolist()
-            waiting = torch.cat([waiting, *(encoded[index] for index in order)])
-        yield waiting[:length]
-        waiting = waiting[length:]
+            remaining = torch.cat([remaining, *(encoded[index] for index in order)])
+        yield remaining[:length]
+        remaining = remaining[length:]
 
 
 def _step(
@@ -317,7 +317,7 @@ def _step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     total = 0.0
-    # Small pieces stay in the processor's cache; their gradients add up to the batch's.
+    # small parts of a batch stay in the processor's cache, and their gradients add up
     for rows in batch.split(MICRO_ROWS):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = model.model(input_ids=rows).last_hidden_state
@@ -334,10 +334,10 @@ def _step(
 
 
 def _measure(run: Run, loss: float) -> None:
-    found = perplexities(run.model, run.tests, run.recipe.sequence_length, windows=40)
+    values = perplexities(run.model, run.tests, run.recipe.sequence_length, windows=40)
     minutes = round(run.seconds / 60, 1)
-    run.history.append({"minutes": minutes, "step": run.step, "loss": loss, **found})
-    LOG.info("minute %.1f held-out perplexity %s", minutes, found)
+    run.history.append({"minutes": minutes, "step": run.step, "loss": loss, **values})
+    LOG.info("minute %.1f held-out perplexity %s", minutes, values)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from scripts import gpu_check
 def test_without_a_gpu_it_says_so_and_runs_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: False)
     assert gpu_check.main(["--to", str(tmp_path / "out.md")]) == 2
-    assert "torch sees no GPU here" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "torch finds no GPU" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.process

@@ -101,8 +101,8 @@ def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_pa
     write_tables(tmp_path, "ablation", fill=with_versions)
     page = tmp_path / "page.md"
     page.write_text(MARKS.format("ablation") + MARKS.format("speed"), encoding="utf-8")
-    assert results.main(["--cache", str(tmp_path), "--document", str(page)]) == results.UNFILLED
-    assert "left as it is: speed of demo at demo" in capsys.readouterr().err
+    assert results.main(["--cache", str(tmp_path), "--document", str(page)]) == results.INCOMPLETE
+    assert "has no results of it: speed of demo at demo" in capsys.readouterr().err
     assert "abc123" in page.read_text(encoding="utf-8")
     assert results.main(["--cache", str(tmp_path), "--document", str(tmp_path / "none.md")]) == 2
     sys.modules.pop("results", None)
