@@ -208,7 +208,7 @@ def test_a_job_of_the_command_line_is_not_started_again_by_the_app(cache, monkey
 
 def test_the_preview_loads_no_such_model():
     source = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
-    pool = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
+    pool = preview.manager.Client(start=lambda *_: pytest.fail("a worker was started"))
     with refused():
         pool.ask(source, Question(TRUSTING.evaluation.texts[0]), "me")
     with refused():

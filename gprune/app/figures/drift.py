@@ -16,7 +16,7 @@ from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
-from gprune.app.ui.text import escape
+from gprune.app.ui.text import escape, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
@@ -53,16 +53,15 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
     cross, _, floor, _ = curves
-    neurons = run.load(stages.drift).magnitude.size
+    neurons, (first, second) = run.load(stages.drift).magnitude.size, text_pair(run.study)
     return Panel(
         plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves),
         _FORM_CAPTIONS[form],
         title=drift_title(curves),
         how="The drift d of a neuron is the shift of its rank within the layer when the importance scores "
-        f"({escape(run.study.metric)}) come from B = {escape(run.study.text_name(run.study.auxiliary))} instead "
-        f"of A = {escape(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. Grey: two disjoint "
-        "halves of one text, the effect of noise alone. Dashed: halves of A against halves of B, as large as the "
-        "grey ones. ρ is the Spearman correlation, median over layers.",
+        f"({escape(run.study.metric)}) come from {second} instead of {first}; {neurons:,} FFN neurons. Grey: two "
+        f"disjoint halves of one text, the effect of noise alone. Dashed: halves of {first} against halves of "
+        f"{second}, as large as the grey ones. ρ is the Spearman correlation, median over layers.",
         alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} resampled",
         table=lambda: rank_analysis.distribution_table(curves),
     )
@@ -78,7 +77,7 @@ def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
     return Panel(
         plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
         "Each row is a layer. Colour shows the share of its neurons.",
-        action="Click one to select it.",
+        action="Click a row to select its layer.",
         title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
         table=table.copy,
     )
@@ -90,16 +89,19 @@ def most_drifting_layer(run: Run) -> int:
     return int(table["median drift A|B"].to_numpy().argmax())
 
 
-@panel("ranks", "rd_joint", "Rank on A against rank on B", reads={"layer": "layer"})
+@panel("ranks", "rd_joint", "Ranks on both texts", reads={"layer": "layer"})
 def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) -> Panel:
     """Rank on A against rank on B of one layer: that with the largest median drift where none is named."""
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
     layer = in_range("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
-    rho = float(run.load(stages.drift).correlation[layer])
+    rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
+    first, second = text_pair(run.study)
     return Panel(
-        plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected),
+        plot_joint(
+            primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, (names["A"], names["B"])
+        ),
         "Neurons on the dashed line have the same rank on both texts; 1 is the most important.",
-        title=f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}",
+        title=f"Ranks on {first} and {second} in layer {layer}: Spearman {rho:.2f}",
     )
 
 
@@ -158,11 +160,12 @@ def plot_drift_by_layer(shares: Array, selected: Selection = NOTHING) -> go.Figu
 
 
 def plot_joint(
-    primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING
-) -> go.Figure:
-    """Plot the ranks of one layer on A and B: points while they are few, else counts in cells.
+    primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING,
+    texts: tuple[str, str] = ("A", "B"),
+) -> go.Figure:  # fmt: skip
+    """Plot the ranks of one layer on both texts: points while they are few, else counts in cells.
 
-    Scores, and `modules` where there are modules, are (neurons,).
+    Scores, and `modules` where there are modules, are (neurons,). `texts` are their names.
     """
     top = max(len(primary) - 1, 1)
     x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
@@ -178,7 +181,8 @@ def plot_joint(
     marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
-    style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", _JOINT_HEIGHT)
+    axis = f"rank on {texts[0]} in layer {layer} (1 = most important)"
+    style(figure, axis, f"rank on {texts[1]}", _JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
     return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 

@@ -27,7 +27,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, in_figure
+from gprune.app.ui.text import escape, in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
@@ -120,9 +120,9 @@ def parts(run: Run) -> Panel:
         "gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
-        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from A. Without "
-        "MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are ranked in one "
-        "list.",
+        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the primary text. "
+        "Without MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are ranked in "
+        "one list.",
     )
 
 
@@ -246,7 +246,8 @@ _TEXT_NAMES = "from B", "from A"
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
     "The thresholds that the run learned on both texts are shifted together to the same budget, so each module keeps "
-    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from A in both cases."
+    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from the primary text in "
+    "both cases."
 )
 _DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
@@ -314,7 +315,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
 
     Where either text keeps as many neurons of every module, the colour is the share decided differently.
     """
-    method = choose_masks(run, method, "")[0]
+    method, (first, second) = choose_masks(run, method, "")[0], text_pair(run.study)
     changes, learned = compare_texts(run, method), of_masks(method).decision == "learned"
     require_choice("shown", shown, tuple(COLORS))
     note = ""
@@ -333,8 +334,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
         title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
         alt=f"{share} depend on the calibration text",
         table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
-        how=f"A is {escape(run.study.text_name(run.study.primary))}, B is "
-        f"{escape(run.study.text_name(run.study.auxiliary))}. {_LEARNED if learned else _DECIDED} Another sample "
+        how=f"A is {first}, B is {second}. {_LEARNED if learned else _DECIDED} Another sample "
         "of one text also changes some units; the calibration card on the Texts page shows how many.",
     )
 

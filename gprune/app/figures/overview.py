@@ -22,7 +22,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, from_figure, short_text
+from gprune.app.ui.text import escape, from_figure, short_text, text_pair
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
@@ -44,34 +44,35 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
     neurons = story.movers_of(run, selected.layer, selected.neuron)
     count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
+    first, second = text_pair(run.study)
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
         marks.slopes(neurons, FIRST_SCREEN, selected.neuron),
         f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
         title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
-        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on B "
-        f"and {count - up} higher on A",
+        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on {second} "
+        f"and {count - up} higher on {first}",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}. Left: its rank when importance is measured on "
-        f"A = {escape(run.study.text_name(run.study.primary))}; right: on B = "
-        f"{escape(run.study.text_name(run.study.auxiliary))}. These are the largest shifts of the layer, not "
-        "typical ones; the next figure shows all neurons.",
+        f"{first}; right: on {second}. These are the largest shifts of the layer, not typical ones; the next figure "
+        "shows all neurons.",
     )
 
 
 @panel("noise", "ov_survival", "More than noise?")
 def noise(run: Run) -> Panel:
-    """The drift beside what sampling alone does."""
+    """Drift between the texts, compared with the drift by sampling alone."""
     curves = story.curves(run)
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
     # a metric that reads no text gives both texts the same ranks
     times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
+    first, second = text_pair(run.study)
     return Panel(
         _plot_survival(curves),
-        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
-        "resampled; shaded: above sampling noise.",
+        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from {first} to {second}, {floor:.3f} "
+        "resampled. Shaded: above sampling noise.",
         title=_noise_title(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),

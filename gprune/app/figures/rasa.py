@@ -29,7 +29,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import Panel, PanelFunction, panel
-from gprune.app.ui.text import escape
+from gprune.app.ui.text import escape, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -46,7 +46,7 @@ _RULES = {
     "all layers, so layers with small raw scores may fall below the score line as a whole.",
     "drift": "A module in the shaded region is at or above the drift line. It is adapted whatever its score, and "
     "scored from the text with the smaller u. The line is a quantile over the modules of all layers.",
-    "none": "No module is adapted: every module keeps its scores from A, and no line applies.",
+    "none": "No module is adapted: every module keeps its scores from the primary text, and no line applies.",
     "random": "The rule adapts as many random modules as the paper's rule would; no line applies.",
 }
 _KEYS = (
@@ -92,7 +92,7 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
         "Each mark is a module; its size is the number of neurons.",
         action="Click one to select it.",
         title=f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them "
-        "re-scored from B"
+        f"re-scored from {text_pair(run.study)[1]}"
         if counts.adapted
         else f"None of the {counts.modules} modules is adapted",
         how=_RULES[rule.selection]

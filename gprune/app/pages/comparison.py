@@ -355,7 +355,7 @@ def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInput
                 "texts": join_words(given.texts) or "none",
                 "forward passes": given.forward,
                 "backward passes": given.backward,
-                "steps of learning": given.steps,
+                "learning steps": given.steps,
                 "attention": "GPrune’s" if given.attention else "its own",
                 "repair": given.repaired_with or "none",
             }

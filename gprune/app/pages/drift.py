@@ -26,11 +26,11 @@ _MOST_ROWS = 50
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
     for name, heading, width, description in (
-        ("drift d", "d", 50, "How far the rank shifts from A to B"),
-        ("rank on A", "on A", 52, "Rank on A; 1 = most important"),
-        ("rank on B", "on B", 52, "Rank on B; 1 = most important"),
-        ("A resampled", "noise A", 64, "How far the rank shifts between halves of A"),
-        ("B resampled", "noise B", 64, "How far the rank shifts between halves of B"),
+        ("drift d", "d", 50, "Shift of the rank between the texts"),
+        ("rank on A", "on A", 52, "Rank on text A; 1 is the most important"),
+        ("rank on B", "on B", 52, "Rank on text B; 1 is the most important"),
+        ("A resampled", "noise A", 64, "Shift of the rank between halves of A"),
+        ("B resampled", "noise B", 64, "Shift of the rank between halves of B"),
     )
 } | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
 

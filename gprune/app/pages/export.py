@@ -43,7 +43,7 @@ class Form:
     """A form that a pruned model can be exported to."""
 
     name: str
-    """name of the button"""
+    """name in keys of widgets"""
     title: str
     about: str
     file_name: Callable[[str], str]
@@ -208,7 +208,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
         st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
         if out.exists():
             st.code(str(out), language=None, wrap_lines=True)
-            st.caption(f"Written: {amount(_bytes(out))} on disk. Delete it to write it again.")
+            st.caption(f"Exported: {amount(_bytes(out))} on disk. Delete it to export it again.")
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
@@ -217,7 +217,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
                 icon=":material/info:",
             )
             return
-        work.draw_job_form(run, arguments, form.title, words=f"Write it ({form.name})", key=f"sx_{form.name}")
+        work.draw_job_form(run, arguments, form.title, words="Export", key=f"sx_{form.name}")
 
 
 def _padding_cost(run: Run) -> str:
@@ -275,7 +275,7 @@ def _show_method(run: Run, method: str) -> None:
     if not active:
         with action:
             title = f"The model of {label(method)}"
-            work.draw_job_start(run, arguments, title, words="Write it", key=f"sx_write_{method}")
+            work.draw_job_start(run, arguments, title, words="Export", key=f"sx_write_{method}")
 
 
 def method_folder(run: Run, method: str) -> Path | None:
@@ -305,7 +305,7 @@ def _show_pack(run: Run) -> None:
     name = f"{run.name}{SUFFIX}"
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
-        st.markdown("**Here**")
+        st.markdown("**This machine**")
         if size <= MOST_PACKED:
             words = f"Pack this run (at most {amount(size)})"
             content = partial(archive, run.root, run.name)
@@ -315,7 +315,7 @@ def _show_pack(run: Run) -> None:
             st.caption("Too large to download here. This command writes it.")
         st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
     with right, st.container(border=True, height="stretch"):
-        st.markdown("**On the other machine**")
+        st.markdown("**Other machine**")
         st.caption("In a checkout of this project where `make app` has run once:")
         commands = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
         st.code(commands, language="bash", wrap_lines=True)

@@ -1,4 +1,4 @@
-"""Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers otherwise."""
+"""Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers differently."""
 
 import math
 from itertools import product
@@ -273,16 +273,19 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
         height=tables.height(min(len(table), _ROWS_SEEN)),
         alt="questions whose answers change",
         column_config={
-            "moved": number(format="%+.3f", help=f"of the right option against the best wrong one, {unit}", width=80),
+            "shift": number(
+                format="%+.3f", help=f"change of the right option's lead over the best wrong one, {unit}", width=80
+            ),
             "question": text(width="large"),
-            "no.": number(width=52),
+            "number": number(width=72),
         },
     )
     part = f" {MOST_ROWS} of {len(numbers):,} shown; the others shift less." if len(numbers) > MOST_ROWS else ""
     drawn.tools(
         lambda: question_table(task, method, rule, numbers),
         switch=False,
-        caption=f"Moved: shift of the right option against the best wrong one, {unit}. Select a row to open it.{part}",
+        caption=f"Shift: change of the right option's lead over the best wrong one, {unit}. "
+        f"Select a row to open it.{part}",
         how="An answer changes if exactly one of the two models is right. Below zero, the right option loses against "
         "the best wrong one; a small value is a near tie.",
     )
@@ -296,10 +299,10 @@ def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) ->
     letters = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
     return pd.DataFrame(
         {
-            "no.": numbers + 1,
+            "number": numbers + 1,
             "question": [_shorten(questions, int(number)) for number in numbers],
             **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in letters.items()},
-            "moved": changed_answers.margin_shift(base, other)[numbers],
+            "shift": changed_answers.margin_shift(base, other)[numbers],
         }
     )
 

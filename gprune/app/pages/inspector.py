@@ -278,7 +278,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     if not live:
-        st.caption("Switch on “Ask the model” above to see the tokens that it promotes and suppresses.")
+        st.caption("Switch on “Ask the model” above to see the tokens that the neuron promotes and suppresses.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
     _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
@@ -295,7 +295,7 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
         rows = [(token_loss.visible(token), format_signed(logit, ".3f")) for token, logit in side]
         with column:
             table = pd.DataFrame(rows, columns=[verb, "logit"])
-            tables.show(table, alt=f"the tokens that it {verb} most", height="content")
+            tables.show(table, alt=f"the tokens that the neuron {verb} most", height="content")
     card.tools(
         lambda: pd.DataFrame([*answer.promoted, *reversed(answer.suppressed)], columns=["token", "logit"]),
         switch=False,

@@ -35,7 +35,7 @@ _FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
-_JOB_PIXELS = {"state": 90, "on": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
+_JOB_PIXELS = {"state": 90, "device": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
 _NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
 """least width of a job's name, width of a letter, and height of a row in which words break into lines"""
 _RUN_PIXELS = {"run": 160, "state": 66, "started": 122, "model": 70, "texts": 180, "keep": 50, "γ": 84, "best PPL": 170}
@@ -107,7 +107,7 @@ def _draw_controls(root: str, job: Job) -> None:
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be resumed later.")
                 key = f"jobs_cancel_{job.id}"
-                buttons.act("Yes, cancel this job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
+                buttons.act("Cancel job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
         if job.state in ("cancelled", "interrupted", "failed"):
             key = f"jobs_resume_{job.id}"
             buttons.act("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
@@ -209,8 +209,8 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
         share, left = estimate.share, estimate.left
     return {
         "job": job.label,
-        "state": f"queued, place {job.position}" if job.position is not None else job.state,
-        "on": job.device or "this machine",
+        "state": f"queued, position {job.position}" if job.position is not None else job.state,
+        "device": job.device or "this machine",
         "stage": run_status.stage_title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),
@@ -257,7 +257,7 @@ def _draw_runs(situation: work.Situation) -> None:
     current = frame.current_run()
     default = current.name if current is not None else next(iter(names))
     name = address.selectbox(
-        "Run to change", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
+        "Selected run", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
     )
     run = situation.run_named(name)
     with card("runs_chosen_card", escape(names[name])):

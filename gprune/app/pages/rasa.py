@@ -116,7 +116,7 @@ def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
         with st.container(horizontal=True):
             if rule.score_scale == "raw":
                 address.toggle("Log scale of the score", "rasa_log", True)
-            as_figure = address.toggle("As a figure", "rasa_figure", help="For a paper: the camera button saves SVG.")
+            as_figure = address.toggle("Static figure", "rasa_figure", help="For a paper: the camera button saves SVG.")
         if as_figure:
             lines_card.show(Panel(panel.figure, panel.caption, code=panel.code))
         else:
@@ -129,7 +129,7 @@ def _show_presets(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
             buttons.act(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
-        buttons.act("This run's own", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0")
+        buttons.act("Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0")
 
 
 def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
@@ -196,7 +196,7 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
 def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
     """Draw perplexity on each text against the chosen reference."""
     standings = story.standings(run)
-    names = {text: f"{text} ({standings[text].brief})" for text in run.study.evaluation.texts}
+    names = {text: f"{run.study.text_name(text)} ({standings[text].brief})" for text in run.study.evaluation.texts}
     default = unseen(standings) or list(names)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         against = {name: f"against {words}" for name, words in REFERENCES.items()}
@@ -332,7 +332,7 @@ def offered_methods(run: Run) -> dict[str, str]:
 def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> None:
     standings, offered = story.standings(run), offered_methods(run)
     text = next(iter(unseen(standings) or run.study.evaluation.texts))
-    texts = {name: f"{name} ({standings[name].brief})" for name in run.study.evaluation.texts}
+    texts = {text: f"{run.study.text_name(text)} ({standings[text].brief})" for text in run.study.evaluation.texts}
     pair = [method for method in ("gprune", story.rival(run)) if method in offered]
     live = is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -50,11 +50,11 @@ def _choice(run: Run, opened: Card) -> None:
     )
     opened.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
     with st.container(horizontal=True):
-        buttons.act("All", "rp_all", "", address.put, CHOSEN, list(names))
+        buttons.act("Add all", "rp_all", "", address.put, CHOSEN, list(names))
         for page in dict.fromkeys(map(page_of_figure, names)):
             of_page = [name for name in names if page_of_figure(name) == page]
             both = list(dict.fromkeys([*cards, *of_page]))
-            buttons.act(f"+ {page}", f"rp_page_{page}", "", address.put, CHOSEN, both, type="tertiary")
+            buttons.act(f"Add {page}", f"rp_page_{page}", "", address.put, CHOSEN, both, type="tertiary")
     st.caption(
         "The file contains findings, figures, tables, the run's settings, versions and commit. It follows the "
         "reader's light or dark mode, works on a phone and loads nothing from the network."

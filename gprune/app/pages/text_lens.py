@@ -65,7 +65,7 @@ def show(run: Run) -> None:
         st.caption("The model runs locally; nothing leaves this machine.")
     with cards.card("lens_reading", "Where does the pruned model do worse?", run) as card:
         _show_reading(run, card, models, live)
-    with cards.card("lens_writing", "How do they continue?", run):
+    with cards.card("lens_writing", "How do the models continue?", run):
         _show_writing(run, models, live)
 
 
@@ -78,8 +78,8 @@ def _choose_models(run: Run) -> _Models | None:
     names = list(labels)
     second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        left = address.selectbox("On the left", labels, "lens_left", names[0], width=280)
-        right = address.selectbox("On the right", labels, "lens_right", second, width=280)
+        left = address.selectbox("Left model", labels, "lens_left", names[0], width=280)
+        right = address.selectbox("Right model", labels, "lens_right", second, width=280)
     names = list(dict.fromkeys((left, right)))
     questions = (Question("", DENSE), *(Question("", name) for name in names))
     return _Models(questions, tuple(labels[name] for name in names))

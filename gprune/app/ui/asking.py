@@ -26,7 +26,7 @@ from gprune.study.methods import METHODS
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
 LABEL, SCALES = "Repair the kept weights", "Learn scales too"
-_WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is waiting for its turn."}
+_WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is busy with another request."}
 
 
 def owner(place: str) -> str:

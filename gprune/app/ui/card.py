@@ -13,7 +13,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.analysis.table import Table
 from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
 from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
@@ -346,6 +345,8 @@ def _draw_sources(key: str, content: Content) -> None:
         return
     numbers = content.table()
     table = content.as_read() if content.as_read is not None else numbers
+    from gprune.analysis.table import Table
+
     source = Table(table).first(MOST_ROWS).latex(strip_markdown(content.title))
     rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
     st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")

@@ -18,7 +18,6 @@ from gprune.app.ui import (
     buttons,
     components,
     derived_cache,
-    live,
     page_names,
     run_choice,
     run_status,
@@ -161,6 +160,9 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
     """Draw the progress of the running job and, where it is not the run that is shown, the way there."""
     # a run that another program computes is followed as well, and redrawn when its process is gone
     if situation.active or any(run.state == "running" for run in situation.runs):
+        # imported while a job is active
+        from gprune.app.ui import live
+
         live.follow(situation, place, current.name if current else "")
     under_way = (work.under_way(situation, job) for job in situation.active if not job.exports)
     elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]

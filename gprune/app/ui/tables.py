@@ -7,9 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis import table
 from gprune.analysis.formatting import percent
-from gprune.analysis.table import Table
 from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Marks, Stamp
@@ -42,6 +40,8 @@ def show(
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))
         options |= {"on_select": chosen, "selection_mode": "single-row"}
+    from gprune.analysis import table
+
     safe: Any = table.guard(frame, display=True)
     if shares:
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
@@ -76,6 +76,8 @@ def download(words: str, data: Any, file: str, mime: str, key: str, **look: Any)
 
 def csv(frame: pd.DataFrame) -> bytes:
     """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
+    from gprune.analysis.table import Table
+
     # a name from elsewhere may hold half a surrogate pair
     return Table(frame).csv().encode("utf-8", "replace")
 

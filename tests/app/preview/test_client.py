@@ -12,7 +12,6 @@ from gprune.analysis.paired_test import Difference
 from gprune.app.preview import (
     NO_DIFFERENCE,
     Answer,
-    Client,
     Passage,
     Piece,
     Prompt,
@@ -22,7 +21,7 @@ from gprune.app.preview import (
     verdict,
 )
 from gprune.app.preview import manager as module
-from gprune.app.preview.manager import job_in_the_way
+from gprune.app.preview.manager import Client, job_in_the_way
 from gprune.app.preview.questions import Continuation, WindowLosses
 from gprune.app.preview.requests import WorkerRequest
 from gprune.jobs import local, queue
