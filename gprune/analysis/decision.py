@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import DENSE, Line, change
+from gprune.analysis.comparison import DENSE, MethodResult, change
 from gprune.analysis.paired_test import Difference, over_texts
 from gprune.analysis.verdict import COST_DIGITS, compare_lines, pareto_front
 
@@ -25,7 +25,7 @@ COSTS = {PARAMETERS: "parameters", TIME: "time per token"}
 class Option:
     """One pruned model that can be taken."""
 
-    line: Line
+    line: MethodResult
     loss: Difference
     """to the dense model; the mean over the texts"""
     cost: float
@@ -39,7 +39,7 @@ class Option:
         return 1 + self.loss.change
 
 
-def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
+def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
     """Return the pruned lines with a known cost that were measured on all texts, as was their dense model.
 
     `costs` are over the dense model's, by the line's name. The cheapest comes first, of equals the better.
@@ -63,7 +63,7 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     return [replace(option, front=name in front) for name, option in by_name.items()]
 
 
-def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+def _against_dense(line: MethodResult, texts: list[str], dense: list[MethodResult]) -> Difference | None:
     """Return a line's loss over its dense model's on the same windows, the mean over texts, or None if one lacks it."""
     differences = []
     for text in texts:
@@ -76,7 +76,7 @@ def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Differenc
     return over_texts(differences) if differences else None
 
 
-def _models(line: Line, text: str) -> set[str]:
+def _models(line: MethodResult, text: str) -> set[str]:
     return {cell.model for cell in line.by_seed(text).values()}
 
 

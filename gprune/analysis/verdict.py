@@ -18,7 +18,7 @@ import numpy as np
 from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.claims import CLAIMS, HOLDS
-from gprune.analysis.comparison import DENSE, Line, Row, change, texts
+from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
 from gprune.analysis.formatting import format_signed, percent
@@ -109,7 +109,9 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
     return set(front)
 
 
-def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected = _ANY) -> dict[tuple[str, str], int]:
+def rank_lines(
+    lines: Sequence[MethodResult], names: Sequence[str], expected: Expected = _ANY
+) -> dict[tuple[str, str], int]:
     """Rank the pruned models on the mean over the texts `names`; empty if nothing may be claimed."""
     if obstacles([row for line in lines for row in line.rows]):
         return {}
@@ -120,14 +122,14 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
     return judge(losses, lambda first, second: compare_lines(pruned[first], pruned[second], names))
 
 
-def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
+def compare_lines(first: MethodResult, second: MethodResult, names: Sequence[str]) -> Difference:
     """Return how much worse the first line is on the mean over some texts; unpaired ones as independent."""
     changes = {text: change(first, second, text) for text in names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
     return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
 
 
-def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> list[str]:
+def missing_methods(lines: Iterable[MethodResult], text: str, expected: Expected) -> list[str]:
     """Return the methods of `expected` that have neither a perplexity on a text nor a reason for none."""
     available = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
     return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in available))
@@ -158,12 +160,12 @@ def obstacles(table: list[Row]) -> list[str]:
     return reasons
 
 
-def is_same_budget(first: Line, second: Line) -> bool:
+def is_same_budget(first: MethodResult, second: MethodResult) -> bool:
     """Return True if two lines may be called better or worse; the dense model is a reference to all."""
     return DENSE in (first.method, second.method) or not budget_gap((first.retention, second.retention))
 
 
-def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
+def is_comparable(first: MethodResult | None, second: MethodResult | None, text: str) -> bool:
     """Return True if two lines exist, are finite on a text, were measured alike and have one budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
@@ -178,20 +180,20 @@ class Opponents:
     text: str
     missing: list[str]
     """methods of the comparison that are not measured: until they are, nothing is claimed"""
-    dense: Line | None
-    ours: Line | None
-    base: Line | None
+    dense: MethodResult | None
+    ours: MethodResult | None
+    base: MethodResult | None
     """the metric's own method, or the best of the other baselines if that one is not part of the comparison"""
-    best: Line | None
+    best: MethodResult | None
     """the best other method that is not a control"""
-    control: Line | None
+    control: MethodResult | None
     """the best control"""
-    flap: Line | None
-    without_bias: Line | None
+    flap: MethodResult | None
+    without_bias: MethodResult | None
     """FLAP without its bias compensation, where FLAP is far behind it"""
 
     @property
-    def named(self) -> list[Line]:
+    def named(self) -> list[MethodResult]:
         """Return the lines that sentences compare GPrune with, without duplicates."""
         lines = self.base, self.best, self.flap, self.without_bias
         return list({line.method: line for line in lines if line is not None}.values())
@@ -206,13 +208,15 @@ class Opponents:
         """Return GPrune's result against the best other method: BETTER, WORSE, NOISE or OPEN."""
         return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
-    def difference(self, other: Line) -> Difference:
+    def difference(self, other: MethodResult) -> Difference:
         """Return how much worse GPrune is than another line."""
         assert self.ours is not None
         return compare_lines(self.ours, other, [self.text])
 
 
-def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metric_method: str = FLAP) -> Opponents:
+def opponents(
+    lines: Sequence[MethodResult], text: str, expected: Expected = _ANY, metric_method: str = FLAP
+) -> Opponents:
     """Return the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
@@ -258,7 +262,7 @@ class Headline:
     """GPrune against the best other method; open where nothing can be said"""
 
 
-def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
+def outcome(lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
     """Return the lines to compare GPrune with on the first unseen text, or else on the nearest to one.
 
     `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
@@ -324,7 +328,7 @@ def against_best(result: Opponents) -> str:
     return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
 
 
-def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], text_name: str) -> str:
+def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Sequence[str], text_name: str) -> str:
     """Return how the models of two runs differ on a text, in a sentence; `names` are their labels."""
     values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
     if not is_comparable(first, second, text):
@@ -380,7 +384,10 @@ def _repair(study: Study) -> str:
 
 
 def comparison_finding(
-    lines: Sequence[Line], names: Iterable[str], statuses: Mapping[str, HoldoutStatus], expected: Expected = _ANY
+    lines: Sequence[MethodResult],
+    names: Iterable[str],
+    statuses: Mapping[str, HoldoutStatus],
+    expected: Expected = _ANY,
 ) -> str:
     """Return GPrune against the best other method on each of some texts, and the controls that do as well.
 

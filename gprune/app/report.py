@@ -41,7 +41,7 @@ _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One figure of a report, or why there is none; all words are plain text."""
+    """One figure of a report, or the reason why it is missing; all text is plain."""
 
     name: str
     """what the figure is called"""
@@ -217,7 +217,7 @@ def _contents(entries: Sequence[ReportEntry]) -> str:
 
 
 def _section(number: int, entry: ReportEntry) -> str:
-    """A figure with its words and its numbers, or why there is none."""
+    """Return the HTML of a figure with its text and table, or of the reason why it is missing."""
     head = (
         f"<section id='figure-{number}' aria-labelledby='title-{number}'>"
         f"<p class='page'>{_safe(entry.page)}</p><h2 id='title-{number}'>{_safe(entry.title)}</h2>"
@@ -294,19 +294,19 @@ def _words(value: object) -> str:
 
 
 def _figure(figure: go.Figure) -> str:
-    """A figure as Plotly reads it; how it looks and how wide it is are set by the page."""
+    """Return a figure as Plotly JSON without theme and width, which the page sets."""
     copy = chart_style.as_shapes(figure).update_layout(template="none", width=None)
     return str(copy.to_json())
 
 
 def _looks() -> str:
-    """Empty figures that look light and dark."""
+    """Return empty figures with the light and the dark theme."""
     figures = {name: go.Figure(layout={"template": look}) for name, look in _LOOKS.items()}
     return "{" + ",".join(f'"{name}":{figure.to_json()}' for name, figure in figures.items()) + "}"
 
 
 def _data(name: str, text: str) -> str:
-    """JSON for the script, in a part of the page that runs nothing and cannot be left by any text."""
+    """Return JSON in an inert script element that no text inside can close."""
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return f"<script type='application/json' id='{name}'>{text}</script>"
@@ -322,7 +322,7 @@ def _read(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as it was made."""
+    """A finished report."""
 
     content: bytes
     """the file"""

@@ -107,7 +107,7 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
 
 def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
     """Plot the share of neurons that shift by d or more; the excess over the higher resampling floor is shaded."""
-    figure, _ = marks.survival(curves, _LINES, _legend_entry)
+    figure, _ = marks.survival_curves(curves, _LINES, _legend_entry)
     style(figure, _DRIFT_AXIS, "neurons that shift by d or more (%)", 420)
     figure.update_xaxes(range=[0, _drift_end(curves)])
     return figure.update_yaxes(range=[0, 101])
@@ -131,10 +131,10 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
         if curve.name != rank_analysis.CROSS:
             steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
             hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of neurons<extra>{curve.name}</extra>"
-            marks.curve(figure, edges, steps, _legend_entry(curve), line, hover)
+            marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
         middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
-        marks.bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
+        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _drift_end(curves)])
     if log:
@@ -149,13 +149,13 @@ def plot_drift_by_layer(shares: Array, selected: Selection = NOTHING) -> go.Figu
     edges = np.linspace(0.0, 1.0, shares.shape[1] + 1)
     bins = int(np.flatnonzero(shares.sum(axis=0)).max()) + 1
     middle = ((edges[:-1] + edges[1:]) / 2)[:bins]
-    figure = marks.heat(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
+    figure = marks.heat_map(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
     row, column = (index.ravel() for index in np.indices((len(shares), bins)))
     hover = "layer %{y}, d ≈ %{x:.3f}: %{customdata[3]:.2f}% of the layer"
-    marks.cells(figure, middle[column].astype(np.float32), row, row, shares[row, column], hover)
+    marks.add_cells(figure, middle[column].astype(np.float32), row, row, shares[row, column], hover)
     style(figure, "rank drift d", "layer", _LAYERS_HEIGHT)
     layer_axis(figure, len(shares), "y")
-    marks.layer_line(figure, selected, "y")
+    marks.add_layer_line(figure, selected, "y")
     return figure
 
 
@@ -174,11 +174,11 @@ def plot_joint(
         module = np.full(len(x), marks.NONE) if modules is None else modules
         suffix = "" if modules is None else ", module %{customdata[1]}"
         hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
-        data, look = marks.identity(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
-        marks.points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
+        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+        marks.add_points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
         figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS))
-    marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
+    marks.add_guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
     axis = f"rank on {texts[0]} in layer {layer} (1 = most important)"
@@ -189,10 +189,10 @@ def plot_joint(
 
 def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None, selected: Selection) -> None:
     if selected.neuron is not None:
-        marks.ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
+        marks.add_ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
     elif selected.module is not None and modules is not None:
         members = modules == selected.module
-        marks.ring(figure, None, None, f"module {selected.module}")
+        marks.add_ring(figure, None, None, f"module {selected.module}")
         figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
 
 
@@ -201,7 +201,7 @@ def _plot_joint_counts(counts: Array) -> go.Figure:
     logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
     powers = np.arange(int(np.nanmax(logs)) + 1)
     hover = "rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>"
-    figure = marks.heat(
+    figure = marks.heat_map(
         logs, middle, middle, "neurons", name="neurons", customdata=counts.astype(np.int32), hoverinfo=None,
         hovertemplate=hover,
     )  # fmt: skip
@@ -226,12 +226,7 @@ _LOOKS = {
 _PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
 
 
-@panel(
-    "agreement",
-    "ma_lines",
-    "Agreement of the modules, layer by layer",
-    reads={"comparisons": "ma_pairs"},
-)
+@panel("agreement", "ma_lines", "Agreement of the modules, layer by layer", reads={"comparisons": "ma_pairs"})
 def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selection = NOTHING) -> Panel:
     """Agreement of the modules in every layer; without comparisons those of the paper."""
     record = run.agreement()
@@ -308,14 +303,14 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         mean, deviation = agreement_analysis.spread(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
-        marks.curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
+        marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
     # the long names of the legend stand below each other under the plot
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
     style(figure, "layer", "Adjusted Rand Index (1 = identical)", _PLOT_PIXELS + below + 16)
     layer_axis(figure, len(layers))
     legend = {"orientation": "v", "y": -52 / _PLOT_PIXELS, "yanchor": "top"}
     figure.update_layout(legend=legend, margin={"b": below}, showlegend=True)
-    marks.layer_line(figure, selected)
+    marks.add_layer_line(figure, selected)
     lowest = min([0.0, *(float(np.min(trace.y)) for trace in figure.data)])
     return figure.update_yaxes(range=[lowest - 0.03, 1.03])
 
@@ -339,10 +334,10 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
     )
     for name, values, color, symbol in rows:
         line, hover = {"color": color, "width": 2}, "layer %{x}, modules: %{y}"
-        marks.curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
+        marks.add_curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
     style(figure, "layer", "modules", 300)
     layer_axis(figure, len(partition.counts))
-    marks.layer_line(figure, selected)
+    marks.add_layer_line(figure, selected)
     return figure.update_yaxes(rangemode="tozero", tickformat="d")
 
 
@@ -350,7 +345,7 @@ def _plot_explained(result: Explained) -> go.Figure:
     """Share of the drift's variance between modules: the run's, those before refinement, random ones."""
     percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
     figure = go.Figure()
-    marks.bars(
+    marks.add_bars(
         figure, list(percents.values()), list(percents), "",
         [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,

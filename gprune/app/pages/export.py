@@ -68,15 +68,15 @@ GGUF = Form(
 @frame.declare_page("Export", "How does the pruned model load elsewhere, and how does a run move to another machine?")
 def show(run: Run) -> None:
     """Draw the page."""
-    with card("sx_export", "The pruned model outside this app", run) as drawn:
-        _show_model(drawn, run)
-    with card("sx_methods", "The model of every method as a folder", run) as drawn:
-        _show_methods(drawn, run)
+    with card("sx_export", "The pruned model outside this app", run) as content:
+        _show_model(content, run)
+    with card("sx_methods", "The model of every method as a folder", run) as content:
+        _show_methods(content, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):
         _show_pack(run)
 
 
-def _show_model(drawn: Card, run: Run) -> None:
+def _show_model(content: Card, run: Run) -> None:
     if "gprune" not in run.study.methods:
         st.info("Only GPrune's model is saved, and this run does not include GPrune.", icon=":material/info:")
         return
@@ -87,7 +87,7 @@ def _show_model(drawn: Card, run: Run) -> None:
     fault = manifests.spoilt(folder / RECORD)
     if fault:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
-    drawn.title("The pruned model is a folder that loads anywhere")
+    content.set_title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
     code = "its code" if own_code else "no code of its own (every layer has the same width)"
@@ -139,7 +139,7 @@ def _offer_download(run: Run, folder: Path) -> None:
     size = _bytes(folder)
     if size <= MOST_DOWNLOADED:
         words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
-        tables.download(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
+        tables.download_button(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
         return
     st.caption("Too large to download here. These commands copy it to another machine or to the hub:")
     path = shlex.quote(str(folder))
@@ -244,14 +244,14 @@ def _bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def _show_methods(drawn: Card, run: Run) -> None:
+def _show_methods(content: Card, run: Run) -> None:
     if run.packed:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
     if not run.cut:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
-    drawn.title("Every method has a model that loads anywhere")
+    content.set_title("Every method has a model that loads anywhere")
     st.caption(
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
         "on the CPU from the dense model and the masks, then read back and compared."
@@ -309,7 +309,9 @@ def _show_pack(run: Run) -> None:
         if size <= MOST_PACKED:
             words = f"Pack this run (at most {amount(size)})"
             content = partial(archive, run.root, run.name)
-            tables.download(words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:")
+            tables.download_button(
+                words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:"
+            )
             st.caption("The same as a command")
         else:
             st.caption("Too large to download here. This command writes it.")

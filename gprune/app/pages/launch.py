@@ -181,7 +181,7 @@ def _ask_model() -> dict[str, Any]:
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            buttons.act(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
+            buttons.action_button(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
@@ -416,7 +416,7 @@ def check_questions(name: str, raw: bytes) -> int:
 
 
 def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any], str, str]:
-    """Complete the values of the steps by every other setting.
+    """Draw the advanced settings; return all settings, the additional seeds and the key of the form.
 
     Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
     """

@@ -40,4 +40,4 @@ def pool() -> "Client":
     # imported with the first question
     from gprune.app.preview import manager
 
-    return manager.pool()
+    return manager.shared_client()

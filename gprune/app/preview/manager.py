@@ -335,7 +335,7 @@ class Client:
     # --- questions, under the lock
 
     def _put(self, questions: Sequence[tuple[WorkerRequest, ...]], owner: str, preview: bool) -> list[str]:
-        """Take up questions in place of the owner's earlier ones; return their identities."""
+        """Replace the owner's questions by new ones; return their identities."""
         moment = time.monotonic()
         identities = [digest(*[request.identity for request in requests]) for requests in questions]
         with self._lock:
@@ -446,7 +446,7 @@ class Client:
                 self._fail(self._open(), f"live evaluation failed ({type(error).__name__}: {error}): try again")
 
     def _read_jobs(self) -> None:
-        """Look for jobs that are in the way of the models, without the lock: that reads files."""
+        """Find jobs that conflict with the loaded models. Reads files, so the lock is not held."""
         moment = time.monotonic()
         with self._lock:
             models = {entry.model for entry in self._open()}
@@ -470,7 +470,7 @@ class Client:
         return ""
 
     def _serve(self, entry: Entry) -> None:
-        """Have the worker do one slice of a question, or load the model that it needs."""
+        """Compute one slice of a question, or load its model first."""
         try:
             if self._worker is None or self._worker.model != entry.model:
                 # what is asked meanwhile comes first then
@@ -532,7 +532,7 @@ class Client:
                     entry.retry = time.monotonic() + RETRY_SECONDS
 
     def _end(self, reason: str, model: ModelSpec | None = None) -> None:
-        """End the worker, if there is one, and keep the reason for the pages."""
+        """End the worker if it runs, and store the reason for the pages."""
         worker = self._worker
         if worker is not None:
             # the next one is not started before its memory is free
@@ -554,6 +554,6 @@ _CLIENT = Client()
 atexit.register(_CLIENT.close)
 
 
-def pool() -> Client:
+def shared_client() -> Client:
     """Return the one client of this process."""
     return _CLIENT
