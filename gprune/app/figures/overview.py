@@ -86,7 +86,7 @@ def _noise_title(times: float) -> str:
         return "Half of all neurons do not shift"
     if times < 1.5:
         return "Little above sampling noise"
-    return f"Median rank shift {times:.1f} × sampling noise" if times < 1000 else "All above sampling noise"
+    return f"Median rank shift {times:.1f}× sampling noise" if times < 1000 else "All above sampling noise"
 
 
 @panel("cost", "ov_cost", "What pruning costs")

@@ -43,7 +43,9 @@ _FIXED = (
 )
 
 
-@frame.declare_page("Methods", "Which method is better, by how much, is it beyond noise, and at the same budget?")
+@frame.declare_page(
+    "Methods", "Which method is better, by how much, and is the difference beyond noise at the same budget?"
+)
 def show(run: Run) -> None:
     """Draw the page."""
     try:

@@ -191,7 +191,7 @@ def test_nobody_looks_nothing_is_done_and_looking_again_takes_it_up(pool, shop, 
     wait_for(lambda: shop.sent)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     shop.made[0].free.set()
-    wait_for(lambda: not pool._open())
+    wait_for(lambda: not pool._open_entries())
     sent = len(shop.sent)
     assert sent < WINDOWS
     monkeypatch.setattr(module, "LOOK_SECONDS", 20.0)
