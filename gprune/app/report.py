@@ -232,7 +232,8 @@ def _section(number: int, entry: ReportEntry) -> str:
         f"data-figure='data-{number}' data-name=\"{_escape(entry.name)}\"></div>"
         f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
         f"<figcaption>{_escape(entry.caption)}</figcaption></figure>"
-        f"{how if entry.how else ''}{_table(entry)}{_inert_json(f'data-{number}', _figure_json(entry.figure))}</section>"
+        f"{how if entry.how else ''}{_table(entry)}"
+        f"{_inert_json(f'data-{number}', _figure_json(entry.figure))}</section>"
     )
 
 
