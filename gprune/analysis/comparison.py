@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MethodResult:
     """One line of the table: a method of a run, or of several runs that differ in their seed."""
 
     rows: tuple[Row, ...]
@@ -101,7 +101,7 @@ class Line:
         return cells[0].margin if cells else float("nan")
 
 
-def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
+def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[MethodResult]:
     """Return the lines of a table: one per row, or with `groups` one for the runs that differ only in their seed.
 
     `groups` has a group key and the seed of each run; the first of several runs with the same seed is used.
@@ -110,7 +110,7 @@ def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None)
     for row in table:
         group, seed = (row.run, 0) if groups is None else groups[row.run]
         grouped.setdefault((group, row.method), {}).setdefault(seed, row)
-    return [Line(tuple(by_seed.values()), tuple(by_seed)) for by_seed in grouped.values()]
+    return [MethodResult(tuple(by_seed.values()), tuple(by_seed)) for by_seed in grouped.values()]
 
 
 def rows(measurements: list[Measurement]) -> list[Row]:
@@ -170,12 +170,12 @@ def marks(table: Iterable[Row]) -> Marks:
     return Marks({text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)})
 
 
-def change(line: Line, pinned: Line, text: str) -> Difference | str:
+def change(line: MethodResult, pinned: MethodResult, text: str) -> Difference | str:
     """Return the loss of a line minus that of the pinned line on a text, or the reason why they are not comparable."""
     return difference_over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
-def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
+def without_change(table: list[MethodResult], pinned: MethodResult) -> dict[tuple[str, str], list[str]]:
     """Return the methods that are not comparable with the pinned line, by text and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for text in texts(row for line in table for row in line.rows):

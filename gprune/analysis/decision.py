@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import DENSE, Line, change
+from gprune.analysis.comparison import DENSE, MethodResult, change
 from gprune.analysis.paired_test import Difference, over_texts
 from gprune.analysis.verdict import COST_DIGITS, compare_lines, pareto_front
 
@@ -25,7 +25,7 @@ COSTS = {PARAMETERS: "parameters", TIME: "time per token"}
 class Option:
     """A pruned model with its loss and cost."""
 
-    line: Line
+    line: MethodResult
     loss: Difference
     """mean difference to the dense model over the texts"""
     cost: float
@@ -39,7 +39,7 @@ class Option:
         return 1 + self.loss.change
 
 
-def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
+def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
     """Return the pruned models with a known cost that were, like their dense model, measured on all texts.
 
     `costs` are relative to the dense model, by the line's name. The result is sorted by cost, then by loss. Bitwise
@@ -63,7 +63,7 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     return [replace(option, front=name in front) for name, option in by_name.items()]
 
 
-def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+def _against_dense(line: MethodResult, texts: list[str], dense: list[MethodResult]) -> Difference | None:
     """Return the mean over texts of a line's loss minus that of its dense model; None if a text is not comparable."""
     differences = []
     for text in texts:
@@ -76,7 +76,7 @@ def _against_dense(line: Line, texts: list[str], dense: list[Line]) -> Differenc
     return over_texts(differences) if differences else None
 
 
-def _models(line: Line, text: str) -> set[str]:
+def _models(line: MethodResult, text: str) -> set[str]:
     return {cell.model for cell in line.by_seed(text).values()}
 
 

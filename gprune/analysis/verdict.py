@@ -19,7 +19,7 @@ import numpy as np
 from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.claims import CLAIMS, HOLDS
-from gprune.analysis.comparison import DENSE, Line, Row, change, texts
+from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
 from gprune.analysis.formatting import format_signed, percent
@@ -110,7 +110,9 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
     return set(front)
 
 
-def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected = _ANY) -> dict[tuple[str, str], int]:
+def rank_lines(
+    lines: Sequence[MethodResult], names: Sequence[str], expected: Expected = _ANY
+) -> dict[tuple[str, str], int]:
     """Rank the pruned models by the mean loss over the texts `names`; empty if the comparison is not fair."""
     if obstacles([row for line in lines for row in line.rows]):
         return {}
@@ -121,14 +123,14 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
     return judge(losses, lambda first, second: compare_lines(pruned[first], pruned[second], names))
 
 
-def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
+def compare_lines(first: MethodResult, second: MethodResult, names: Sequence[str]) -> Difference:
     """Return the loss of the first line minus that of the second, mean over texts; unpaired texts as independent."""
     changes = {text: change(first, second, text) for text in names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
     return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
 
 
-def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> list[str]:
+def missing_methods(lines: Iterable[MethodResult], text: str, expected: Expected) -> list[str]:
     """Return the methods of `expected` with neither a perplexity on a text nor a reason for its absence."""
     available = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
     return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in available))
@@ -159,12 +161,12 @@ def obstacles(table: list[Row]) -> list[str]:
     return reasons
 
 
-def is_same_budget(first: Line, second: Line) -> bool:
+def is_same_budget(first: MethodResult, second: MethodResult) -> bool:
     """Return True if the retentions of two lines are comparable or one of them is the dense model."""
     return DENSE in (first.method, second.method) or not budget_gap((first.retention, second.retention))
 
 
-def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
+def is_comparable(first: MethodResult | None, second: MethodResult | None, text: str) -> bool:
     """Return True if two lines exist, are finite on a text, and have the same windows and budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
@@ -179,20 +181,20 @@ class Opponents:
     text: str
     missing: list[str]
     """methods of the comparison that are not measured yet; with any of them there is no winner"""
-    dense: Line | None
-    gprune: Line | None
-    base: Line | None
+    dense: MethodResult | None
+    gprune: MethodResult | None
+    base: MethodResult | None
     """the method of the metric, or the best baseline if that method is not part of the comparison"""
-    best: Line | None
+    best: MethodResult | None
     """the best other method that is not a control"""
-    control: Line | None
+    control: MethodResult | None
     """the best control"""
-    flap: Line | None
-    without_bias: Line | None
+    flap: MethodResult | None
+    without_bias: MethodResult | None
     """FLAP without bias compensation, if it is much better than FLAP"""
 
     @property
-    def rivals(self) -> list[Line]:
+    def rivals(self) -> list[MethodResult]:
         """Return the lines that sentences compare GPrune with, without duplicates."""
         lines = self.base, self.best, self.flap, self.without_bias
         return list({line.method: line for line in lines if line is not None}.values())
@@ -207,13 +209,15 @@ class Opponents:
         """Return the result of GPrune relative to the best other method: BETTER, WORSE, NOISE or OPEN."""
         return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
-    def difference(self, other: Line) -> Difference:
+    def difference(self, other: MethodResult) -> Difference:
         """Return the loss of GPrune minus that of another line."""
         assert self.gprune is not None
         return compare_lines(self.gprune, other, [self.text])
 
 
-def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, metric_method: str = FLAP) -> Opponents:
+def opponents(
+    lines: Sequence[MethodResult], text: str, expected: Expected = _ANY, metric_method: str = FLAP
+) -> Opponents:
     """Select the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
@@ -259,7 +263,7 @@ class Headline:
     """result of GPrune relative to the best other method, or OPEN"""
 
 
-def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
+def outcome(lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
     """Select the lines to compare GPrune with on the first unseen text, or else the least related one.
 
     `lines` are all methods of the run, including those of other seeds; `statuses` relate its evaluation texts to its
@@ -325,7 +329,7 @@ def against_best(result: Opponents) -> str:
     return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
 
 
-def compare_runs(first: Line, second: Line, text: str, names: Sequence[str], text_name: str) -> str:
+def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Sequence[str], text_name: str) -> str:
     """Compare the models of two runs on a text, in one sentence; `names` are their labels."""
     values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
     if not is_comparable(first, second, text):
@@ -381,7 +385,10 @@ def _repair(study: Study) -> str:
 
 
 def comparison_finding(
-    lines: Sequence[Line], names: Iterable[str], statuses: Mapping[str, HoldoutStatus], expected: Expected = _ANY
+    lines: Sequence[MethodResult],
+    names: Iterable[str],
+    statuses: Mapping[str, HoldoutStatus],
+    expected: Expected = _ANY,
 ) -> str:
     """Compare GPrune with the best other method on each of some texts, and report controls that are as good.
 

@@ -41,7 +41,7 @@ _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One figure of a report, or why there is none; all words are plain text."""
+    """One figure of a report, or the reason why it is missing; all text is plain."""
 
     name: str
     """what the figure is called"""
@@ -170,13 +170,13 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, drawing)}">',
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         "<meta name='referrer' content='no-referrer'>",
-        f"<title>{_safe(title)}</title><style>{_read('report.css')}</style></head>",
-        f"<body><header><h1>{_safe(title)}</h1>{_summary(run, entries, moment or datetime.now(UTC))}</header>",
+        f"<title>{_escape(title)}</title><style>{_read_asset('report.css')}</style></head>",
+        f"<body><header><h1>{_escape(title)}</h1>{_summary(run, entries, moment or datetime.now(UTC))}</header>",
         _contents(entries),
         f"<main>{''.join(_section(number, entry) for number, entry in enumerate(entries, start=1))}",
         _origin(run),
         "</main>",
-        _data("looks", _looks()),
+        _inert_json("looks", _theme_figures()),
         f"<script>{plotly}</script><script>{drawing}</script>",
         "</body></html>",
     ]
@@ -187,7 +187,7 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
 @cache
 def _scripts() -> tuple[str, str]:
     """Plotly, and what draws with it, as a browser counts their hashes: line ends are single."""
-    scripts = get_plotlyjs(), _read("report.js")
+    scripts = get_plotlyjs(), _read_asset("report.js")
     return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
 
 
@@ -204,12 +204,13 @@ def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
     figures = format_count(sum(entry.figure is not None for entry in entries), "figure")
     minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     line = f"{figures} of the run {run.name} ({run.state}). Created {minute} by GPrune Studio."
-    return f"<p class='soft'>{_safe(line)}</p>"
+    return f"<p class='soft'>{_escape(line)}</p>"
 
 
 def _contents(entries: Sequence[ReportEntry]) -> str:
     links = "".join(
-        f"<li><a href='#figure-{number}'>{_safe(entry.title)}</a></li>" for number, entry in enumerate(entries, start=1)
+        f"<li><a href='#figure-{number}'>{_escape(entry.title)}</a></li>"
+        for number, entry in enumerate(entries, start=1)
     )
     return (
         f"<nav aria-label='Contents'><ol>{links}</ol><p><a href='#origin'>Settings, versions and machine</a></p></nav>"
@@ -217,20 +218,22 @@ def _contents(entries: Sequence[ReportEntry]) -> str:
 
 
 def _section(number: int, entry: ReportEntry) -> str:
-    """A figure with its words and its numbers, or why there is none."""
+    """Return the HTML of a figure with its text and table, or of the reason why it is missing."""
     head = (
         f"<section id='figure-{number}' aria-labelledby='title-{number}'>"
-        f"<p class='page'>{_safe(entry.page)}</p><h2 id='title-{number}'>{_safe(entry.title)}</h2>"
+        f"<p class='page'>{_escape(entry.page)}</p><h2 id='title-{number}'>{_escape(entry.title)}</h2>"
     )
     if entry.figure is None:
-        return f"{head}<p>This figure could not be drawn: {_safe(entry.problem)}.</p></section>"
-    alt, how = _safe(entry.alt), f"<details><summary>How to read</summary><p>{_safe(entry.how)}</p></details>"
+        return f"{head}<p>This figure could not be drawn: {_escape(entry.problem)}.</p></section>"
+    alt = _escape(entry.alt)
+    how = f"<details><summary>How to read</summary><p>{_escape(entry.how)}</p></details>"
     return (
         f"{head}<figure><div class='drawing' role='img' aria-label=\"{alt}\" "
-        f"data-figure='data-{number}' data-name=\"{_safe(entry.name)}\"></div>"
+        f"data-figure='data-{number}' data-name=\"{_escape(entry.name)}\"></div>"
         f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
-        f"<figcaption>{_safe(entry.caption)}</figcaption></figure>"
-        f"{how if entry.how else ''}{_table(entry)}{_data(f'data-{number}', _figure(entry.figure))}</section>"
+        f"<figcaption>{_escape(entry.caption)}</figcaption></figure>"
+        f"{how if entry.how else ''}{_table(entry)}"
+        f"{_inert_json(f'data-{number}', _figure_json(entry.figure))}</section>"
     )
 
 
@@ -246,7 +249,7 @@ def _table(entry: ReportEntry) -> str:
     )
     return (
         f"<details><summary>Table: {len(table):,} rows</summary>{rest}"
-        f"<div class='wide' tabindex='0' role='region' aria-label=\"numbers of {_safe(entry.title)}\">"
+        f"<div class='wide' tabindex='0' role='region' aria-label=\"numbers of {_escape(entry.title)}\">"
         f"{Table(first_rows).html()}</div></details>"
     )
 
@@ -256,14 +259,16 @@ def _origin(run: Run) -> str:
     record: Mapping[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
     source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
-    protocols = "".join(f"<li>{_safe(line)}</li>" for line in _protocols(run))
+    protocols = "".join(f"<li>{_escape(line)}</li>" for line in _protocols(run))
     return (
         "<section id='origin'><h2>Settings, versions and machine</h2><p>The command that reproduces the "
-        f"run:</p><pre>{_safe(command(run.study))}</pre>"
+        f"run:</p><pre>{_escape(command(run.study))}</pre>"
         + (f"<p>Measured by:</p><ul>{protocols}</ul>" if protocols else "")
-        + _pairs("Settings of the run", {name: field(run.study, name) for name in field_names()})
-        + _pairs("Texts, versions and machine of the run", {"started": record.get("started"), **texts, **source})
-        + _pairs("Versions that wrote this report", versions())
+        + _key_value_table("Settings of the run", {name: field(run.study, name) for name in field_names()})
+        + _key_value_table(
+            "Texts, versions and machine of the run", {"started": record.get("started"), **texts, **source}
+        )
+        + _key_value_table("Versions that wrote this report", versions())
         + "</section>"
     )
 
@@ -277,52 +282,53 @@ def _protocols(run: Run) -> list[str]:
     return list(protocol.lines(cell.stamp for row in rows for cell in row.cells.values()))
 
 
-def _pairs(title: str, pairs: Mapping[str, Any]) -> str:
+def _key_value_table(title: str, pairs: Mapping[str, Any]) -> str:
     lines = "".join(
-        f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(_words(value))}</td></tr>" for name, value in pairs.items()
+        f"<tr><th scope='row'>{_escape(name)}</th><td>{_escape(_format_value(value))}</td></tr>"
+        for name, value in pairs.items()
     )
     return (
-        f"<details><summary>{_safe(title)}</summary><div class='wide' tabindex='0' role='region' "
-        f"aria-label=\"{_safe(title)}\"><table class='pairs'>{lines}</table></div></details>"
+        f"<details><summary>{_escape(title)}</summary><div class='wide' tabindex='0' role='region' "
+        f"aria-label=\"{_escape(title)}\"><table class='pairs'>{lines}</table></div></details>"
     )
 
 
-def _words(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "–"
     return "–" if value is None or value == "" else str(value)
 
 
-def _figure(figure: go.Figure) -> str:
-    """A figure as Plotly reads it; how it looks and how wide it is are set by the page."""
+def _figure_json(figure: go.Figure) -> str:
+    """Return a figure as Plotly JSON without theme and width, which the page sets."""
     copy = chart_style.as_shapes(figure).update_layout(template="none", width=None)
     return str(copy.to_json())
 
 
-def _looks() -> str:
-    """Empty figures that look light and dark."""
+def _theme_figures() -> str:
+    """Return empty figures with the light and the dark theme."""
     figures = {name: go.Figure(layout={"template": look}) for name, look in _LOOKS.items()}
     return "{" + ",".join(f'"{name}":{figure.to_json()}' for name, figure in figures.items()) + "}"
 
 
-def _data(name: str, text: str) -> str:
-    """JSON for the script, in a part of the page that runs nothing and cannot be left by any text."""
+def _inert_json(name: str, text: str) -> str:
+    """Return JSON in an inert script element that no text inside can close."""
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return f"<script type='application/json' id='{name}'>{text}</script>"
 
 
-def _safe(words: object) -> str:
+def _escape(words: object) -> str:
     return html.escape(str(words), quote=True)
 
 
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as it was made."""
+    """A finished report."""
 
     content: bytes
     """the file"""

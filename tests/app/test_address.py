@@ -21,7 +21,7 @@ def _small_page():
     view = address.segmented_control("View", {"one": "The first", "two": "The second"}, "view", "one")
     marks = address.multiselect("Marks", {"a": "Aa", "b": "Bb", "c": "Cc"}, "marks", ["a"])
     on = address.toggle("Log", "log")
-    st.button("Preset", key="preset", on_click=address.put_all, args=({"level": 0.25, "view": "two"},))
+    st.button("Preset", key="preset", on_click=address.set_values, args=({"level": 0.25, "view": "two"},))
     st.text(repr((level, count, view, marks, on)))
 
     def clock():
@@ -31,7 +31,7 @@ def _small_page():
         # a part of a page has its own widgets
         st.session_state["bins"] = address.slider("Bins", "bins", 20, 10, 40, 10)
 
-    address.finish(slot)
+    address.write_address(slot)
     address.fragment(clock, 2.0)()
 
 
@@ -217,12 +217,12 @@ def _two_pages():
     address.read_address(st.session_state.get("page", "one"))
     slot = st.container()
     step = address.read_option("step", ["1", "2", ""], "")
-    address.flag("log")
+    address.read_flag("log")
     st.text(step)
     if st.session_state.pop("overtaken", False):
         # as when the browser sends something before the page is finished
         st.stop()
-    address.finish(slot)
+    address.write_address(slot)
 
 
 def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the_reader():
@@ -244,15 +244,15 @@ def _interrupted_page():
 
     from gprune.app.ui import address, buttons
 
-    with address.drawing("one"):
-        level = address.number("level", 0.9, 0.0, 1.0)
+    with address.drawing_page("one"):
+        level = address.read_number("level", 0.9, 0.0, 1.0)
         for number in (0.5, 0.25):
-            st.button(f"{number}", on_click=address.put, args=("level", number))
+            st.button(f"{number}", on_click=address.set_value, args=("level", number))
         pressed = buttons.button("Start", "start")
         st.text(repr((level, pressed)))
         if st.session_state.pop("overtaken", False):
             st.stop()
-        address.finish(st.container())
+        address.write_address(st.container())
 
 
 @pytest.mark.parametrize("overtaken", [False, True])

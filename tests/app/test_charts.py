@@ -169,8 +169,8 @@ def test_log_ticks_are_plain_numbers(lowest, highest, names):
 
 
 def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
-    result = story.movers_of(small_run, 1, None)
-    figure = marks.slopes(result, 280, int(result.neurons[0]))
+    result = story.find_movers(small_run, 1, None)
+    figure = marks.plot_slopes(result, 280, int(result.neurons[0]))
     lines = {trace.line.color: trace for trace in figure.data}
     for color, up in ((style.TEXT_A, False), (style.TEXT_B, True)):
         ends = np.array(lines[color].y, dtype=float).reshape(-1, 3)
@@ -179,7 +179,7 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
         assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(result.neurons)
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(result.neurons)
     assert lines[marks.RING].y == (pytest.approx(result.first[0]), pytest.approx(result.second[0]))
-    _, cells = story.on_unseen(small_run)
+    _, cells = story.headline_measurements(small_run)
     figure = overview.plot_costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
     figures = {trace.name: trace for trace in figure.data}

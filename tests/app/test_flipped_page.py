@@ -45,10 +45,10 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     write_run(cache, study=a_study_with_tasks())
     app = open_page("questions", fq_method="flap", fq_kind="lost")
     listed = app.dataframe[2].value
-    assert np.all(np.diff(listed["moved"].abs()) <= 0) and (listed["moved"] < 0).all()
+    assert np.all(np.diff(listed["shift"].abs()) <= 0) and (listed["shift"] < 0).all()
     assert (listed["dense chose"] == listed["right"]).all()
     assert (listed["FLAP chose"] != listed["right"]).all()
-    first, second = listed["no."][:2]
+    first, second = listed["number"][:2]
     assert f"Question {first}: the dense model is right, FLAP wrong" in words(app)
     app = open_page("questions", fq_method="flap", fq_kind="lost", fq_question=str(second))
     assert f"Question {second}: the dense model is right" in words(app)

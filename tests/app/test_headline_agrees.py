@@ -75,7 +75,7 @@ def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
         write_run(cache, study=study(seed=seed), makers=measured(LOSES))
     run, app = the_run(cache), plain_words(opened())
     assert "95% interval, paired; 3 seeds)" in app
-    assert story.seeds(run) == (0, 1, 2)
+    assert story.compared_seeds(run) == (0, 1, 2)
     change = float(re.findall(r"; FANG \+([\d.]+)%", app)[0])
     assert change == pytest.approx(100 * (118 / 70 - 1), abs=2) and "GPrune against FLAP +" in app
     assert "**Seeds:** 0, 1, 2" in app and "no spread over seeds" not in app

@@ -38,22 +38,24 @@ def test_addresses(monkeypatch):
         message: list[str] = []
         page = opened(Address(query))
         address.read_address("page")
-        assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
-        assert 3 <= address.whole_number("count", 5, 3, 10) <= 10
+        assert 0.0 <= address.read_number("level", 0.5, 0.0, 1.0) <= 1.0
+        assert 3 <= address.read_whole_number("count", 5, 3, 10) <= 10
         assert address.read_option("view", ("one", "two"), "one") in ("one", "two")
-        assert address.flag("log") in (True, False)
-        assert set(address.several("marks", ["a", "b"], ["a"])) <= {"a", "b"}
-        layer = address.index("layer")
+        assert address.read_flag("log") in (True, False)
+        assert set(address.read_list("marks", ["a", "b"], ["a"])) <= {"a", "b"}
+        layer = address.read_index("layer")
         assert layer is None or 0 <= layer < 2**63
-        assert isinstance(address.text("run", ""), str)
-        address.finish(SimpleNamespace(warning=lambda words, icon: message.append(words)))
+        assert isinstance(address.read_text("run", ""), str)
+        address.write_address(SimpleNamespace(warning=lambda words, icon: message.append(words)))
         assert all("\n" not in words and len(words) <= 900 for words in message), message
         # what was written is read again without complaint
         again = Address({key: list(value) for key, value in page.query_params.items()})
         opened(again)
         address.read_address("page")
-        address.number("level", 0.5, 0.0, 1.0), address.whole_number("count", 5, 3, 10), address.index("layer")
-        address.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
+        address.read_number("level", 0.5, 0.0, 1.0)
+        address.read_whole_number("count", 5, 3, 10)
+        address.read_index("layer")
+        address.write_address(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
 
     keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "strange"])
     fields = st.lists(st.sampled_from(WORDS) | st.text(max_size=12), min_size=1, max_size=3)

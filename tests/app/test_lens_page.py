@@ -97,7 +97,7 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
     assert all(EVIL not in item.value for item in app.markdown)
     # how a small model goes on decides no title
-    assert "How do they continue?" in words(app) and "in common" not in words(app)
+    assert "How do the models continue?" in words(app) and "in common" not in words(app)
     assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
 
 

@@ -144,8 +144,8 @@ def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch):
 
     for elapsed, rest in ((5.0, live.SOONEST), (100.0, 10.0), (9000.0, live.LATEST)):
         monkeypatch.setattr(live.time, "time", lambda moment=1000.0 + elapsed: moment)
-        assert live.rest([Running()]) == pytest.approx(rest)
-    assert live.rest([]) == live.SOONEST
+        assert live.redraw_interval([Running()]) == pytest.approx(rest)
+    assert live.redraw_interval([]) == live.SOONEST
 
 
 def _no_stages(active):

@@ -122,7 +122,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
     app = open_page("export")
-    assert "Written: 3.0 KiB on disk" in words(app)
+    assert "Exported: 3.0 KiB on disk" in words(app)
     assert "sx_padded" not in [button.key for button in app.button]
 
 

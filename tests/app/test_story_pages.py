@@ -117,4 +117,4 @@ def test_the_movers_are_those_of_the_selected_layer_else_of_the_one_that_moves_m
     assert "Layer 3, selected" in words(opened(layer="3"))
     medians = np.median(run.load(stages.drift).magnitude, axis=1)
     assert f"Layer {medians.argmax()} shifts most" in words(opened())
-    assert story.movers_of(run, None, None).layer == medians.argmax()
+    assert story.find_movers(run, None, None).layer == medians.argmax()

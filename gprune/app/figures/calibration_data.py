@@ -28,11 +28,7 @@ from gprune.store import Store
 from gprune.study.settings import require_choice
 
 RANKS, DRIFT, TOKENS = "correlation", "drift", "tokens"
-MEASURES = {
-    RANKS: "Rank correlation",
-    TOKENS: "Token distance",
-    DRIFT: "Rank drift",
-}
+MEASURES = {RANKS: "Rank correlation", TOKENS: "Token distance", DRIFT: "Rank drift"}
 _CAPTIONS = {
     RANKS: "1: the neurons have the same order. The diagonal compares two halves of one text.",
     DRIFT: "0: same rank; 1: from first to last. The diagonal compares two halves of one text.",
@@ -68,12 +64,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     )
 
 
-@panel(
-    "text_noise",
-    "cd_card_noise",
-    "Effect of sampling on ranks",
-    reads={"text": "cd_view", "share": "cd_share"},
-)
+@panel("text_noise", "cd_card_noise", "Effect of sampling on ranks", reads={"text": "cd_view", "share": "cd_share"})
 def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.DEFAULT_SHARE) -> Panel:
     """Effect of sampling alone on the ranks of a text, beside its drift to the others."""
     card = text_card(run, text)
@@ -203,7 +194,7 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
     values = table.to_numpy(dtype=np.float64)
     titles = [f"{letter} ({names[letter]})" for letter in table.index]
     lowest = float(np.min(values, initial=0.0, where=~np.isnan(values)))
-    figure = marks.heat(
+    figure = marks.heat_map(
         values, list(table.columns), list(table.index), "",
         text=[["" if np.isnan(value) else f"{value:.3f}" for value in row] for row in values],
         customdata=[[f"{first} and {second}" for second in titles] for first in titles],

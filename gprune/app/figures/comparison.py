@@ -16,7 +16,7 @@ from gprune.analysis import recovery as recovered_models
 from gprune.analysis import speed as speeds
 from gprune.analysis.calibration_report.figures import level
 from gprune.analysis.choices import Candidate
-from gprune.analysis.comparison import DENSE, Line, Row, change
+from gprune.analysis.comparison import DENSE, MethodResult, Row, change
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
 from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Difference, Measurement, in_percent, interval_in_percent
@@ -87,13 +87,13 @@ class Comparison:
     runs: list[Run]
     rows: list[Row]
     """every method of every run"""
-    lines: list[Line]
+    results: list[MethodResult]
     """the rows, with seeds together and a baseline that several runs share only once"""
     shared: frozenset[tuple[str, str]]
     """lines that are left out because an earlier run has the same model"""
     names: dict[tuple[str, str], str]
     """label of each line"""
-    baseline: Line
+    baseline: MethodResult
     options: Mapping[str, Any]
     """settings that differ from their defaults, as options of the figures"""
     statuses: Mapping[str, Mapping[str, HoldoutStatus]]
@@ -102,22 +102,22 @@ class Comparison:
     @property
     def expected(self) -> Expected:
         """Runs and methods that each text must have before anything is claimed."""
-        known = story.expected_results(self.runs, self.options["methods"])
-        return {text: [name for name in names if name not in self.shared] for text, names in known.items()}
+        by_text = story.expected_results(self.runs, self.options["methods"])
+        return {text: [name for name in names if name not in self.shared] for text, names in by_text.items()}
 
     @property
     def missing(self) -> list[str]:
         """Methods that are not yet measured on every text."""
-        known = self.expected
-        return list(dict.fromkeys(name for text in known for name in missing_methods(self.lines, text, known)))
+        expected = self.expected
+        return list(dict.fromkeys(m for text in expected for m in missing_methods(self.results, text, expected)))
 
     def ranking(self, text: str) -> dict[tuple[str, str], int]:
         """Return the ranks of the pruned models on a text."""
-        return rank_lines(self.lines, (text,), self.expected)
+        return rank_lines(self.results, (text,), self.expected)
 
-    def sorted_on(self, text: str) -> list[Line]:
+    def sorted_on(self, text: str) -> list[MethodResult]:
         """Return the lines by their perplexity on a text, those without one last."""
-        return sorted(self.lines, key=lambda line: (not np.isfinite(line.mean(text)), line.mean(text)))
+        return sorted(self.results, key=lambda result: (not np.isfinite(result.mean(text)), result.mean(text)))
 
     @property
     def texts(self) -> list[str]:
@@ -126,7 +126,7 @@ class Comparison:
 
     def status(self, text: str) -> HoldoutStatus | None:
         """Return the relation of a text to the calibration texts of the first run that measures it."""
-        return next((known[text] for known in self.statuses.values() if text in known), None)
+        return next((of_run[text] for of_run in self.statuses.values() if text in of_run), None)
 
     def text_name(self, text: str) -> str:
         """Return the short name of a text: the one that the first run that measures it gives it."""
@@ -135,32 +135,28 @@ class Comparison:
 
     def chip(self, text: str) -> str:
         """Return `unseen`, `in-domain` or the relation of a text to the calibration texts; several by run."""
-        statuses = [known[text] for known in self.statuses.values() if text in known]
+        statuses = [of_run[text] for of_run in self.statuses.values() if text in of_run]
         return " / ".join(dict.fromkeys("in-domain" if status.related else status.brief for status in statuses))
 
-    def color(self, line: Line) -> str:
+    def color(self, result: MethodResult) -> str:
         """Return the colour of a line: its run's where several runs are compared, grey if shared, else its method's."""
-        runs = list(dict.fromkeys(other.name[0] for other in self.lines if other.method != DENSE))
+        runs = list(dict.fromkeys(other.name[0] for other in self.results if other.method != DENSE))
         if len(runs) < 2:
-            return METHOD_COLORS.get(line.method, GREY)
-        if line.method == DENSE or any(method == line.method for _, method in self.shared):
+            return METHOD_COLORS.get(result.method, GREY)
+        if result.method == DENSE or any(method == result.method for _, method in self.shared):
             return GREY
-        return RUN_COLORS[runs.index(line.name[0]) % len(RUN_COLORS)]
+        return RUN_COLORS[runs.index(result.name[0]) % len(RUN_COLORS)]
 
     def finding(self, text: str) -> str:
         """Return how the own models of the first two runs differ on a text; empty for a single run."""
-        own = [line for line in self.lines if line.method == OURS and line.by_seed(text)]
+        own = [result for result in self.results if result.method == OURS and result.by_seed(text)]
         if len(own) < 2 or self.missing:
             return ""
-        return compare_runs(own[0], own[1], text, [self.names[line.name] for line in own[:2]], self.text_name(text))
+        return compare_runs(own[0], own[1], text, [self.names[result.name] for result in own[:2]], self.text_name(text))
 
 
 def comparison_of(
-    run: Run,
-    runs: tuple[str, ...] = (),
-    methods: tuple[str, ...] = (),
-    together: bool = True,
-    pinned: str = "",
+    run: Run, runs: tuple[str, ...] = (), methods: tuple[str, ...] = (), together: bool = True, pinned: str = ""
 ) -> Comparison:
     """Compare the methods of a run, or of several runs of its cache.
 
@@ -178,12 +174,12 @@ def _run_named(run: Run, name: Any) -> Run:
     if not isinstance(name, str):
         raise SettingsError(f"runs must be names of runs (got {quote(name)})")
     readable, damaged = all_runs(run.root)
-    known = next((other for other in readable if other.name == name), None)
-    if known is None:
+    match = next((other for other in readable if other.name == name), None)
+    if match is None:
         run_records.require_record(Store(Path(run.root)), name)
         reasons = {other.name: other.reason for other in damaged}
         raise StoreError(reasons.get(name, f"the run {quote(name)} has just appeared: try again"))
-    return known
+    return match
 
 
 def compare(
@@ -198,14 +194,14 @@ def compare(
     groups = run_settings.seed_groups({run.name: run.study for run in chosen})
     joined = together and run_settings.has_several_seeds(groups)
     every = analysis.lines(rows, groups if joined else None)
-    lines = _distinct_models(every)
-    options, default = baseline_options(lines, chosen[0].study.metric)
+    results = _distinct_models(every)
+    options, default = baseline_options(results, chosen[0].study.metric)
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
-        chosen, rows, lines, frozenset(line.name for line in every) - {line.name for line in lines},
-        _names(lines, chosen), options[pinned or default],
+        chosen, rows, results, frozenset(result.name for result in every) - {result.name for result in results},
+        _names(results, chosen), options[pinned or default],
         {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
-        {run.name: story.standings(run) for run in chosen},
+        {run.name: story.holdout_statuses(run) for run in chosen},
     )  # fmt: skip
 
 
@@ -217,29 +213,29 @@ def measured_rows(chosen: list[Run]) -> list[Row]:
     return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
 
 
-def _distinct_models(lines: list[Line]) -> list[Line]:
+def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
     """Keep one line of a baseline that several runs have measured alike to the last bit."""
-    models: dict[tuple[Any, ...], Line] = {}
-    for line in lines:
-        cells = [(text, cell.perplexity, cell.windows_read) for row in line.rows for text, cell in row.cells.items()]
-        run = line.name[0] if line.method == OURS else ""
-        models.setdefault((line.method, line.retention, run, *cells), line)
+    models: dict[tuple[Any, ...], MethodResult] = {}
+    for result in results:
+        cells = [(text, cell.perplexity, cell.windows_read) for row in result.rows for text, cell in row.cells.items()]
+        run = result.name[0] if result.method == OURS else ""
+        models.setdefault((result.method, result.retention, run, *cells), result)
     return list(models.values())
 
 
-def baseline_options(lines: list[Line], metric: str) -> tuple[dict[str, Line], str]:
+def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str, MethodResult], str]:
     """Return the lines that can be the baseline as `METHOD@RUN`, and the one of the metric's own method."""
-    measured = [line for line in lines if any(row.cells for row in line.rows)] or lines
-    options = {f"{line.method}@{line.name[0]}": line for line in measured}
+    measured = [result for result in results if any(row.cells for row in result.rows)] or results
+    options = {f"{result.method}@{result.name[0]}": result for result in measured}
     own = own_method(metric)
-    return options, next((key for key, line in options.items() if line.method == own), next(iter(options)))
+    return options, next((key for key, result in options.items() if result.method == own), next(iter(options)))
 
 
-def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
+def _names(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
     """Label each line by its method, with the words that tell lines of one method apart."""
     runs, names = {run.name: run for run in chosen}, {}
-    for method in dict.fromkeys(line.method for line in lines):
-        words = {line.name: _run_words(line, runs) for line in lines if line.method == method}
+    for method in dict.fromkeys(result.method for result in results):
+        words = {result.name: _run_words(result, runs) for result in results if result.method == method}
         differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
         for name, (title, *settings) in words.items():
             # the title of a tuned run already says its rule
@@ -253,9 +249,9 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     }
 
 
-def _run_words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
-    run = runs[line.rows[0].run]
-    study, count, adapts = run.study, len(line.seeds), METHODS[line.method].masks == OURS
+def _run_words(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
+    run = runs[result.rows[0].run]
+    study, count, adapts = run.study, len(result.seeds), METHODS[result.method].masks == OURS
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     widths = "equal widths" if study.sparsity.equal else "free widths"
     repaired = repair_label(study) or "own repair"
@@ -321,59 +317,63 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
 
 def plot_perplexities(compared: Comparison, text: str) -> go.Figure:
     """Plot the perplexity of each line with its own interval; the dense model is a dotted line."""
-    lines = [line for line in compared.sorted_on(text) if line.by_seed(text)]
+    results = [result for result in compared.sorted_on(text) if result.by_seed(text)]
     figure, limits = go.Figure(), list[float]()
-    for line in lines:
-        value, margin = line.mean(text), line.margin(text)
+    for result in results:
+        value, margin = result.mean(text), result.margin(text)
         words = f"± {margin:.2f}" if np.isfinite(margin) else ""
-        _interval_mark(figure, line, compared, value, (value - margin, value + margin), "%{x:.2f}", words)
+        _interval_mark(figure, result, compared, value, (value - margin, value + margin), "%{x:.2f}", words)
         limits += [value - margin, value, value + margin]
-        if line.method == DENSE:
+        if result.method == DENSE:
             figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
-    return _style_rows(figure, lines, compared, "perplexity (log scale)").update_xaxes(**log_axis(limits))
+    return _style_rows(figure, results, compared, "perplexity (log scale)").update_xaxes(**log_axis(limits))
 
 
 def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
     """Plot the paired change of each line against the baseline, or None if nothing can be compared."""
-    figure, lines = go.Figure(), list[Line]()
-    for line in compared.sorted_on(text):
-        gap = change_of(compared, line, text)
+    figure, results = go.Figure(), list[MethodResult]()
+    for result in compared.sorted_on(text):
+        gap = change_of(compared, result, text)
         if isinstance(gap, Difference) and np.isfinite(gap.change):
-            pale, ends = gap.close or not is_same_budget(line, compared.baseline), tuple(100 * x for x in gap.interval)
+            pale, ends = (
+                gap.close or not is_same_budget(result, compared.baseline),
+                tuple(100 * x for x in gap.interval),
+            )
             words = interval_in_percent(gap, 2)
-            _interval_mark(figure, line, compared, 100 * gap.change, ends, "%{x:+.2f}%", words, gap.verdict, pale)
-            lines.append(line)
-    if not lines:
+            _interval_mark(figure, result, compared, 100 * gap.change, ends, "%{x:+.2f}%", words, gap.verdict, pale)
+            results.append(result)
+    if not results:
         return None
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
-    return _style_rows(figure, lines, compared, "change (%)")
+    return _style_rows(figure, results, compared, "change (%)")
 
 
-def change_of(compared: Comparison, line: Line, text: str) -> Difference | str | None:
+def change_of(compared: Comparison, result: MethodResult, text: str) -> Difference | str | None:
     """Return the change of a line against the baseline, the reason for none, or None for the baseline itself."""
-    same = line is compared.baseline or not line.by_seed(text)
-    return None if same else change(line, compared.baseline, text)
+    same = result is compared.baseline or not result.by_seed(text)
+    return None if same else change(result, compared.baseline, text)
 
 
 def _interval_mark(
-    figure: go.Figure, line: Line, compared: Comparison, value: float, ends: Sequence[float], form: str, words: str,
+    figure: go.Figure, result: MethodResult, compared: Comparison, value: float, ends: Sequence[float], form: str,
+    words: str,
     verdict: str = "", pale: bool = False,
 ) -> None:  # fmt: skip
-    symbol = METHOD_SYMBOLS.get(line.method, "circle")
-    look = {"color": compared.color(line), "symbol": symbol, "size": 11, "opacity": 0.45 if pale else 1.0}
-    name, low, high = _row_name(compared, line), np.array([ends[0]]), np.array([ends[1]])
-    whiskers = marks.around(np.array([value]), low, high, 1.5, width=5)
+    symbol = METHOD_SYMBOLS.get(result.method, "circle")
+    look = {"color": compared.color(result), "symbol": symbol, "size": 11, "opacity": 0.45 if pale else 1.0}
+    name, low, high = _row_name(compared, result), np.array([ends[0]]), np.array([ends[1]])
+    whiskers = marks.error_bars(np.array([value]), low, high, 1.5, width=5)
     hover = f"%{{y}}: {form} {words}<extra>{verdict}</extra>"
-    marks.points(figure, [value], [name], look, hover, error_x=whiskers, showlegend=False)
+    marks.add_points(figure, [value], [name], look, hover, error_x=whiskers, showlegend=False)
 
 
-def _style_rows(figure: go.Figure, lines: list[Line], compared: Comparison, axis: str) -> go.Figure:
-    style(figure, axis, "", 96 + ROW_PIXELS * len(lines))
-    return order_rows(figure, [_row_name(compared, line) for line in lines])
+def _style_rows(figure: go.Figure, results: list[MethodResult], compared: Comparison, axis: str) -> go.Figure:
+    style(figure, axis, "", 96 + ROW_PIXELS * len(results))
+    return order_rows(figure, [_row_name(compared, result) for result in results])
 
 
-def _row_name(compared: Comparison, line: Line) -> str:
-    return in_figure(compared.names[line.name]).replace(" · ", "<br>")
+def _row_name(compared: Comparison, result: MethodResult) -> str:
+    return in_figure(compared.names[result.name]).replace(" · ", "<br>")
 
 
 def order_rows(figure: go.Figure, names: list[str]) -> go.Figure:
@@ -423,14 +423,14 @@ def trade_off(
     compared = _compared or similar_comparison(run, runs)
     require_choice("text", text or compared.texts[0], tuple(compared.texts))
     text = text or compared.texts[0]
-    models = options_on(compared, text, cost)
+    models = pareto_options(compared, text, cost)
     if not models:
         raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
     front, name = [model for model in models if model.front], escape(compared.text_name(text))
     return Panel(
         plot_front(models, compared.names, cost, most),
-        f"{answer(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} than every "
-        "cheaper model, beyond noise. Whiskers are the paired 95% interval.",
+        f"{describe_cheapest(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} "
+        "than every cheaper model, beyond noise. Whiskers are the paired 95% interval.",
         title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
         alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
         table=lambda: decisions.option_table(models, compared.names, cost, _settings(compared)),
@@ -446,20 +446,24 @@ def similar_comparison(run: Run, runs: tuple[str, ...] = ()) -> Comparison:
     return comparison_of(run, runs=() if names == (run.name,) else names)
 
 
-def options_on(compared: Comparison, text: str, cost: str) -> list[Option]:
+def pareto_options(compared: Comparison, text: str, cost: str) -> list[Option]:
     """Return the models with their loss on a text and their cost, one of COSTS.
 
     MissingResultError while a method is not measured on the text.
     """
-    if missing := missing_methods(compared.lines, text, compared.expected):
+    if missing := missing_methods(compared.results, text, compared.expected):
         raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {compared.text_name(text)}")
     costs = _parameters(compared) if cost == PARAMETERS else _times(compared)
-    return decisions.options(compared.lines, [text], costs)
+    return decisions.options(compared.results, [text], costs)
 
 
 def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
     dense = next((row.parameters for row in compared.rows if row.method == DENSE and row.parameters), 0)
-    return {line.name: line.rows[0].parameters / dense for line in compared.lines if dense and line.rows[0].parameters}
+    return {
+        result.name: result.rows[0].parameters / dense
+        for result in compared.results
+        if dense and result.rows[0].parameters
+    }
 
 
 def _times(compared: Comparison) -> dict[tuple[str, str], float]:
@@ -469,14 +473,14 @@ def _times(compared: Comparison) -> dict[tuple[str, str], float]:
         if run.study.evaluation.speed != "none" and run.has(stages.speed)
     }
     ratios = {
-        line.name: speeds.ratio_of(rows[line.name[0]], line.method)[0]
-        for line in compared.lines
-        if line.name[0] in rows
+        result.name: speeds.ratio_of(rows[result.name[0]], result.method)[0]
+        for result in compared.results
+        if result.name[0] in rows
     }
     return {name: 1 / ratio for name, ratio in ratios.items() if ratio > 0}
 
 
-def answer(models: list[Option], compared: Comparison, cost: str, most: float) -> str:
+def describe_cheapest(models: list[Option], compared: Comparison, cost: str, most: float) -> str:
     """Return the cheapest model within a limit, in a sentence."""
     model = decisions.cheapest(models, most)
     if model is None:
@@ -492,14 +496,14 @@ def answer(models: list[Option], compared: Comparison, cost: str, most: float) -
 def _settings(compared: Comparison) -> dict[tuple[str, str], dict[str, str]]:
     studies = {run.name: run.study for run in compared.runs}
     return {
-        line.name: {
+        result.name: {
             "primary": short_text(study, study.primary),
             "auxiliary": short_text(study, study.auxiliary),
             "widths": study.sparsity.widths,
             "repair": repair_label(study) or "the method’s own",
         }
-        for line in compared.lines
-        for study in [studies[line.name[0]]]
+        for result in compared.results
+        for study in [studies[result.name[0]]]
     }
 
 
@@ -511,14 +515,14 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
     figure = go.Figure()
     front = [model for model in models if model.front]
     step = {"color": GREY, "width": 1.5, "shape": "hv"}
-    marks.guide(figure, [model.cost for model in front], [model.ratio for model in front], step)
+    marks.add_guide(figure, [model.cost for model in front], [model.ratio for model in front], step)
     x = _spread_costs(models)
     for method in dict.fromkeys(model.line.method for model in models):
         own = [model for model in models if model.line.method == method]
         costs = [x[model.line.name] for model in own]
         _add_marks(figure, method, own, costs, names, front[1:-1], len(front) <= _MOST_NAMES, most)
     star = {"color": GREY, "symbol": "star", "size": _ON}
-    marks.points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
+    marks.add_points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
     level(figure, most, f"limit {most:g}×", GREY, side="right", dash="dot")
     # as large as the names of the marks
     figure.update_annotations(font={"size": 13})
@@ -561,7 +565,7 @@ def _add_marks(
     hover = "%{customdata[0]}: %{y:.2f}× the dense perplexity at %{customdata[1]:.3f}× the cost<extra></extra>"
     exact = [[name, model.cost] for name, model in zip(labels, own, strict=True)]
     more = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": exact}
-    marks.points(figure, costs, [model.ratio for model in own], look, hover, error_y=whiskers, **written, **more)
+    marks.add_points(figure, costs, [model.ratio for model in own], look, hover, error_y=whiskers, **written, **more)
 
 
 def _name_side(model: Option, most: float, is_between: bool) -> str:
@@ -574,7 +578,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     """Perplexity of every pruned method before and after its recovery, on the first text or a named one."""
     if not stages.recovers(run.study):
         raise MethodError("this run has no recovery: its recovery.kind is none")
-    every = recovered_of(run)
+    every = find_recoveries(run)
     if not every:
         raise MissingResultError("the perplexity of a recovered method")
     texts = tuple(dict.fromkeys(model.text for model in every))
@@ -596,14 +600,14 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     )
 
 
-def recovered_of(run: Run) -> list[recovered_models.Recovered]:
+def find_recoveries(run: Run) -> list[recovered_models.Recovered]:
     """Return every method and text that was measured after recovery, unseen texts first.
 
     Raises StoreError if a result is damaged.
     """
     if not stages.recovers(run.study):
         return []
-    statuses, graph = story.standings(run), run.graph
+    statuses, graph = story.holdout_statuses(run), run.graph
     pairs = (
         (stages.perplexity(graph, name, text), stages.recovered_perplexity(graph, name, text))
         for text in sorted(run.study.evaluation.texts, key=lambda text: not statuses[text].unseen)
@@ -627,7 +631,7 @@ def plot_recovery(models: list[recovered_models.Recovered], dense: float | None,
     figure, names = go.Figure(), [in_figure(label(model.method)) for model in models]
     for model, name in zip(models, names, strict=True):
         color = METHOD_COLORS.get(model.method, GREY)
-        marks.curve(
+        marks.add_curve(
             figure, [model.before.perplexity, model.after.perplexity], [name, name], name,
             {"color": color, "width": 2}, "%{y}: %{x:.2f}<extra>%{customdata}</extra>", mode="lines+markers",
             marker={"color": color, "size": 11, "symbol": ["circle-open", "circle"]}, showlegend=False,
@@ -644,17 +648,17 @@ def plot_recovery(models: list[recovered_models.Recovered], dense: float | None,
 @panel("choice", "cp_choice", "Candidates tried")
 def choice(run: Run) -> Panel:
     """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
-    made = chosen_of(run)
+    made = find_choices(run)
     if not made:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
-    candidates, first = tried_of(run, made), next(iter(made.values()))
-    best = [f"{METHODS[one.method].label}: {one.repair}" for one in candidates if one.chosen]
-    recipe = next((one for one in candidates if one.chosen and one.method == RECOMMENDED), None)
+    candidates, first = find_candidates(run, made), next(iter(made.values()))
+    best = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
+    recipe = next((candidate for candidate in candidates if candidate.chosen and candidate.method == RECOMMENDED), None)
     if recipe is not None:
         best = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         plot_candidates(candidates),
-        f"Each mark is a candidate; the filled one was chosen. The value is {choices.weighting(first)} on "
+        f"Each mark is a candidate; the filled mark was chosen. The value is {choices.weighting(first)} on "
         f"{first.sequences} held-out sequences of each text.",
         title=f"Candidates tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
         table=lambda: choices.candidate_table(candidates),
@@ -665,14 +669,14 @@ def choice(run: Run) -> Panel:
     )
 
 
-def chosen_of(run: Run) -> dict[str, Choice]:
+def find_choices(run: Run) -> dict[str, Choice]:
     """Return what was chosen in a run, by method; of methods with equal masks the first."""
     known = {name: stages.find_choice(run.results, name) for name in run.study.methods}
     masks = {METHODS[name].masks: name for name in reversed(known)}
     return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
 
 
-def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
+def find_candidates(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
     """Return the candidates of some choices of a run."""
     return choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
 
@@ -680,30 +684,30 @@ def tried_of(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:
     """Plot the number of each candidate, a row a method; the filled mark was chosen."""
     figure = go.Figure()
-    for masks in dict.fromkeys(one.masks for one in candidates):
-        own = [one for one in candidates if one.masks == masks and np.isfinite(one.number)]
+    for masks in dict.fromkeys(candidate.masks for candidate in candidates):
+        own = [candidate for candidate in candidates if candidate.masks == masks and np.isfinite(candidate.number)]
         color = METHOD_COLORS.get(masks, GREY)
         look = {
             "color": color,
-            "size": [14 if one.chosen else 10 for one in own],
-            "symbol": ["circle" if one.chosen else "circle-open" for one in own],
+            "size": [14 if candidate.chosen else 10 for candidate in own],
+            "symbol": ["circle" if candidate.chosen else "circle-open" for candidate in own],
             "line": {"color": color, "width": 2},
         }
-        x, y = [one.number for one in own], [METHODS[one.method].label for one in own]
+        x, y = [candidate.number for candidate in own], [METHODS[candidate.method].label for candidate in own]
         hover, name = "%{text}: %{x:.3f}<extra>%{fullData.name}</extra>", f"masks of {METHODS[masks].label}"
-        marks.points(figure, x, y, look, hover, name=name, text=[one.repair for one in own])
-    rows = list(dict.fromkeys(METHODS[one.method].label for one in candidates))
+        marks.add_points(figure, x, y, look, hover, name=name, text=[candidate.repair for candidate in own])
+    rows = list(dict.fromkeys(METHODS[candidate.method].label for candidate in candidates))
     figure.add_vline(x=1, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "value relative to the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
-    numbers = [one.number for one in candidates if np.isfinite(one.number)]
+    numbers = [candidate.number for candidate in candidates if np.isfinite(candidate.number)]
     return order_rows(figure, rows).update_xaxes(**log_axis([1.0, *numbers]))
 
 
 def log_axis(values: Iterable[float]) -> dict[str, Any]:
     """Return a log axis for the finite positive values: its range, and ticks that stay readable."""
-    known = [value for value in values if np.isfinite(value) and value > 0]
-    if not known:
+    positive = [value for value in values if np.isfinite(value) and value > 0]
+    if not positive:
         return {"type": "log"}
-    low, high = math.log10(min(known)), math.log10(max(known))
+    low, high = math.log10(min(positive)), math.log10(max(positive))
     margin = max(0.06 * (high - low), 0.04)
     return {"range": [low - margin, high + margin]} | log_ticks(10 ** (low - margin), 10 ** (high + margin))

@@ -16,7 +16,7 @@ from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
-from gprune.app.ui.text import escape
+from gprune.app.ui.text import escape, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
@@ -53,16 +53,15 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
     cross, _, floor, _ = curves
-    neurons = run.load(stages.drift).magnitude.size
+    neurons, (first, second) = run.load(stages.drift).magnitude.size, text_pair(run.study)
     return Panel(
         plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves),
         _FORM_CAPTIONS[form],
         title=drift_title(curves),
         how="The drift d of a neuron is the shift of its rank within the layer when the importance scores "
-        f"({escape(run.study.metric)}) come from B = {escape(run.study.text_name(run.study.auxiliary))} instead "
-        f"of A = {escape(run.study.text_name(run.study.primary))}; {neurons:,} FFN neurons. Grey: two disjoint "
-        "halves of one text, the effect of noise alone. Dashed: halves of A against halves of B, as large as the "
-        "grey ones. ρ is the Spearman correlation, median over layers.",
+        f"({escape(run.study.metric)}) come from {second} instead of {first}; {neurons:,} FFN neurons. Grey: two "
+        f"disjoint halves of one text, the effect of noise alone. Dashed: halves of {first} against halves of "
+        f"{second}, as large as the grey ones. ρ is the Spearman correlation, median over layers.",
         alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} resampled",
         table=lambda: rank_analysis.distribution_table(curves),
     )
@@ -78,7 +77,7 @@ def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
     return Panel(
         plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
         "Each row is a layer. Colour shows the share of its neurons.",
-        action="Click one to select it.",
+        action="Click a row to select its layer.",
         title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
         table=table.copy,
     )
@@ -90,22 +89,25 @@ def most_drifting_layer(run: Run) -> int:
     return int(table["median drift A|B"].to_numpy().argmax())
 
 
-@panel("ranks", "rd_joint", "Rank on A against rank on B", reads={"layer": "layer"})
+@panel("ranks", "rd_joint", "Ranks on both texts", reads={"layer": "layer"})
 def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) -> Panel:
     """Rank on A against rank on B of one layer: that with the largest median drift where none is named."""
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
     layer = in_range("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
-    rho = float(run.load(stages.drift).correlation[layer])
+    rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
+    first, second = text_pair(run.study)
     return Panel(
-        plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected),
+        plot_joint(
+            primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, (names["A"], names["B"])
+        ),
         "Neurons on the dashed line have the same rank on both texts; 1 is the most important.",
-        title=f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}",
+        title=f"Ranks on {first} and {second} in layer {layer}: Spearman {rho:.2f}",
     )
 
 
 def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
     """Plot the share of neurons that shift by d or more; the excess over the higher resampling floor is shaded."""
-    figure, _ = marks.survival(curves, _LINES, _legend_entry)
+    figure, _ = marks.survival_curves(curves, _LINES, _legend_entry)
     style(figure, _DRIFT_AXIS, "neurons that shift by d or more (%)", 420)
     figure.update_xaxes(range=[0, _drift_end(curves)])
     return figure.update_yaxes(range=[0, 101])
@@ -129,10 +131,10 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
         if curve.name != rank_analysis.CROSS:
             steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
             hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of neurons<extra>{curve.name}</extra>"
-            marks.curve(figure, edges, steps, _legend_entry(curve), line, hover)
+            marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
         middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
-        marks.bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
+        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _drift_end(curves)])
     if log:
@@ -147,22 +149,23 @@ def plot_drift_by_layer(shares: Array, selected: Selection = NOTHING) -> go.Figu
     edges = np.linspace(0.0, 1.0, shares.shape[1] + 1)
     bins = int(np.flatnonzero(shares.sum(axis=0)).max()) + 1
     middle = ((edges[:-1] + edges[1:]) / 2)[:bins]
-    figure = marks.heat(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
+    figure = marks.heat_map(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
     row, column = (index.ravel() for index in np.indices((len(shares), bins)))
     hover = "layer %{y}, d ≈ %{x:.3f}: %{customdata[3]:.2f}% of the layer"
-    marks.cells(figure, middle[column].astype(np.float32), row, row, shares[row, column], hover)
+    marks.add_cells(figure, middle[column].astype(np.float32), row, row, shares[row, column], hover)
     style(figure, "rank drift d", "layer", _LAYERS_HEIGHT)
     layer_axis(figure, len(shares), "y")
-    marks.layer_line(figure, selected, "y")
+    marks.add_layer_line(figure, selected, "y")
     return figure
 
 
 def plot_joint(
-    primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING
-) -> go.Figure:
-    """Plot the ranks of one layer on A and B: points while they are few, else counts in cells.
+    primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING,
+    texts: tuple[str, str] = ("A", "B"),
+) -> go.Figure:  # fmt: skip
+    """Plot the ranks of one layer on both texts: points while they are few, else counts in cells.
 
-    Scores, and `modules` where there are modules, are (neurons,).
+    Scores, and `modules` where there are modules, are (neurons,). `texts` are their names.
     """
     top = max(len(primary) - 1, 1)
     x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
@@ -171,24 +174,25 @@ def plot_joint(
         module = np.full(len(x), marks.NONE) if modules is None else modules
         suffix = "" if modules is None else ", module %{customdata[1]}"
         hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
-        data, look = marks.identity(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
-        marks.points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
+        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+        marks.add_points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
         figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS))
-    marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
+    marks.add_guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
-    style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", _JOINT_HEIGHT)
+    axis = f"rank on {texts[0]} in layer {layer} (1 = most important)"
+    style(figure, axis, f"rank on {texts[1]}", _JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
     return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 
 
 def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None, selected: Selection) -> None:
     if selected.neuron is not None:
-        marks.ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
+        marks.add_ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
     elif selected.module is not None and modules is not None:
         members = modules == selected.module
-        marks.ring(figure, None, None, f"module {selected.module}")
+        marks.add_ring(figure, None, None, f"module {selected.module}")
         figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
 
 
@@ -197,7 +201,7 @@ def _plot_joint_counts(counts: Array) -> go.Figure:
     logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
     powers = np.arange(int(np.nanmax(logs)) + 1)
     hover = "rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>"
-    figure = marks.heat(
+    figure = marks.heat_map(
         logs, middle, middle, "neurons", name="neurons", customdata=counts.astype(np.int32), hoverinfo=None,
         hovertemplate=hover,
     )  # fmt: skip
@@ -222,12 +226,7 @@ _LOOKS = {
 _PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
 
 
-@panel(
-    "agreement",
-    "ma_lines",
-    "Agreement of the modules, layer by layer",
-    reads={"comparisons": "ma_pairs"},
-)
+@panel("agreement", "ma_lines", "Agreement of the modules, layer by layer", reads={"comparisons": "ma_pairs"})
 def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selection = NOTHING) -> Panel:
     """Agreement of the modules in every layer; without comparisons those of the paper."""
     record = run.agreement()
@@ -304,14 +303,14 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         mean, deviation = agreement_analysis.spread(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
-        marks.curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
+        marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
     # the long names of the legend stand below each other under the plot
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
     style(figure, "layer", "Adjusted Rand Index (1 = identical)", _PLOT_PIXELS + below + 16)
     layer_axis(figure, len(layers))
     legend = {"orientation": "v", "y": -52 / _PLOT_PIXELS, "yanchor": "top"}
     figure.update_layout(legend=legend, margin={"b": below}, showlegend=True)
-    marks.layer_line(figure, selected)
+    marks.add_layer_line(figure, selected)
     lowest = min([0.0, *(float(np.min(trace.y)) for trace in figure.data)])
     return figure.update_yaxes(range=[lowest - 0.03, 1.03])
 
@@ -335,10 +334,10 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
     )
     for name, values, color, symbol in rows:
         line, hover = {"color": color, "width": 2}, "layer %{x}, modules: %{y}"
-        marks.curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
+        marks.add_curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
     style(figure, "layer", "modules", 300)
     layer_axis(figure, len(partition.counts))
-    marks.layer_line(figure, selected)
+    marks.add_layer_line(figure, selected)
     return figure.update_yaxes(rangemode="tozero", tickformat="d")
 
 
@@ -346,7 +345,7 @@ def _plot_explained(result: Explained) -> go.Figure:
     """Share of the drift's variance between modules: the run's, those before refinement, random ones."""
     percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
     figure = go.Figure()
-    marks.bars(
+    marks.add_bars(
         figure, list(percents.values()), list(percents), "",
         [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,

@@ -200,7 +200,7 @@ def plot_likelihoods(table: pd.DataFrame, rule: str, title: str = "") -> go.Figu
         look = {"color": color, "symbol": symbol, "size": 12, "line": {"width": 2, "color": color}}
         x = [value if math.isfinite(value) else None for value in shown[name]]
         hover = "option %{y}: %{x:.3f}<extra>" + label(name) + "</extra>"
-        marks.points(figure, x, rows, look, hover, name=label(name))
+        marks.add_points(figure, x, rows, look, hover, name=label(name))
     measure = "log-likelihood" if rule == ACC else "length-normalised log-likelihood"
     style(figure, title or f"{measure} ({UNITS[rule]})", "option", 120 + _ROW_PIXELS * len(rows))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=rows[::-1])

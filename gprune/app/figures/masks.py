@@ -27,7 +27,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, in_figure
+from gprune.app.ui.text import escape, in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
@@ -111,7 +111,7 @@ def scales(run: Run) -> Panel:
 
 @panel("parts", "pd_acting", "What does each part of GPrune do?")
 def parts(run: Run) -> Panel:
-    """Share of the decisions that would be others without a part of GPrune."""
+    """Share of the decisions that change if one part of GPrune is removed."""
     effect = derived_cache.acting(run)
     idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
     return Panel(
@@ -120,9 +120,9 @@ def parts(run: Run) -> Panel:
         "gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
-        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from A. Without "
-        "MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are ranked in one "
-        "list.",
+        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
+        "primary text. Without MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are "
+        "ranked in one list.",
     )
 
 
@@ -156,7 +156,7 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
     """Fig. 3a."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.gprune)):
-        marks.bars(
+        marks.add_bars(
             figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.3f} kept",
             # two digits: three of neighbouring bars touch where the card is narrow
             text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
@@ -171,8 +171,8 @@ def _plot_overlap(result: Bins, base: str) -> go.Figure:
     figure = go.Figure()
     name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
     hover = "%{x}: %{y:.3f} by chance<extra></extra>"
-    marks.curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
-    marks.curve(
+    marks.add_curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
+    marks.add_curve(
         figure, result.names, result.jaccard, f"GPrune and {label(base)}",
         {"color": METHOD_COLORS["gprune"], "width": 2}, "%{x}: Jaccard %{y:.3f}<extra></extra>",
         symbol=METHOD_SYMBOLS["gprune"], size=10, mode="lines+markers+text", cliponaxis=False,
@@ -186,7 +186,7 @@ def _plot_overlap(result: Bins, base: str) -> go.Figure:
 def _plot_scales(record: LearnedScales) -> go.Figure:
     edges, neurons, _ = scale_histogram(record)
     percents = 100 * neurons / np.maximum(neurons.sum(axis=1, keepdims=True), 1)
-    figure = marks.heat(
+    figure = marks.heat_map(
         percents, (edges[1:] + edges[:-1]) / 2, list(range(len(percents))), "% of the layer's kept neurons",
         hoverinfo=None, hovertemplate="layer %{y}, scale %{x:.3f}: %{z:.1f}%<extra></extra>",
     )  # fmt: skip
@@ -206,7 +206,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
         neurons, groups = decisions.layer_retention(mask)
         values = neurons if unit == NEURONS else groups
         line = {"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2}
-        marks.curve(
+        marks.add_curve(
             figure, np.arange(len(values)), values, label(method), line, "layer %{x}: %{y:.3f} kept",
             symbol=METHOD_SYMBOLS[method], size=7, customdata=marks.layer_data(range(len(values))),
             visible="legendonly" if crowded and family(method) != method else True,
@@ -214,22 +214,22 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
     # the legend stands above in two columns, and may take half of the height
     style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if crowded else 0))
     layer_axis(figure, len(next(iter(masks.values())).ffn))
-    marks.layer_line(figure, selected)
+    marks.add_layer_line(figure, selected)
     return figure.update_yaxes(range=[-0.03, 1.05])
 
 
 def _plot_parts(effect: AblationEffect) -> go.Figure:
-    """Share of the decisions that each part changes; a part that acts on next to none is hollow."""
+    """Plot the share of decisions that each part changes; parts with almost no effect are hollow."""
     names, percents = list(effect.decisions_changed), [100 * share for share in effect.decisions_changed.values()]
     color, limit = METHOD_COLORS["gprune"], 100 * LEAST
     figure = go.Figure()
     colors = [color if share >= limit else "rgba(0,0,0,0)" for share in percents]
     hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"
-    marks.bars(figure, percents, names, "", colors, hover, orientation="h", showlegend=False)
+    marks.add_bars(figure, percents, names, "", colors, hover, orientation="h", showlegend=False)
     figure.update_traces(marker_line={"color": color, "width": 2})
     # next to the line where the bar ends before it
     x, text = [max(share, limit) for share in percents], [f" {share:.1f}%" for share in percents]
-    marks.guide(figure, x, names, {}, mode="text", cliponaxis=False, text=text, textposition="middle right")
+    marks.add_guide(figure, x, names, {}, mode="text", cliponaxis=False, text=text, textposition="middle right")
     style(figure, "neurons that change without it (%)", "part of GPrune", 260, bargap=0.4)
     figure.add_vline(x=limit, line={"color": GREY, "dash": "dash", "width": 2})
     figure.update_yaxes(type="category", autorange="reversed")
@@ -246,7 +246,8 @@ _TEXT_NAMES = "from B", "from A"
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
     "The thresholds that the run learned on both texts are shifted together to the same budget, so each module keeps "
-    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from A in both cases."
+    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from the primary text in "
+    "both cases."
 )
 _DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
@@ -263,14 +264,7 @@ _HOVER = (
 
 
 @panel("atlas", "atlas_methods", "Differences between two methods", reads=_ATLAS_READS)
-def atlas(
-    run: Run,
-    *,
-    method: str = "",
-    base: str = "",
-    shown: str = CHANGE,
-    selected: Selection = NOTHING,
-) -> Panel:
+def atlas(run: Run, *, method: str = "", base: str = "", shown: str = CHANGE, selected: Selection = NOTHING) -> Panel:
     """Change of retention of every module from one method to another."""
     method, base = choose_masks(run, method, base)
     first, second = label(method), label(base)
@@ -310,11 +304,11 @@ def _describe_changes(changes: Atlas, first: str, second: str) -> str:
     reads={"method": "atlas_method", "shown": "atlas_shown"},
 )
 def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Selection = NOTHING) -> Panel:
-    """Change of retention of every module of one method, were B's scores to decide instead of A's.
+    """Change of each module's retention if one method used the scores of text B instead of A.
 
     Where either text keeps as many neurons of every module, the colour is the share decided differently.
     """
-    method = choose_masks(run, method, "")[0]
+    method, (first, second) = choose_masks(run, method, "")[0], text_pair(run.study)
     changes, learned = compare_texts(run, method), of_masks(method).decision == "learned"
     require_choice("shown", shown, tuple(COLORS))
     note = ""
@@ -333,8 +327,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
         title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
         alt=f"{share} depend on the calibration text",
         table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
-        how=f"A is {escape(run.study.text_name(run.study.primary))}, B is "
-        f"{escape(run.study.text_name(run.study.auxiliary))}. {_LEARNED if learned else _DECIDED} Another sample "
+        how=f"A is {first}, B is {second}. {_LEARNED if learned else _DECIDED} Another sample "
         "of one text also changes some units; the calibration card on the Texts page shows how many.",
     )
 
@@ -415,11 +408,7 @@ def _mean_drift(run: Run) -> Array | None:
 
 
 def plot_modules(
-    atlas: Atlas,
-    column: Array,
-    names: tuple[str, str],
-    shown: str = CHANGE,
-    selected: Selection = NOTHING,
+    atlas: Atlas, column: Array, names: tuple[str, str], shown: str = CHANGE, selected: Selection = NOTHING
 ) -> go.Figure:
     """Plot layers by modules, colored by one of COLORS.
 
@@ -431,26 +420,26 @@ def plot_modules(
     hover = _HOVER.replace("{first}", in_figure(names[0])).replace("{second}", in_figure(names[1]))
     values = np.column_stack([atlas.size, atlas.first, atlas.second, atlas.differs])
     x, y = column.astype(np.int16), atlas.layer.astype(np.int16)
-    marks.cells(figure, x, y, atlas.layer, values, hover, atlas.module)
+    marks.add_cells(figure, x, y, atlas.layer, values, hover, atlas.module)
     layers, columns = grid.shape
     style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _height(layers))
     figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=False, ticks="", showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     if selected.module is None:
-        marks.layer_line(figure, selected, "y")
+        marks.add_layer_line(figure, selected, "y")
         return figure
     for module in np.flatnonzero((atlas.layer == selected.layer) & (atlas.module == selected.module)):
-        marks.outline(figure, float(column[module]), float(atlas.layer[module]))
+        marks.add_outline(figure, float(column[module]), float(atlas.layer[module]))
     return figure
 
 
 def _height(layers: int) -> int:
-    """Pixels in which rows of layers can be told apart."""
+    """Return the height of a figure with one row per layer, in pixels."""
     return max(320, 120 + 13 * layers)
 
 
 def _color_scale(atlas: Atlas, shown: str) -> dict[str, object]:
-    """Colours of the heat map: of changes, diverging around 0; of shares, from nothing to the largest."""
+    """Return the colour range of the heat map: symmetric around 0 for changes, from 0 for shares."""
     if shown == DIFFERS:
         bar = marks.colorbar("share of neurons", tickformat=".0%")
         top = float(max(atlas.differs.max(), LEAST_RANGE))
@@ -501,4 +490,4 @@ def _plot_groups(
 
 def _add_group_cells(figure: go.Figure, shape: tuple[int, ...], data: Array, hover: str, column: int) -> None:
     layer, group = (index.ravel().astype(np.int16) for index in np.indices(shape))
-    marks.cells(figure, group, layer, layer, data, hover, row=1, col=column)
+    marks.add_cells(figure, group, layer, layer, data, hover, row=1, col=column)

@@ -128,7 +128,7 @@ def neuron_map(
     method: str = "",
     selected: Selection = NOTHING,
 ) -> Panel:
-    """The neurons of one layer, those that are alike beside each other.
+    """Neurons of one layer in a plane, with similar neurons close together.
 
     By itself UMAP where a job has made it and else PCA, by who keeps a neuron where methods have decided.
     """
@@ -203,7 +203,7 @@ def neuron_table(run: Run, layer: int, neurons: Array, points: Array | None = No
 
 
 def _measured_texts(run: Run) -> tuple[str, ...]:
-    """Roles of the texts whose statistics are there. Raises MissingResultError if none is."""
+    """Return the roles of the texts that have statistics. Raises MissingResultError if none has."""
     return run.require(stages.mapped_texts(run.graph, run.has_result), stages.statistics)
 
 
@@ -358,7 +358,7 @@ def plot_plane(
         _add_neurons(figure, points, members, marker, "neuron %{customdata}<extra>%{fullData.name}</extra>", name)
     if selected.neuron is not None:
         x, y = points[selected.neuron]
-        marks.ring(figure, float(x), float(y), f"neuron {selected.neuron}")
+        marks.add_ring(figure, float(x), float(y), f"neuron {selected.neuron}")
     elif selected.module is not None and labels is not None:
         members = labels == selected.module
         figure.add_scattergl(
@@ -408,7 +408,7 @@ def most_drifting_neuron(run: Run) -> Selection:
 
 
 def _read_unit(run: Run, values: Mapping[str, Any]) -> Selection:
-    """The selected unit, or else the most drifting neuron."""
+    """Return the selected unit, by default the neuron with the highest drift."""
     selected = available_part(run, Selection(*(values.get(key) for key in KEYS)))[0]
     return selected or most_drifting_neuron(run)
 
@@ -425,7 +425,7 @@ def _read_group(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
 
 @panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_read_neuron)
 def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
-    """The rank of a neuron on every text, with what resampling does to it."""
+    """Rank of a neuron on every text, with its range over halves of the text."""
     layers, neurons = run.load(stages.scores, "primary").ffn.shape
     layer, neuron = in_range("layer", layer, layers), in_range("neuron", neuron, neurons)
     texts = layer_ranks(run, layer)
@@ -572,9 +572,9 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
         row, (color, symbol) = f"{letter} ({names[letter]})", TEXT_LOOKS[letter]
         # a line of its own: on the whole text the rank may lie outside of all that halves give
         ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
-        marks.guide(figure, [low, high], [row, row], {"color": color, "width": 2}, **ends)
+        marks.add_guide(figure, [low, high], [row, row], {"color": color, "width": 2}, **ends)
         hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>"
-        marks.points(figure, [rank], [row], {"color": color, "symbol": symbol, "size": 12}, hover, showlegend=False)
+        marks.add_points(figure, [rank], [row], {"color": color, "symbol": symbol, "size": 12}, hover, showlegend=False)
     style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(texts))
     figure.update_xaxes(range=[-0.02, 1.02])
     return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
@@ -592,7 +592,7 @@ def _plot_scores(scores: Mapping[str, Array]) -> go.Figure:
     for letter, values in scores.items():
         counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
         line = {"color": TEXT_LOOKS[letter][0], "width": 2, "shape": "hvh"}
-        marks.curve(figure, middles, 100.0 * counts / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f}%")
+        marks.add_curve(figure, middles, 100.0 * counts / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f}%")
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
     return figure.update_yaxes(rangemode="tozero")
 
@@ -627,7 +627,7 @@ def plot_activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure
         # a logarithmic axis has no place for 0
         shares = np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan)
         color, symbol = TEXT_LOOKS[letter]
-        marks.curve(
+        marks.add_curve(
             figure, middles, shares, f"{letter} ({names[letter]})", {"color": color, "width": 2, "shape": "hvh"},
             f"%{{x:.3g}}: %{{y:.3g}}%<extra>{letter}</extra>", symbol=symbol, size=4,
         )  # fmt: skip

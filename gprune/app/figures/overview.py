@@ -22,7 +22,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, from_figure, short_text
+from gprune.app.ui.text import escape, from_figure, short_text, text_pair
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
@@ -42,36 +42,37 @@ _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 @panel("movers", "ov_slope", "Neurons that shift most")
 def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
-    neurons = story.movers_of(run, selected.layer, selected.neuron)
+    neurons = story.find_movers(run, selected.layer, selected.neuron)
     count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
+    first, second = text_pair(run.study)
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
-        marks.slopes(neurons, FIRST_SCREEN, selected.neuron),
+        marks.plot_slopes(neurons, FIRST_SCREEN, selected.neuron),
         f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
         title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
-        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on B "
-        f"and {count - up} higher on A",
+        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on {second} "
+        f"and {count - up} higher on {first}",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}. Left: its rank when importance is measured on "
-        f"A = {escape(run.study.text_name(run.study.primary))}; right: on B = "
-        f"{escape(run.study.text_name(run.study.auxiliary))}. These are the largest shifts of the layer, not "
-        "typical ones; the next figure shows all neurons.",
+        f"{first}; right: on {second}. These are the largest shifts of the layer, not typical ones; the next figure "
+        "shows all neurons.",
     )
 
 
 @panel("noise", "ov_survival", "More than noise?")
 def noise(run: Run) -> Panel:
-    """The drift beside what sampling alone does."""
-    curves = story.curves(run)
+    """Drift between the texts, compared with the drift by sampling alone."""
+    curves = story.drift_distributions(run)
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
     # a metric that reads no text gives both texts the same ranks
     times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
+    first, second = text_pair(run.study)
     return Panel(
         _plot_survival(curves),
-        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
-        "resampled; shaded: above sampling noise.",
+        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from {first} to {second}, {floor:.3f} "
+        "resampled. Shaded: above sampling noise.",
         title=_noise_title(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
@@ -85,18 +86,18 @@ def _noise_title(times: float) -> str:
         return "Half of all neurons do not shift"
     if times < 1.5:
         return "Little above sampling noise"
-    return f"Median rank shift {times:.1f} × sampling noise" if times < 1000 else "All above sampling noise"
+    return f"Median rank shift {times:.1f}× sampling noise" if times < 1000 else "All above sampling noise"
 
 
 @panel("cost", "ov_cost", "What pruning costs")
 def cost(run: Run) -> Panel:
     """Perplexity of every method on a text that was not calibrated on, if there is one."""
-    text, cells = story.on_unseen(run)
+    text, cells = story.headline_measurements(run)
     costs = analysis.costs(cells)
     if not costs:
         raise MissingResultError("the perplexity of the dense model")
-    holdout = story.standings(run)[text]
-    expected, measured = story.expected_results([run]), story.lines_of(run)
+    holdout = story.holdout_statuses(run)[text]
+    expected, measured = story.expected_results([run]), story.method_results(run)
     missing = [] if story.has_ended(run) else missing_methods(measured, text, expected)
     coming = f" Not measured yet: {escape(', '.join(map(label, missing)))}." if missing else ""
     best = [control_label(name[1]) for name in winners(rank_lines(measured, [text], expected))]
@@ -121,7 +122,7 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
         drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
         drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
-    figure, beyond = marks.survival(curves, lines)
+    figure, beyond = marks.survival_curves(curves, lines)
     style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # above a falling curve there is room for it
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
@@ -173,12 +174,12 @@ def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]
         f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
         f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>"
     )
-    interval = marks.around(np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high]), 2, width=5)
-    marks.points(figure, [cost.ratio], [row], marker, hover, name=name, showlegend=False, error_x=interval)
+    interval = marks.error_bars(np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high]), 2, width=5)
+    marks.add_points(figure, [cost.ratio], [row], marker, hover, name=name, showlegend=False, error_x=interval)
 
 
 def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str, Any]:
-    """Text and its position: right of a mark's interval or left of it, in two lines if need be, else above.
+    """Return a label and its position: right or left of an interval, in two lines if necessary, else above.
 
     Positions on a log axis are powers of ten.
     """

@@ -29,7 +29,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import Panel, PanelFunction, panel
-from gprune.app.ui.text import escape
+from gprune.app.ui.text import escape, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -46,7 +46,7 @@ _RULES = {
     "all layers, so layers with small raw scores may fall below the score line as a whole.",
     "drift": "A module in the shaded region is at or above the drift line. It is adapted whatever its score, and "
     "scored from the text with the smaller u. The line is a quantile over the modules of all layers.",
-    "none": "No module is adapted: every module keeps its scores from A, and no line applies.",
+    "none": "No module is adapted: every module keeps its scores from the primary text, and no line applies.",
     "random": "The rule adapts as many random modules as the paper's rule would; no line applies.",
 }
 _KEYS = (
@@ -92,7 +92,7 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
         "Each mark is a module; its size is the number of neurons.",
         action="Click one to select it.",
         title=f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them "
-        "re-scored from B"
+        f"re-scored from {text_pair(run.study)[1]}"
         if counts.adapted
         else f"None of the {counts.modules} modules is adapted",
         how=_RULES[rule.selection]
@@ -128,7 +128,7 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
 )
 def measured_curve(run: Run, *, text: str = "", retention: float | None = None, **values: Any) -> Panel:
     """Perplexity of every measured method against retention, on a text of the run, by default an unseen one."""
-    text = text or story.on_unseen(run)[0]
+    text = text or story.headline_measurements(run)[0]
     points = measured_points(derived_cache.measurements(run), text)
     moved = rule_of(run, **values) != run.study.reliability
     level = run.study.retention if retention is None else retention
@@ -152,7 +152,7 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, moved
 
 
 def adapted_choice(run: Run, rule: ReliabilitySettings, retention: float | None = None) -> whatif.LabChoice:
-    """GPrune under a rule, at the run's own retention where none is named."""
+    """Return the choice of GPrune under a rule, by default at the run's retention."""
     return whatif.LabChoice("gprune", run.study.retention if retention is None else retention, whatif.ADAPTED, rule)
 
 
@@ -171,7 +171,7 @@ def rule_options(run: Run, rule: ReliabilitySettings) -> dict[str, Any]:
 def scatter(
     statistics: ModuleStatistics, adapted: AdaptedScores, log: bool, selection: str = "drift_and_score"
 ) -> go.Figure:
-    """Modules by drift and mean score, with the lines of the rule and the region that it adapts.
+    """Plot modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
     That is the corner of both lines, all right of the drift line, or nothing, by `selection`.
     """
@@ -186,10 +186,10 @@ def scatter(
         x, y = (values[chosen].astype(np.float32) for values in (statistics.drift, statistics.score))
         look = {"color": color, "symbol": symbol, "opacity": opacity, "line": {"width": 0}}
         entry = f"{name} ({int(chosen.sum())})"
-        marks.points(figure, x, y, look | {"size": size[chosen]}, _HOVER, name=entry, customdata=details[chosen])
+        marks.add_points(figure, x, y, look | {"size": size[chosen]}, _HOVER, name=entry, customdata=details[chosen])
     style(figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480)
-    low, high = _ranges(figure, statistics, log)
-    _rule(figure, adapted, log, selection, (low, high))
+    low, high = _set_ranges(figure, statistics, log)
+    _draw_thresholds(figure, adapted, log, selection, (low, high))
     return figure
 
 
@@ -200,7 +200,7 @@ def _diameters(sizes: Array) -> Array:
     return np.maximum(scaled, SMALLEST).astype(np.float32)
 
 
-def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:
+def _set_ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:
     """Set the range of both axes; return the lowest and highest score that is drawn."""
     figure.update_xaxes(range=list(_padded(statistics.drift)))
     positive = statistics.score[statistics.score > 0]
@@ -213,7 +213,9 @@ def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple
     return 10.0**low, 10.0**high
 
 
-def _rule(figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]) -> None:
+def _draw_thresholds(
+    figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]
+) -> None:
     """Draw the lines of the rule and shade what it adapts."""
     x, y = adapted.drift_threshold, adapted.score_threshold
     if selection not in ("drift", "drift_and_score"):
@@ -253,7 +255,7 @@ def _padded(values: Array) -> tuple[float, float]:
 
 
 def flips_by_layer(flips: Overlap) -> go.Figure:
-    """Neurons that change sides in each layer: those removed below zero, those added above."""
+    """Plot the neurons per layer that a rule adds, above zero, and removes, below zero."""
     figure = go.Figure()
     layers = np.arange(len(flips.both))
     for values, sign, name, color in (
@@ -262,7 +264,7 @@ def flips_by_layer(flips: Overlap) -> go.Figure:
     ):
         hover = f"layer %{{x}}, neurons: %{{customdata:,}}<extra>{name}</extra>"
         entry = f"{name} ({int(values.sum()):,})"
-        marks.bars(figure, layers, sign * values, entry, color, hover, customdata=values)
+        marks.add_bars(figure, layers, sign * values, entry, color, hover, customdata=values)
     style(figure, "layer", "neurons", 170, barmode="relative")
     layer_axis(figure, len(layers))
     highest = max(int(flips.first.max()), int(flips.second.max()))
@@ -292,7 +294,7 @@ def curve_table(points: Sequence[CurvePoint], moved: bool = False) -> pd.DataFra
         nats, margin = (answer.difference.nats, answer.difference.nats_margin) if answer.difference else (0.0, np.nan)
         row = {"method": label(method), "kept": level, "perplexity": dense * float(np.exp(nats))}
         row |= {"log-perplexity over dense": nats, "± (95% interval)": margin}
-        row |= {"windows": answer.done, "of": answer.windows, "source": _source(method, answer, moved)}
+        row |= {"windows": answer.done, "of": answer.windows, "source": _point_source(method, answer, moved)}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -378,12 +380,12 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, moved: 
 
 
 def _symbol(method: str, is_complete: bool) -> str:
-    """Symbol of a point, filled where it has all windows; forms of a method, open elsewhere, differ by their dash."""
+    """Return the symbol of a point: filled if all its windows are measured, else open."""
     shape, dot, _ = METHOD_SYMBOLS[method].removesuffix("-open").partition("-dot")
     return f"{shape}{'' if is_complete else '-open'}{dot}"
 
 
-def _source(method: str, answer: Answer, moved: bool) -> str:
+def _point_source(method: str, answer: Answer, moved: bool) -> str:
     if moved and METHODS[method].decision == "learned":
         return "these thresholds" if answer.identity else "this run’s own thresholds"
     return "measured"

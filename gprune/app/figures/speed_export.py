@@ -70,8 +70,8 @@ def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:
     # a browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue
     for hue in dict.fromkeys(hues):
         own = [color == hue for color in hues]
-        shown = [name for name, is_own in zip(names, own, strict=True) if is_own]
-        _rate_marks(figure, table[own], shown, hue)
+        visible = [name for name, is_own in zip(names, own, strict=True) if is_own]
+        _rate_marks(figure, table[own], visible, hue)
     for line in table[table["model"] == DENSE].to_dict("records"):
         dash = "dot" if line["mode"] == _EAGER else "dash"
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
@@ -98,8 +98,8 @@ def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: s
         "%{y}: %{x:,.4g} tokens/s, quartiles %{customdata[1]:,.4g} to %{customdata[2]:,.4g}, "
         "%{customdata[0]:.2f}× dense<extra></extra>"
     )
-    numbers, whiskers = table[["ratio", "low", "high"]], marks.around(middle, table["low"], table["high"], 1.5)
-    marks.points(figure, middle, names, look, hover, customdata=numbers, error_x=whiskers, showlegend=False)
+    numbers, whiskers = table[["ratio", "low", "high"]], marks.error_bars(middle, table["low"], table["high"], 1.5)
+    marks.add_points(figure, middle, names, look, hover, customdata=numbers, error_x=whiskers, showlegend=False)
 
 
 def _row_name(model: str, mode: str, several: bool) -> str:

@@ -19,10 +19,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 
 _ICONS = {True: ":green[:material/check_circle:]", False: ":orange[:material/warning:]", None: ":gray[:material/info:]"}
-_FORMATS = {
-    ".html": ("Page", "text/html", writing.page),
-    ".json": ("JSON", "application/json", writing.as_json),
-}
+_FORMATS = {".html": ("Page", "text/html", writing.page), ".json": ("JSON", "application/json", writing.as_json)}
 
 
 @frame.declare_page("All texts", "What am I calibrating on, and how stable is it?")
@@ -43,7 +40,7 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     # the result may be another run's, which calls the same text by another name
     table["name"] = [getattr(run.study, roles[letter]) for letter in table["text"]]
     sizes = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
-    card.title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
+    card.set_title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
     sequences = [f"{used:,} of {total:,}" for used, total in zip(table["sequences"], table["available"], strict=True)]
     # the length of a sequence stands in the title
     columns = table.assign(name=table["name"].map(short), sequences=sequences).drop(
@@ -65,7 +62,7 @@ def _show_texts(run: Run, card: cards.Card) -> None:
 
 
 def _column_config(table: pd.DataFrame) -> dict[str, Any]:
-    """Headings short enough for all columns to stand side by side, with the long ones as help."""
+    """Return short headings for all columns, with the full names as help."""
     headings = {
         "distinct tokens": "distinct",
         "% of vocabulary": "% vocab.",
@@ -104,7 +101,7 @@ def show_card(run: Run) -> None:
     with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
         with st.spinner("Comparing samples of the texts …"):
             text_card = figures.text_card(run, letter)
-        card.title(f"Calibration card of {letter}: {escape(short_text(run.study, text_card.name))}")
+        card.set_title(f"Calibration card of {letter}: {escape(short_text(run.study, text_card.name))}")
         st.caption(" – ".join(escape(line) for line in (text_card.name, text_card.described) if line))
         share = _choose_share()
         for verdict in calibration_report.verdicts(text_card, share):
@@ -138,7 +135,7 @@ def _offer_files(run: Run, text_card: TextCard, share: float) -> None:
         for suffix, (name, mime, _) in _FORMATS.items():
             # written when somebody asks for it
             data, file = partial(_write_card, suffix, text_card, share), f"{run.name}-card-{text_card.letter}{suffix}"
-            tables.download(name, data, file, mime, f"cd_card_{suffix[1:]}", type="tertiary")
+            tables.download_button(name, data, file, mime, f"cd_card_{suffix[1:]}", type="tertiary")
 
 
 def _write_card(suffix: str, text_card: TextCard, share: float) -> bytes:

@@ -8,21 +8,12 @@ import streamlit as st
 
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
-from gprune.analysis.comparison import Line, Row
+from gprune.analysis.comparison import MethodResult, Row
 from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference
 from gprune.analysis.table import escape_formula
-from gprune.analysis.verdict import (
-    BEST,
-    SECOND,
-    against_control,
-    is_same_budget,
-    obstacles,
-    opponents,
-    stars,
-    winners,
-)
+from gprune.analysis.verdict import BEST, SECOND, against_control, is_same_budget, obstacles, opponents, stars, winners
 from gprune.app.figures import comparison as figures
 from gprune.app.figures.comparison import Comparison
 from gprune.app.ui import address, derived_cache, frame, run_choice, tables
@@ -52,7 +43,9 @@ _FIXED = (
 )
 
 
-@frame.declare_page("Methods", "Which method is better, by how much, is it beyond noise, and at the same budget?")
+@frame.declare_page(
+    "Methods", "Which method is better, by how much, and is the difference beyond noise at the same budget?"
+)
 def show(run: Run) -> None:
     """Draw the page."""
     try:
@@ -65,25 +58,25 @@ def show(run: Run) -> None:
         return
     st.markdown(escape(_first_line(runs, compared, text)))
     left, right = st.columns(_WIDTHS)
-    with left, card("cp_table", "Perplexity of every method", run) as drawn:
-        _show_table(drawn, compared, text)
+    with left, card("cp_table", "Perplexity of every method", run) as content:
+        _show_table(content, compared, text)
     with right:
         _show_intervals(run, compared, text)
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
-    with card_of(figures.trade_off, run) as drawn:
-        _show_pareto(drawn, run, text)
+    with card_of(figures.trade_off, run) as content:
+        _show_pareto(content, run, text)
     _show_origins(run, compared)
 
 
 def _choose_runs(run: Run) -> list[Run]:
     situation = frame.situation()
-    shown = address.several(_RUNS, [other.name for other in situation.runs], [run.name])
+    shown = address.read_list(_RUNS, [other.name for other in situation.runs], [run.name])
     last = st.session_state.get(_LAST, run.name)
     if last != run.name and shown == [last]:
         # a page that shows one run follows the sidebar
         shown = [run.name]
-        address.put(_RUNS, shown)
+        address.set_value(_RUNS, shown)
     st.session_state[_LAST] = run.name
     known = labels(situation.runs)
     offered = run_choice.listed_runs(situation.runs, (run.name, *shown))
@@ -101,8 +94,8 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
         several = run_settings.has_several_seeds(run_settings.seed_groups({run.name: run.study for run in runs}))
         together = not several or address.toggle("Seeds together", "cp_seeds", True)
         compared = figures.compare(runs, rows, methods, together=together)
-        options, default = figures.baseline_options(compared.lines, runs[0].study.metric)
-        names = {key: compared.names[line.name] for key, line in options.items()}
+        options, default = figures.baseline_options(compared.results, runs[0].study.metric)
+        names = {key: compared.names[result.name] for key, result in options.items()}
         pinned = address.selectbox("Baseline", names, "cp_pinned", default)
     compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
     texts = {text: f"{compared.text_name(text)} · {compared.chip(text)}" for text in compared.texts}
@@ -112,8 +105,8 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
 
 
 def _choose_methods(rows: list[Row]) -> list[str]:
-    there = {row.method for row in rows}
-    names = {name: label(name) for name in METHODS if name in there}
+    measured = {row.method for row in rows}
+    names = {name: label(name) for name in METHODS if name in measured}
     return address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
 
 
@@ -135,8 +128,8 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
     return " ".join(filter(None, (*sentences, f"{status.sentence}." if status else "")))
 
 
-def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
-    _show_verdict(drawn, compared, text)
+def _show_table(content: Card, compared: Comparison, text: str) -> None:
+    _show_verdict(content, compared, text)
     table = as_table(compared, text)
     tables.show(
         table,
@@ -150,8 +143,8 @@ def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
     st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
     _show_notes(compared, text)
-    drawn.reads(lambda: table)
-    drawn.tools(
+    content.set_printed_table(lambda: table)
+    content.tools(
         lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
         switch=False,
         how="Lower perplexity is better. The change and its 95% interval are paired over the same windows; if the "
@@ -163,19 +156,19 @@ def _show_table(drawn: Card, compared: Comparison, text: str) -> None:
 def as_table(compared: Comparison, text: str) -> pd.DataFrame:
     """Return the numbers of a text, a row a line, sorted by perplexity."""
     signs, marks, rows = stars(compared.ranking(text)), analysis.marks(compared.rows), []
-    for line in compared.sorted_on(text):
-        gap = figures.change_of(compared, line, text)
+    for result in compared.sorted_on(text):
+        gap = figures.change_of(compared, result, text)
         difference = gap if isinstance(gap, Difference) and np.isfinite(gap.change) else None
-        mark = marks.of(text, *line.stamps(text)) if line.by_seed(text) else ""
+        mark = marks.of(text, *result.stamps(text)) if result.by_seed(text) else ""
         cells: dict[str, Any] = {
-            "": f"{signs.get(line.name, '')}{mark}",
-            "method": escape_formula(compared.names[line.name]),
+            "": f"{signs.get(result.name, '')}{mark}",
+            "method": escape_formula(compared.names[result.name]),
         }
-        cells |= {"retention": 100 * line.retention, "seeds": len(line.seeds)}
-        cells |= {"PPL ↓": line.mean(text), "s.d.": line.spread(text)}
+        cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
+        cells |= {"PPL ↓": result.mean(text), "s.d.": result.spread(text)}
         cells["change"] = 100 * difference.change if difference else np.nan
         cells["±"] = 100 * difference.margin if difference else np.nan
-        is_judged = difference is not None and is_same_budget(line, compared.baseline)
+        is_judged = difference is not None and is_same_budget(result, compared.baseline)
         cells["Δ"] = _SIGNS[difference.verdict] if difference and is_judged else ""
         rows.append(cells)
     table = pd.DataFrame(rows)
@@ -183,7 +176,7 @@ def as_table(compared: Comparison, text: str) -> pd.DataFrame:
 
 
 def _has_seeds(compared: Comparison) -> bool:
-    return any(len(line.seeds) > 1 for line in compared.lines)
+    return any(len(result.seeds) > 1 for result in compared.results)
 
 
 def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
@@ -196,7 +189,7 @@ def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
     return columns | {"seeds": number(width=44)}
 
 
-def _show_verdict(drawn: Card, compared: Comparison, text: str) -> None:
+def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
     """Show the windows, and the best pruned model where one may be called so."""
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
@@ -212,7 +205,7 @@ def _show_verdict(drawn: Card, compared: Comparison, text: str) -> None:
     elif best := winners(compared.ranking(text)):
         names = [compared.names[name] for name in best]
         verb = "have the lowest perplexity, within noise" if best[1:] else "has the lowest perplexity"
-        drawn.title(escape(f"{join_words(names)} {verb} on {compared.text_name(text)}"))
+        content.set_title(escape(f"{join_words(names)} {verb} on {compared.text_name(text)}"))
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
@@ -220,24 +213,24 @@ def _show_notes(compared: Comparison, text: str) -> None:
     if control := _control_finding(compared, text):
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
-    tables.stamps(marks.usual.values())
-    tables.footnotes(marks)
+    tables.draw_stamps(marks.usual.values())
+    tables.draw_footnotes(marks)
     baseline = escape(compared.names[compared.baseline.name])
-    for (where, reason), methods in analysis.without_change(compared.lines, compared.baseline).items():
+    for (where, reason), methods in analysis.without_change(compared.results, compared.baseline).items():
         if where == text:
             names = escape(", ".join(dict.fromkeys(map(label, methods))))
             st.caption(f"{names}: no difference to {baseline} ({escape_error(reason)}).")
-    for reason in dict.fromkeys(line.reason for line in compared.lines if line.reason):
-        left_out = dict.fromkeys(label(line.method) for line in compared.lines if line.reason == reason)
+    for reason in dict.fromkeys(result.reason for result in compared.results if result.reason):
+        left_out = dict.fromkeys(label(result.method) for result in compared.results if result.reason == reason)
         st.caption(f"Left out: {escape('; '.join(left_out))} ({escape_error(reason)}).")
 
 
 def _control_finding(compared: Comparison, text: str) -> str:
     if compared.missing:
         return ""
-    groups = dict.fromkeys(line.name[0] for line in compared.lines)
-    own = ([line for line in compared.lines if line.name[0] == group] for group in groups)
-    finding = next((words for lines in own if (words := against_control(opponents(lines, text)))), "")
+    groups = dict.fromkeys(result.name[0] for result in compared.results)
+    own = ([result for result in compared.results if result.name[0] == group] for group in groups)
+    finding = next((words for results in own if (words := against_control(opponents(results, text)))), "")
     return f"On {compared.text_name(text)}, {finding[:1].lower()}{finding[1:]}" if finding else ""
 
 
@@ -245,14 +238,14 @@ def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
     forms = {"change": "Change", "perplexity": "Perplexity"}
     form = address.read_option("cp_form", forms, "change")
     figure = figures.perplexity if form == "perplexity" else figures.differences
-    with card_of(figure, run) as drawn:
+    with card_of(figure, run) as content:
         address.segmented_control("Show", forms, "cp_form", "change", label_visibility="collapsed")
         try:
             panel = figure(run, text=text, **figures.options_of(run, compared), _compared=compared)
         except MethodError as reason:
             st.info(_sentence(reason), icon=":material/hourglass_empty:")
         else:
-            drawn.show(panel, narrow=True)
+            content.show(panel, narrow=True)
 
 
 def _sentence(reason: Exception) -> str:
@@ -260,7 +253,7 @@ def _sentence(reason: Exception) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _show_pareto(drawn: Card, run: Run, text: str) -> None:
+def _show_pareto(content: Card, run: Run, text: str) -> None:
     """Show the Pareto chart with its table and the way to the export of the cheapest model within the limit."""
     every = figures.similar_runs(run, frame.situation().runs)
     known = labels(every)
@@ -275,8 +268,8 @@ def _show_pareto(drawn: Card, run: Run, text: str) -> None:
         raise MissingResultError(f"the perplexity of these runs on {compared.text_name(text)}")
     runs = () if chosen == list(names) else tuple(chosen)
     panel = figures.trade_off(run, runs=runs, text=text, cost=cost, most=most, _compared=compared)
-    drawn.show(panel)
-    best = cheapest(figures.options_on(compared, text, cost), most)
+    content.show(panel)
+    best = cheapest(figures.pareto_options(compared, text, cost), most)
     if best is not None:
         words = f"Export {escape(compared.names[best.line.name])}"
         address.link("export", words, ":material/download:", run=best.line.name[0])
@@ -290,15 +283,15 @@ def _show_origins(run: Run, compared: Comparison) -> None:
     view = address.read_option(_ORIGIN, views, _GIVEN)
     name = "Calibration data and compute per method"
     openings = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
-    with openings.get(view) or card_of(figures.recovery, run) as drawn:
+    with openings.get(view) or card_of(figures.recovery, run) as content:
         if len(views) > 1:
             address.segmented_control("Show", views, _ORIGIN, _GIVEN, label_visibility="collapsed")
         if view == _TRIED:
-            _show_choice(drawn, run)
+            _show_choice(content, run)
         elif view == _RECOVERED:
-            _show_recovery(drawn, run)
+            _show_recovery(content, run)
         else:
-            _show_inputs(drawn, compared)
+            _show_inputs(content, compared)
 
 
 def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
@@ -307,8 +300,8 @@ def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
     Raises StoreError if a record of what was learned is damaged.
     """
     runs = {run.name: run for run in compared.runs}
-    inputs = {line.name: _inputs(runs[line.name[0]], line.method) for line in compared.lines}
-    return {name: given for name, given in inputs.items() if given is not None}
+    inputs = {result.name: _inputs(runs[result.name[0]], result.method) for result in compared.results}
+    return {name: inputs_used for name, inputs_used in inputs.items() if inputs_used is not None}
 
 
 def _inputs(run: Run, method: str) -> MethodInputs | None:
@@ -325,7 +318,7 @@ def _cached_inputs(root: str, keys: tuple[str, ...], method: str, _results: Resu
     return stages.method_inputs(_results, method)
 
 
-def _show_inputs(drawn: Card, compared: Comparison) -> None:
+def _show_inputs(content: Card, compared: Comparison) -> None:
     inputs = _inputs_of(compared)
     if not inputs:
         st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
@@ -333,9 +326,9 @@ def _show_inputs(drawn: Card, compared: Comparison) -> None:
     table = inputs_table(compared, inputs)
     wide = {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
     tables.show(table, column_config=wide, placeholder="–", alt="texts, passes and learning of every method")
-    if any(given.attention for given in inputs.values()):
+    if any(inputs_used.attention for inputs_used in inputs.values()):
         st.caption(f":material/lock: {_FIXED}")
-    drawn.tools(
+    content.tools(
         lambda: table,
         switch=False,
         caption="One pass runs the dense model over one calibration set. Controls are ablations, not competitors.",
@@ -347,31 +340,31 @@ def _show_inputs(drawn: Card, compared: Comparison) -> None:
 
 def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
     """Return texts, passes, learning and repair, a row a method."""
-    lines: list[Line] = [line for line in compared.lines if line.name in inputs]
+    results: list[MethodResult] = [result for result in compared.results if result.name in inputs]
     return pd.DataFrame(
         [
             {
-                "method": escape_formula(compared.names[line.name]),
-                "texts": join_words(given.texts) or "none",
-                "forward passes": given.forward,
-                "backward passes": given.backward,
-                "steps of learning": given.steps,
-                "attention": "GPrune’s" if given.attention else "its own",
-                "repair": given.repaired_with or "none",
+                "method": escape_formula(compared.names[result.name]),
+                "texts": join_words(inputs_used.texts) or "none",
+                "forward passes": inputs_used.forward,
+                "backward passes": inputs_used.backward,
+                "learning steps": inputs_used.steps,
+                "attention": "GPrune’s" if inputs_used.attention else "its own",
+                "repair": inputs_used.repaired_with or "none",
             }
-            for line in lines
-            for given in [inputs[line.name]]
+            for result in results
+            for inputs_used in [inputs[result.name]]
         ]
     )
 
 
-def _show_choice(drawn: Card, run: Run) -> None:
+def _show_choice(content: Card, run: Run) -> None:
     try:
         panel = figures.choice(run)
     except MethodError as reason:
         st.info(_sentence(reason), icon=":material/hourglass_empty:")
         return
-    drawn.show(panel, switch=False)
+    content.show(panel, switch=False)
     assert panel.table is not None
     table = panel.table()
     tables.show(
@@ -382,13 +375,13 @@ def _show_choice(drawn: Card, run: Run) -> None:
     )
 
 
-def _show_recovery(drawn: Card, run: Run) -> None:
-    texts = {model.text: short_text(run.study, model.text) for model in figures.recovered_of(run)}
+def _show_recovery(content: Card, run: Run) -> None:
+    texts = {model.text: short_text(run.study, model.text) for model in figures.find_recoveries(run)}
     text = next(iter(texts), "")
     if len(texts) > 1:
         text = address.segmented_control("Text", texts, "cp_recovery_text", text)
     panel = figures.recovery(run, text=text)
-    drawn.show(panel)
+    content.show(panel)
     assert panel.table is not None
     table = panel.table()
     changes = zip(table.pop("change %"), table.pop("± %"), strict=True)

@@ -26,11 +26,11 @@ _MOST_ROWS = 50
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
     for name, heading, width, description in (
-        ("drift d", "d", 50, "How far the rank shifts from A to B"),
-        ("rank on A", "on A", 52, "Rank on A; 1 = most important"),
-        ("rank on B", "on B", 52, "Rank on B; 1 = most important"),
-        ("A resampled", "noise A", 64, "How far the rank shifts between halves of A"),
-        ("B resampled", "noise B", 64, "How far the rank shifts between halves of B"),
+        ("drift d", "d", 50, "Shift of the rank between the texts"),
+        ("rank on A", "on A", 52, "Rank on text A; 1 is the most important"),
+        ("rank on B", "on B", 52, "Rank on text B; 1 is the most important"),
+        ("A resampled", "noise A", 64, "Shift of the rank between halves of A"),
+        ("B resampled", "noise B", 64, "Shift of the rank between halves of B"),
     )
 } | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
 
@@ -45,7 +45,7 @@ def show_ranks(run: Run) -> None:
     left, right = st.columns(2)
     with left:
         cards.panel_card(figures.drift_by_layer, run, selection.of_point)
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
     with right, cards.card_of(figures.ranks, run) as card:
         layers = len(run.load(stages.scores, "primary").ffn)
@@ -74,9 +74,9 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     primary, auxiliary = (run.key(stages.scores, role) for role in stages.PAIR)
     read = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
     table = read(_MOST_ROWS)
-    card.title(f"The {len(table)} neurons that shift most")
+    card.set_title(f"The {len(table)} neurons that shift most")
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
-    selection.table(
+    selection.draw_table(
         table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
     )
     st.caption("Ranks run from 0 to 1. Select a row to select its neuron on every page.")
@@ -98,7 +98,7 @@ def show_agreement(run: Run) -> None:
     if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:
         with cards.card_of(figures.agreement, run) as card:
             _show_agreement(run, card)
-        if frame.rest_waits():
+        if frame.is_rest_deferred():
             return
         left, right = st.columns(2)
         with left:

@@ -43,7 +43,7 @@ class Form:
     """A form that a pruned model can be exported to."""
 
     name: str
-    """name of the button"""
+    """name in keys of widgets"""
     title: str
     about: str
     file_name: Callable[[str], str]
@@ -68,15 +68,15 @@ GGUF = Form(
 @frame.declare_page("Export", "How does the pruned model load elsewhere, and how does a run move to another machine?")
 def show(run: Run) -> None:
     """Draw the page."""
-    with card("sx_export", "The pruned model outside this app", run) as drawn:
-        _show_model(drawn, run)
-    with card("sx_methods", "The model of every method as a folder", run) as drawn:
-        _show_methods(drawn, run)
+    with card("sx_export", "The pruned model outside this app", run) as content:
+        _show_model(content, run)
+    with card("sx_methods", "The model of every method as a folder", run) as content:
+        _show_methods(content, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):
         _show_pack(run)
 
 
-def _show_model(drawn: Card, run: Run) -> None:
+def _show_model(content: Card, run: Run) -> None:
     if "gprune" not in run.study.methods:
         st.info("Only GPrune's model is saved, and this run does not include GPrune.", icon=":material/info:")
         return
@@ -87,7 +87,7 @@ def _show_model(drawn: Card, run: Run) -> None:
     fault = manifests.find_damage(folder / RECORD)
     if fault:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
-    drawn.title("The pruned model is a folder that loads anywhere")
+    content.set_title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
     code = "its code" if own_code else "no code of its own (every layer has the same width)"
@@ -139,7 +139,7 @@ def _offer_download(run: Run, folder: Path) -> None:
     size = _bytes(folder)
     if size <= MOST_DOWNLOADED:
         words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
-        tables.download(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
+        tables.download_button(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
         return
     st.caption("Too large to download here. These commands copy it to another machine or to the hub:")
     path = shlex.quote(str(folder))
@@ -208,7 +208,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
         st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
         if out.exists():
             st.code(str(out), language=None, wrap_lines=True)
-            st.caption(f"Written: {amount(_bytes(out))} on disk. Delete it to write it again.")
+            st.caption(f"Exported: {amount(_bytes(out))} on disk. Delete it to export it again.")
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
@@ -217,7 +217,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
                 icon=":material/info:",
             )
             return
-        work.draw_job_form(run, arguments, form.title, words=f"Write it ({form.name})", key=f"sx_{form.name}")
+        work.draw_job_form(run, arguments, form.title, words="Export", key=f"sx_{form.name}")
 
 
 def _padding_cost(run: Run) -> str:
@@ -244,14 +244,14 @@ def _bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def _show_methods(drawn: Card, run: Run) -> None:
+def _show_methods(content: Card, run: Run) -> None:
     if run.packed:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
     if not run.cut:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
-    drawn.title("Every method has a model that loads anywhere")
+    content.set_title("Every method has a model that loads anywhere")
     st.caption(
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
         "on the CPU from the dense model and the masks, then read back and compared."
@@ -275,7 +275,7 @@ def _show_method(run: Run, method: str) -> None:
     if not active:
         with action:
             title = f"The model of {label(method)}"
-            work.draw_job_start(run, arguments, title, words="Write it", key=f"sx_write_{method}")
+            work.draw_job_start(run, arguments, title, words="Export", key=f"sx_write_{method}")
 
 
 def method_folder(run: Run, method: str) -> Path | None:
@@ -305,17 +305,19 @@ def _show_pack(run: Run) -> None:
     name = f"{run.name}{SUFFIX}"
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
-        st.markdown("**Here**")
+        st.markdown("**This machine**")
         if size <= MOST_PACKED:
             words = f"Pack this run (at most {amount(size)})"
             content = partial(archive, run.root, run.name)
-            tables.download(words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:")
+            tables.download_button(
+                words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:"
+            )
             st.caption("The same as a command")
         else:
             st.caption("Too large to download here. This command writes it.")
         st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
     with right, st.container(border=True, height="stretch"):
-        st.markdown("**On the other machine**")
+        st.markdown("**Other machine**")
         st.caption("In a checkout of this project where `make app` has run once:")
         commands = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
         st.code(commands, language="bash", wrap_lines=True)

@@ -1,4 +1,4 @@
-"""Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers otherwise."""
+"""Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers differently."""
 
 import math
 from itertools import product
@@ -47,22 +47,22 @@ _RULE_HELP = (
 def show(run: Run) -> None:
     """Draw the page."""
     if any(run.has(stages.accuracy, *pair) for pair in product(run.study.methods, figures.measured_tasks(run))):
-        with card("fq_accuracy", "Accuracy on tasks", run) as drawn:
-            _show_accuracies(drawn, run, load_accuracies(run))
+        with card("fq_accuracy", "Accuracy on tasks", run) as content:
+            _show_accuracies(content, run, load_accuracies(run))
     answered = [task for task in figures.answered_tasks(run) if task.pruned]
     if not answered:
         with card("fq_nothing", "Changed answers", run):
             _explain_missing(run)
         return
     task, method, rule = _choose(answered)
-    with card("fq_counts", "Changed answers, by task and method", run) as drawn:
-        _show_counts(drawn, answered, task, method, rule)
+    with card("fq_counts", "Changed answers, by task and method", run) as content:
+        _show_counts(content, answered, task, method, rule)
     number: int | None = None
-    with card("fq_list", "The questions whose answers change", run) as drawn:
-        number = _show_list(drawn, task, method, rule)
+    with card("fq_list", "The questions whose answers change", run) as content:
+        number = _show_list(content, task, method, rule)
     if number is not None:
-        with card_of(figures.answers, run) as drawn:
-            _show_question(drawn, task, method, number, rule)
+        with card_of(figures.answers, run) as content:
+            _show_question(content, task, method, number, rule)
 
 
 def load_accuracies(run: Run) -> Accuracies:
@@ -76,10 +76,10 @@ def load_accuracies(run: Run) -> Accuracies:
     }
 
 
-def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
+def _show_accuracies(content: Card, run: Run, accuracies: Accuracies) -> None:
     rules = accuracy.RULES
     rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
-    drawn.title(_accuracy_finding(accuracies, rule))
+    content.set_title(_accuracy_finding(accuracies, rule))
     if run.study.evaluation.limit:
         words = f"limited to {run.study.evaluation.limit} documents per task"
         st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
@@ -89,12 +89,12 @@ def _show_accuracies(drawn: Card, run: Run, accuracies: Accuracies) -> None:
         "figures. Chance is the accuracy of guessing."
     )
     precision = run.graph.inputs.precision
-    tables.stamps(
+    tables.draw_stamps(
         of_accuracy(figure, run.results.details(stages.accuracy(run.graph, method, task)), rule, precision)
         for method, tasks in accuracies.items()
         for task, figure in tasks.items()
     )
-    drawn.tools(
+    content.tools(
         lambda: accuracy_details(accuracies, rule),
         how="One row per task, one column per method. All methods answer the same documents, so use the changed "
         "answers below to decide whether two differ, not overlapping intervals. A task with another lm-eval "
@@ -204,13 +204,13 @@ def _explain_missing(run: Run) -> None:
         work.offer_tasks(run, "fq_tasks")
 
 
-def _show_counts(drawn: Card, answered: list[TaskAnswers], task: TaskAnswers, method: str, rule: str) -> None:
+def _show_counts(content: Card, answered: list[TaskAnswers], task: TaskAnswers, method: str, rule: str) -> None:
     counts = changed_answers.counts(task.choices(DENSE, rule), task.choices(method, rule))
     finding = changed_answers.answers_title(counts, label(method), "the dense model")
     table = counts_table(answered, rule)
     asked, kept = task.answers(method).documents, len(task.answers(method).counts)
     part = f", of its first {kept:,} questions" if kept < asked else ""
-    drawn.title(f"{escape(finding)} ({escape(task.name)}{part})")
+    content.set_title(f"{escape(finding)} ({escape(task.name)}{part})")
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
     wide = st.column_config.Column(width=190)
     tables.show(table, column_config={"p": p, "method": wide}, alt="changed answers of every task and method")
@@ -219,7 +219,7 @@ def _show_counts(drawn: Card, answered: list[TaskAnswers], task: TaskAnswers, me
             f"{escape(row['task'])}: {row['questions']:,} of {row['asked']:,} questions shown. A run keeps the first "
             f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options of a task; the accuracy covers all."
         )
-    drawn.tools(
+    content.tools(
         lambda: table,
         switch=False,
         caption="One row per task and method, against the dense model on the same questions. p below 0.05 is "
@@ -254,7 +254,7 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | None:
+def _show_list(content: Card, task: TaskAnswers, method: str, rule: str) -> int | None:
     """Show the questions that change and return the number of the open one, or None if none changes."""
     kind = address.segmented_control("Which", _KINDS, "fq_kind", EITHER)
     base, other = (task.choices(name, rule) for name in (DENSE, method))
@@ -262,31 +262,34 @@ def _show_list(drawn: Card, task: TaskAnswers, method: str, rule: str) -> int | 
     if not len(numbers):
         st.info(f"{label(method)} has no such question on {escape(task.name)}.", icon=":material/check:")
         return None
-    shown = numbers[:MOST_ROWS]
-    drawn.title(f"{format_count(len(numbers), 'question')}, largest shift first")
-    table = question_table(task, method, rule, shown)
+    visible = numbers[:MOST_ROWS]
+    content.set_title(f"{format_count(len(numbers), 'question')}, largest shift first")
+    table = question_table(task, method, rule, visible)
     text, number, unit = st.column_config.TextColumn, st.column_config.NumberColumn, UNITS[rule]
     tables.show(
         table,
         key="fq_rows",
-        on_row=lambda place: address.put(QUESTION, int(shown[place]) + 1),
+        on_row=lambda place: address.set_value(QUESTION, int(visible[place]) + 1),
         height=tables.height(min(len(table), _ROWS_SEEN)),
         alt="questions whose answers change",
         column_config={
-            "moved": number(format="%+.3f", help=f"of the right option against the best wrong one, {unit}", width=80),
+            "shift": number(
+                format="%+.3f", help=f"change of the right option's lead over the best wrong one, {unit}", width=80
+            ),
             "question": text(width="large"),
-            "no.": number(width=52),
+            "number": number(width=72),
         },
     )
     part = f" {MOST_ROWS} of {len(numbers):,} shown; the others shift less." if len(numbers) > MOST_ROWS else ""
-    drawn.tools(
+    content.tools(
         lambda: question_table(task, method, rule, numbers),
         switch=False,
-        caption=f"Moved: shift of the right option against the best wrong one, {unit}. Select a row to open it.{part}",
+        caption=f"Shift: change of the right option's lead over the best wrong one, {unit}. "
+        f"Select a row to open it.{part}",
         how="An answer changes if exactly one of the two models is right. Below zero, the right option loses against "
         "the best wrong one; a small value is a near tie.",
     )
-    return address.whole_number(QUESTION, int(shown[0]) + 1, 1, len(base.hit)) - 1
+    return address.read_whole_number(QUESTION, int(visible[0]) + 1, 1, len(base.hit)) - 1
 
 
 def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
@@ -296,10 +299,10 @@ def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) ->
     letters = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
     return pd.DataFrame(
         {
-            "no.": numbers + 1,
+            "number": numbers + 1,
             "question": [_shorten(questions, int(number)) for number in numbers],
             **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in letters.items()},
-            "moved": changed_answers.margin_shift(base, other)[numbers],
+            "shift": changed_answers.margin_shift(base, other)[numbers],
         }
     )
 
@@ -313,9 +316,9 @@ def _shorten(questions: Questions | None, number: int) -> str:
     return words if len(words) <= _LETTERS else "…" + words[1 - _LETTERS :]
 
 
-def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rule: str) -> None:
+def _show_question(content: Card, task: TaskAnswers, method: str, number: int, rule: str) -> None:
     panel = figures.answers(task.run, task=task.task, question=number, rule=rule, method=method)
-    drawn.title(panel.title)
+    content.set_title(panel.title)
     questions = task.questions
     if questions is None or number >= len(questions.counts):
         title = stages.questions(task.run.graph, task.task).title
@@ -334,4 +337,4 @@ def _show_question(drawn: Card, task: TaskAnswers, method: str, number: int, rul
         **tables.lines(options, figures.MOST_OPTIONS),
         alt="the options of the question",
     )
-    drawn.show(panel)
+    content.show(panel)

@@ -83,7 +83,9 @@ def show_glossary() -> None:
     if not hits:
         st.caption("No glossary entry matches.")
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
-    tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")
+    tables.download_button(
+        "CSV", lambda: tables.to_csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary"
+    )
 
 
 def show_keys() -> None:

@@ -98,7 +98,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
-            buttons.act(
+            buttons.action_button(
                 label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
@@ -116,7 +116,7 @@ def _parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
 
 
 def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
-    """The unit of the same kind before or after another; None at the ends, and where nothing is selected."""
+    """Return the previous or next unit of the same kind; None at the ends or without a selection."""
     if unit.layer is None or run.shape is None:
         return None
     if unit.neuron is not None:
@@ -135,14 +135,14 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
     """Draw the card of a module, or of a layer. Raises MissingResultError if the run has no scores yet."""
     panel = figures.score_histograms(run, layer=unit.layer, module=unit.module)
     members, modules = figures.members_of(run, unit)
-    card.title(panel.title)
+    card.set_title(panel.title)
     _show_group_numbers(run, unit, members, modules)
     card.show(panel)
     if unit.module is None and modules is not None:
         name, table = "modules", modules
     else:
         name, table = "members", figures.members_table(run, unit, members)
-    selection.table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
+    selection.draw_table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
     note = ""
     if len(table) > _MOST_MEMBERS:
         note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first; the CSV has all."
@@ -152,7 +152,7 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
 
 
 def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.DataFrame | None) -> None:
-    """Drift, repeatability on both texts and what RASA did; of a layer the means over its modules."""
+    """Draw drift, repeatability and adaptation of a module, or their means over the modules of a layer."""
     numbers: dict[str, str] = {}
     if run.has(stages.drift):
         numbers["Median drift A|B"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
@@ -173,11 +173,11 @@ def _show_neuron(run: Run, card: cards.Card, unit: Selection) -> None:
     layer, neuron = unit.layer or 0, unit.neuron or 0
     texts = figures.layer_ranks(run, layer)
     panel = figures.neuron_ranks(run, layer=layer, neuron=neuron)
-    card.title(panel.title)
+    card.set_title(panel.title)
     labels = module_labels(run, layer)
     _show_neuron_numbers(run, texts, layer, neuron, labels)
     if labels is not None:
-        buttons.act(
+        buttons.action_button(
             f"Inspect module {labels[neuron]}", f"ins_to_module_{layer}_{neuron}", "arrow_upward",
             selection.select, layer, int(labels[neuron]), type="tertiary",
         )  # fmt: skip
@@ -253,7 +253,7 @@ def _ask(
 
 
 def _texts_with_tokens(run: Run) -> dict[str, str]:
-    """Roles of the calibration texts whose tokens are here, by letter; MissingResultError without any."""
+    """Return the roles of the calibration texts with stored tokens, by letter; MissingResultError if there are none."""
     roles = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
     return run.require({calibration.ROLES[role]: role for role in roles}, stages.tokens)
 
@@ -278,7 +278,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     if not live:
-        st.caption("Switch on “Ask the model” above to see the tokens that it promotes and suppresses.")
+        st.caption("Switch on “Ask the model” above to see the tokens that the neuron promotes and suppresses.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
     _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
@@ -290,12 +290,12 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
         return
     sides = {"promotes": answer.promoted, "suppresses": answer.suppressed}
     firsts = [f"{verb} “{token_loss.visible(side[0][0])}”" for verb, side in sides.items() if side]
-    card.title(escape("It " + " and ".join(firsts)))
+    card.set_title(escape("It " + " and ".join(firsts)))
     for column, (verb, side) in zip(st.columns(2), sides.items(), strict=True):
         rows = [(token_loss.visible(token), format_signed(logit, ".3f")) for token, logit in side]
         with column:
             table = pd.DataFrame(rows, columns=[verb, "logit"])
-            tables.show(table, alt=f"the tokens that it {verb} most", height="content")
+            tables.show(table, alt=f"the tokens that the neuron {verb} most", height="content")
     card.tools(
         lambda: pd.DataFrame([*answer.promoted, *reversed(answer.suppressed)], columns=["token", "logit"]),
         switch=False,
@@ -311,10 +311,10 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
 def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     """Draw the card. Raises MissingResultError if no text was drawn yet."""
     roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
-    is_asked = address.text(_ABLATED) == neuron
+    is_asked = address.read_text(_ABLATED) == neuron
     if not is_asked:
         with st.container(horizontal=True, vertical_alignment="center"):
-            buttons.act("Ablate now", f"{card.key}_now", "content_cut", address.put, _ABLATED, neuron)
+            buttons.action_button("Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron)
             st.caption(
                 f"The worker sets this neuron to 0 and measures the change of loss on {', '.join(roles)}.",
                 width="stretch",
@@ -344,7 +344,7 @@ def _draw_ablation(
         _show_loss_change(escape(name), answer)
     table = _loss_table(answers)
     if not refining and len(table):
-        card.title(_loss_title(table))
+        card.set_title(_loss_title(table))
     card.tools(
         lambda: table,
         switch=False,
@@ -368,7 +368,7 @@ def _show_loss_change(text: str, answer: Answer) -> None:
 
 
 def _loss_table(answers: Mapping[str, Answer]) -> pd.DataFrame:
-    """One row a text of which windows are measured."""
+    """Return one row per text that has measured windows."""
     rows = [
         {
             "text": text,
@@ -427,7 +427,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
-    card.title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is never active")
+    card.set_title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is never active")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 

@@ -35,7 +35,7 @@ _FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
-_JOB_PIXELS = {"state": 90, "on": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
+_JOB_PIXELS = {"state": 90, "device": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
 _NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
 """least width of a job's name, width of a letter, and height of a row in which words break into lines"""
 _RUN_PIXELS = {"run": 160, "state": 66, "started": 122, "model": 70, "texts": 180, "keep": 50, "γ": 84, "best PPL": 170}
@@ -46,15 +46,15 @@ def show() -> None:
     frame.page_title("Launch & jobs", "Start, watch, cancel and resume runs. No GPU is needed for small models.")
     situation = frame.situation()
     if launch.take_study():
-        address.put(TAB, "start")
+        address.set_value(TAB, "start")
     if WANTED in st.session_state:
-        address.put(TAB, "jobs")
+        address.set_value(TAB, "jobs")
     first = _first_tab(bool(situation.active))
     tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
         # drawn behind a closed tab too: its fields keep what was typed
         launch.draw_form(situation.root, bool(tabs["start"].open))
-        if not frame.rest_waits():
+        if not frame.is_rest_deferred():
             launch.draw_evaluation(situation.root)
     if tabs["jobs"].open:
         with tabs["jobs"]:
@@ -90,7 +90,7 @@ def _choose_job(jobs: list[Job]) -> Job:
     by_id = {job.id: job for job in jobs}
     wanted_id = st.session_state.pop(WANTED, None)
     if wanted_id in by_id:
-        address.put(JOB, wanted_id)
+        address.set_value(JOB, wanted_id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
     # what is shown stays when another job is started, and is in the address once it was chosen
     shown_id = st.session_state.get(_SHOWN)
@@ -107,10 +107,10 @@ def _draw_controls(root: str, job: Job) -> None:
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be resumed later.")
                 key = f"jobs_cancel_{job.id}"
-                buttons.act("Yes, cancel this job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
+                buttons.action_button("Cancel job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
         if job.state in ("cancelled", "interrupted", "failed"):
             key = f"jobs_resume_{job.id}"
-            buttons.act("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
+            buttons.action_button("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
         # the same settings may only fail again
         if job.state == "failed" and study is not None and not job.exports:
             if buttons.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
@@ -118,7 +118,7 @@ def _draw_controls(root: str, job: Job) -> None:
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
         if run is not None and (current is None or current.name != run.name):
             label, key = "Show its run on every page", f"jobs_open_{job.id}"
-            buttons.act(label, key, "visibility", run_choice.choose_run, run.name)
+            buttons.action_button(label, key, "visibility", run_choice.choose_run, run.name)
 
 
 def _resume(root: str, job_id: str) -> None:
@@ -127,7 +127,7 @@ def _resume(root: str, job_id: str) -> None:
 
 def _draw_job(root: str, job_id: str) -> None:
     """Draw the table of jobs and the details of one; a fragment that is drawn again while a job is active."""
-    situation = live.shared_look(root)
+    situation = live.shared_situation(root)
     job = next((job for job in situation.jobs if job.id == job_id), None)
     buttons.show_error("jobs")
     with card("jobs_table", "All jobs"):
@@ -200,7 +200,7 @@ def _columns(pixels: Mapping[str, int]) -> dict[str, Any]:
 
 def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress, study = queue.progress(Path(situation.root), job.id), run_status.study_of_job(situation.root, job.id)
-    run = work.under_way(situation, job)
+    run = work.run_of_active_job(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and job.exports:
         share = progress.fraction
@@ -209,8 +209,8 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
         share, left = estimate.share, estimate.left
     return {
         "job": job.label,
-        "state": f"queued, place {job.position}" if job.position is not None else job.state,
-        "on": job.device or "this machine",
+        "state": f"queued, position {job.position}" if job.position is not None else job.state,
+        "device": job.device or "this machine",
         "stage": run_status.stage_title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),
@@ -257,7 +257,7 @@ def _draw_runs(situation: work.Situation) -> None:
     current = frame.current_run()
     default = current.name if current is not None else next(iter(names))
     name = address.selectbox(
-        "Run to change", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
+        "Selected run", names, CHOSEN, default, help="Selecting a row of the table chooses its run here."
     )
     run = situation.run_named(name)
     with card("runs_chosen_card", escape(names[name])):
@@ -277,7 +277,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     def choose() -> None:
         rows = [row for row in st.session_state["runs_rows"]["selection"]["rows"] if row < len(listed)]
         if rows:
-            address.put(CHOSEN, listed[rows[-1]])
+            address.set_value(CHOSEN, listed[rows[-1]])
 
     event = tables.show(
         table,
@@ -290,8 +290,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.",
-            width="stretch",
+            f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.", width="stretch"
         )
         if len(chosen) > 1 and buttons.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
@@ -380,7 +379,9 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
         if run is not None:
             current = frame.current_run()
             if current is None or current.name != name:
-                buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
+                buttons.action_button(
+                    "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
+                )
             about = "Copies this run’s settings into the form on the Start tab."
             if buttons.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
@@ -406,7 +407,7 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
     else:
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):
-        if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
+        if buttons.action_button("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
             st.rerun()
         if buttons.button("Keep it", "runs_delete_no"):
             st.rerun()
@@ -420,5 +421,5 @@ def _delete(root: str, name: str, title: str) -> None:
         st.session_state[_MESSAGE] = (True, escape_error(error))
         return
     st.session_state[_MESSAGE] = (False, f"“{escape(title)}” was deleted, which freed {amount(freed)}.")
-    address.put(CHOSEN, "")
-    run_choice.forget(name, work.read_situation(root).runs)
+    address.set_value(CHOSEN, "")
+    run_choice.forget_run(name, work.read_situation(root).runs)

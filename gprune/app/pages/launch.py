@@ -72,7 +72,7 @@ LABELS = {
     "evaluation.tasks": "Tasks",
     "metric": "Metric",
     "seed": "Seed",
-    "further": "Further seeds (optional)",
+    "further": "Additional seeds (optional)",
     "device": "Device",
     "dtype": "Number type",
     "trust_remote_code": "Trust the model's code",
@@ -181,7 +181,7 @@ def _ask_model() -> dict[str, Any]:
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            buttons.act(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
+            buttons.action_button(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
@@ -264,7 +264,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
     with left:
         retention = _ask(st.number_input, "retention", value=demo.retention, step=0.05, format="%.2f")
         with_ablations = st.toggle(
-            "With controls",
+            "Add controls",
             key="launch_controls",
             help="Adds the ablations that show where a gain comes from: "
             + ", ".join(METHODS[name].label for name in CONTROLS)
@@ -303,7 +303,7 @@ def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSet
         )
     with right:
         slot = st.container()
-        with st.popover("Own questions", icon=":material/quiz:", type="tertiary", key=f"{key}_own"):
+        with st.popover("Custom questions", icon=":material/quiz:", type="tertiary", key=f"{key}_own"):
             _select_once(key, draw_uploader(root, key))
         with slot:
             tasks = _ask_tasks(key)
@@ -347,7 +347,7 @@ def _select_once(key: str, path: str) -> None:
 def draw_uploader(root: str, key: str) -> str:
     """Draw the field for a file of questions; return its path in the cache, empty if it cannot be used."""
     uploaded = st.file_uploader(
-        f"Own questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
+        f"Custom questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
     )
     st.caption(
         "One question per line. The answer is the index of the right choice, counted from 0, or the choice itself:"
@@ -416,7 +416,7 @@ def check_questions(name: str, raw: bytes) -> int:
 
 
 def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any], str, str]:
-    """Complete the values of the steps by every other setting.
+    """Draw the advanced settings; return all settings, the additional seeds and the key of the form.
 
     Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
     """
@@ -740,7 +740,7 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
         row = {"stage": stage.title, device: round(forecast.on_device(need, need.batch) / _GIB, 1)}
         if forecast.capacity.gpu:
             row["memory GiB"] = round(forecast.on_host(need, need.batch) / _GIB, 1)
-        row["at a time"] = str(need.batch) if need.setting else ""
+        row["batch size"] = str(need.batch) if need.setting else ""
         rows.append(row | {"time": "" if stage.seconds is None else duration(stage.seconds, 1)})
     return pd.DataFrame(rows)
 

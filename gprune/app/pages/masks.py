@@ -26,7 +26,7 @@ def show_decisions(run: Run) -> None:
     with right, cards.card_of(figures.overlap, run) as card:
         card.show(figures.overlap(run, base=base, bins=bins))
         card.published(published.JACCARD, run.study)
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
     left, right = st.columns(2)
     with left, cards.card_of(figures.layers_kept, run) as card:
@@ -82,7 +82,7 @@ def show_atlas(run: Run) -> None:
         _compare_methods(run, card, options)
     with right, cards.card_of(figures.atlas_texts, run) as card:
         _compare_texts(run, card, {name: value for name, value in options.items() if name != "base"})
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
     masks = {name: options[name] for name in ("method", "base") if name in options}
     cards.panel_card(figures.atlas_groups, run, selection.of_point, **masks)

@@ -149,12 +149,12 @@ def _show_region(run: Run, card: cards.Card) -> None:
     if not len(neurons):
         st.info(_EMPTY_REGION, icon=":material/highlight_alt:")
         return
-    card.title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {reason}")
+    card.set_title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {reason}")
     table, limit = figures.neuron_table(run, layer, neurons), derived_cache.MOST_TABLE_ROWS
     if len(table) > limit:
         st.caption(f"{limit:,} of {len(table):,} rows shown; the CSV has all.")
     height = min(360, tables.height(len(table)))
-    selection.table(table.head(limit), "nm_region_rows", height=height, forms=_FORMATS, alt="selected neurons")
+    selection.draw_table(table.head(limit), "nm_region_rows", height=height, forms=_FORMATS, alt="selected neurons")
     card.tools(
         lambda: table,
         switch=False,
@@ -167,7 +167,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
 
 
 def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
-    """The neurons to list and the reason, or None if there is nothing to list."""
+    """Return the neurons to list and a phrase that names the selection; None if there are none."""
     region, module, labels = (
         st.session_state.get(_REGION),
         selection.current_selection(run).module,

@@ -39,7 +39,7 @@ def show(run: Run) -> None:
             card.show(figures.noise(run), narrow=True)
         with cards.card_of(figures.cost, run) as card:
             card.show(figures.cost(run), narrow=True)
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
     with cards.card("ov_checks", "Can it be trusted?", run):
         _show_checks(run)
@@ -71,9 +71,11 @@ def _show_checks(run: Run) -> None:
     with contextlib.suppress(GpruneError):
         effect = derived_cache.acting(run)
     with contextlib.suppress(GpruneError):
-        seeds = story.seeds(run)
+        seeds = story.compared_seeds(run)
     study = documents.fair_study()
     claims = study.claims if study is not None else {}
-    checks = verdict.checks(run.record, run.study, masks, story.standings(run), effect, recorded=claims, seeds=seeds)
+    checks = verdict.checks(
+        run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
+    )
     for check in checks:
         st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(escape(check.value))}")

@@ -68,14 +68,14 @@ def show(run: Run) -> None:
     """Draw the page."""
     components.add_style("tune")
     rule = rule_in_address(run)
-    retention = address.number(KEEP, run.study.retention, LEAST, MOST)
+    retention = address.read_number(KEEP, run.study.retention, LEAST, MOST)
     with st.container(key="tune_workbench"):
         left, right = st.columns([3, 2])
     with left:
         _show_lines(run, rule)
     with right, st.container(key="tune_outcome"):
         _show_outcome(run, figures.adapted_choice(run, rule, retention))
-    if frame.rest_waits():
+    if frame.is_rest_deferred():
         return
     with card.card("rasa_curve_card", "Perplexity against retention", run) as curve_card:
         _show_curve(run, curve_card, figures.adapted_choice(run, rule, retention))
@@ -85,8 +85,8 @@ def rule_in_address(run: Run) -> ReliabilitySettings:
     """Return the rule that the address holds, by default the run's own."""
     own = run.study.reliability
     chosen: dict[str, Any] = {
-        "drift_quantile": address.number(DRIFT, own.drift_quantile, 0.0, 1.0),
-        "score_quantile": address.number(SCORE, own.score_quantile, 0.0, 1.0),
+        "drift_quantile": address.read_number(DRIFT, own.drift_quantile, 0.0, 1.0),
+        "score_quantile": address.read_number(SCORE, own.score_quantile, 0.0, 1.0),
         "score_scale": address.read_option(SCALE, _SCALES, own.score_scale),
         "selection": address.read_option(SELECTION, _selections(run), own.selection),
     }
@@ -101,14 +101,14 @@ def _selections(run: Run) -> dict[str, str]:
 def set_rule(drift: float, score: float, selection: str = "", scale: str = "") -> None:
     """Set both quantiles, and selection and score scale where they are given."""
     values = {DRIFT: float(drift), SCORE: float(score), SELECTION: selection, SCALE: scale}
-    address.put_all({key: value for key, value in values.items() if value != ""})
+    address.set_values({key: value for key, value in values.items() if value != ""})
 
 
 def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
     with card.card_of(figures.modules, run) as lines_card:
-        log = address.flag("rasa_log", True)
+        log = address.read_flag("rasa_log", True)
         panel = figures.modules(run, log=log, **figures.rule_options(run, rule))
-        lines_card.title(panel.title)
+        lines_card.set_title(panel.title)
         _show_presets(run)
         _show_scatter(run, rule, log and rule.score_scale == "raw")
         _show_fields(run)
@@ -116,11 +116,11 @@ def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
         with st.container(horizontal=True):
             if rule.score_scale == "raw":
                 address.toggle("Log scale of the score", "rasa_log", True)
-            as_figure = address.toggle("As a figure", "rasa_figure", help="For a paper: the camera button saves SVG.")
+            as_figure = address.toggle("Static figure", "rasa_figure", help="For a paper: the camera button saves SVG.")
         if as_figure:
             lines_card.show(Panel(panel.figure, panel.caption, code=panel.code))
         else:
-            lines_card.offers(panel)
+            lines_card.note_panel(panel)
 
 
 def _show_presets(run: Run) -> None:
@@ -128,8 +128,10 @@ def _show_presets(run: Run) -> None:
     own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
-            buttons.act(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
-        buttons.act("This run's own", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0")
+            buttons.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
+        buttons.action_button(
+            "Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0"
+        )
 
 
 def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
@@ -185,8 +187,8 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
         with st.container(horizontal=True):
             st.metric("Modules adapted", f"{counts.adapted} / {counts.modules}")
             st.metric("Neurons adapted", percent(counts.neurons / counts.all_neurons, 1), help=f"{counts.neurons:,}")
-        outcome_card.title(panel.title)
-        outcome_card.offers(panel)
+        outcome_card.set_title(panel.title)
+        outcome_card.note_panel(panel)
         st.plotly_chart(panel.figure, key="rasa_changes_chart", config={"displayModeBar": False}, alt=panel.title)
         _show_cost(run, choice)
         _show_start(run, choice)
@@ -195,9 +197,9 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
 
 def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
     """Draw perplexity on each text against the chosen reference."""
-    standings = story.standings(run)
-    names = {text: f"{text} ({standings[text].brief})" for text in run.study.evaluation.texts}
-    default = unseen(standings) or list(names)
+    statuses = story.holdout_statuses(run)
+    names = {text: f"{run.study.text_name(text)} ({statuses[text].brief})" for text in run.study.evaluation.texts}
+    default = unseen(statuses) or list(names)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         against = {name: f"against {words}" for name, words in REFERENCES.items()}
         reference = address.selectbox(
@@ -330,10 +332,10 @@ def offered_methods(run: Run) -> dict[str, str]:
 
 
 def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> None:
-    standings, offered = story.standings(run), offered_methods(run)
-    text = next(iter(unseen(standings) or run.study.evaluation.texts))
-    texts = {name: f"{name} ({standings[name].brief})" for name in run.study.evaluation.texts}
-    pair = [method for method in ("gprune", story.rival(run)) if method in offered]
+    statuses, offered = story.holdout_statuses(run), offered_methods(run)
+    text = next(iter(unseen(statuses) or run.study.evaluation.texts))
+    texts = {text: f"{run.study.text_name(text)} ({statuses[text].brief})" for text in run.study.evaluation.texts}
+    pair = [method for method in ("gprune", story.main_baseline(run)) if method in offered]
     live = is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
@@ -345,7 +347,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     if not methods or not asking.can_ask(run, True):
         curve_card.show(panel)
         return
-    curve_card.offers(panel)
+    curve_card.note_panel(panel)
     measured = figures.measured_points(derived_cache.measurements(run), text)
     # live points lack what is fitted to the run's own masks
     measured = [point for point in measured if not preview.left_out(run.graph, point[0])]
@@ -384,9 +386,9 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     Calls `show_sentence` with the perplexity at the line where that is not at the run's retention. Raises
     MissingResultError if no pruned model is measured on that text.
     """
-    text, _ = story.on_unseen(run)
+    text, _ = story.headline_measurements(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
-    methods = [method for method in ("gprune", story.rival(run)) if method in run.cut]
+    methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.cut]
     level = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
     def draw_curve(points: Sequence[CurvePoint]) -> None:

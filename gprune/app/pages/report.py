@@ -20,7 +20,7 @@ _MADE = "report_made"
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A report that waits to be taken along, and of what it was made."""
+    """A report that is ready to download, with its run and figures."""
 
     run: str
     cards: tuple[str, ...]
@@ -48,13 +48,15 @@ def _choice(run: Run, opened: Card) -> None:
             "page.",
         )
     )
-    opened.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
+    opened.set_title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
     with st.container(horizontal=True):
-        buttons.act("All", "rp_all", "", address.put, CHOSEN, list(names))
+        buttons.action_button("Add all", "rp_all", "", address.set_value, CHOSEN, list(names))
         for page in dict.fromkeys(map(page_of_figure, names)):
             of_page = [name for name in names if page_of_figure(name) == page]
             both = list(dict.fromkeys([*cards, *of_page]))
-            buttons.act(f"+ {page}", f"rp_page_{page}", "", address.put, CHOSEN, both, type="tertiary")
+            buttons.action_button(
+                f"Add {page}", f"rp_page_{page}", "", address.set_value, CHOSEN, both, type="tertiary"
+            )
     st.caption(
         "The file contains findings, figures, tables, the run's settings, versions and commit. It follows the "
         "reader's light or dark mode, works on a phone and loads nothing from the network."
@@ -64,14 +66,10 @@ def _choice(run: Run, opened: Card) -> None:
 
 
 def _make(run: Run, cards: tuple[str, ...]) -> None:
-    """The button that makes the report, and the one that hands it over."""
+    """Draw the buttons that create and download the report."""
     with st.container(horizontal=True, vertical_alignment="center"):
         if buttons.button(
-            "Create report",
-            key="rp_make",
-            type="primary",
-            icon=":material/description:",
-            disabled=not cards,
+            "Create report", key="rp_make", type="primary", icon=":material/description:", disabled=not cards
         ):
             with st.spinner("Drawing the figures …"):
                 values = dict(address.current_state().values)
@@ -80,7 +78,7 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
         if latest is None or (latest.run, latest.cards) != (run.name, cards):
             return
         report = latest.report
-        tables.download("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
+        tables.download_button("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
         figures = format_count(report.figures, "figure")
         st.markdown(f"{amount(len(report.content))}, {figures}")
     for name, problem in report.missing.items():
@@ -88,15 +86,13 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
 
 
 def _as_words(run: Run, cards: tuple[str, ...]) -> None:
-    """The same from a terminal and from Python, of the figures as they are by themselves."""
+    """Show the command and the Python code that create the report with default settings."""
     if not cards:
         return
     with st.expander("As a command and in Python", icon=":material/terminal:"):
         file = f"{run.name}.html"
         st.code(
-            f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}",
-            language="bash",
-            wrap_lines=True,
+            f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}", language="bash", wrap_lines=True
         )
         listed = ", ".join(map(quote, cards))
         st.code(

@@ -25,7 +25,7 @@ _PADDING, _LETTER = 20, 7
 @frame.declare_page("Speed", "How much faster is the pruned model?")
 def show(run: Run) -> None:
     """Draw the page."""
-    with card_of(figures.speed, run) as drawn:
+    with card_of(figures.speed, run) as content:
         measured = load_speed(run)
         phase = next(iter(analysis.PHASES))
         if measured is not None:
@@ -35,7 +35,7 @@ def show(run: Run) -> None:
             if measured is None:
                 _offer_measurement(run)
             else:
-                drawn.show(figures.speed(run, phase=phase))
+                content.show(figures.speed(run, phase=phase))
         with right:
             _show_published()
         if measured is not None:
@@ -53,7 +53,7 @@ def _show_measured(measured: Throughput, phase: str) -> None:
     table = analysis.speed_table(list(measured.rows), phase)
     several_modes = table["mode"].nunique() > 1
     names = [label(model) for model in table["model"]]
-    shown = {
+    columns = {
         "model": names,
         **({"mode": table["mode"]} if several_modes else {}),
         "parameters": [f"{count:,}" for count in table["parameters"]],
@@ -63,7 +63,7 @@ def _show_measured(measured: Throughput, phase: str) -> None:
     }
     width = _PADDING + _LETTER * max(map(len, names))
     tables.show(
-        pd.DataFrame(shown),
+        pd.DataFrame(columns),
         column_config={"model": st.column_config.Column(width=width)},
         alt="tokens per second, ratio and memory of every model",
     )

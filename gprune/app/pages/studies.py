@@ -62,7 +62,7 @@ def show() -> None:
 def _show_own(run: Run | None) -> None:
     root = Path(frame.situation().root)
     table: Reproduced | None = None
-    with card("cp_studies", "Studies of the paper") as drawn:
+    with card("cp_studies", "Studies of the paper") as content:
         series, name, rule = _choose_table(catalogue.reproductions(root), run)
         table = catalogue.load(root, series.name, name) if series else None
         st.caption(f"{_capitalised(TABLES[name].title)}.")
@@ -72,21 +72,26 @@ def _show_own(run: Run | None) -> None:
         rows = table.rows[rule]
         _show_badges(series, table, rows, run)
         if TABLES[name].is_derived:
-            _show_gains(drawn, rows)
+            _show_gains(content, rows)
         else:
-            _show_rows(drawn, table, rows)
+            _show_rows(content, table, rows)
         _show_published(table)
 
 
-def _choose_table(made: list[Reproduction], run: Run | None) -> tuple[Reproduction | None, str, str]:
+def _choose_table(reproductions: list[Reproduction], run: Run | None) -> tuple[Reproduction | None, str, str]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = address.selectbox("Table", list(TABLES), "cp_study", "main", width=220)
-        if not made:
+        if not reproductions:
             return None, name, "max"
-        own = next((series for series in made if run is not None and series.model == run.study.model), made[0])
-        titles = {series.name: f"{short(series.model)}, scale {series.scale.get('name', '?')}" for series in made}
+        own = next(
+            (series for series in reproductions if run is not None and series.model == run.study.model),
+            reproductions[0],
+        )
+        titles = {
+            series.name: f"{short(series.model)}, scale {series.scale.get('name', '?')}" for series in reproductions
+        }
         chosen = address.selectbox("Model and scale", titles, "cp_series", own.name, width=280)
-        series = next(series for series in made if series.name == chosen)
+        series = next(series for series in reproductions if series.name == chosen)
         rule = "max"
         if series.scale.get("tasks"):
             rule = address.segmented_control("Accuracy", published.RULES, "cp_study_rule", "max", help=_RULE_HELP)
@@ -146,26 +151,26 @@ def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, 
         st.code(continue_command(table.name, series), language="bash", wrap_lines=True)
 
 
-def _show_rows(drawn: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> None:
+def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> None:
     seeded = any(analysis.SEED in row.labels for row in rows)
     each = seeded and address.toggle("One row per seed", "cp_study_each")
     settings = analysis.settings(rows, each)
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
     baseline = _choose_baseline(settings, filled) if any(map(analysis.is_ranked, columns)) else None
-    shown = _row_table(settings, columns, baseline)
+    table_shown = _row_table(settings, columns, baseline)
     tables.show(
-        shown,
-        height=tables.height(len(shown)),
+        table_shown,
+        height=tables.height(len(table_shown)),
         key=f"cp_study_rows_{table.name}_{each}",
         on_row=partial(_select_row, settings),
-        column_config=_row_columns(shown, settings),
+        column_config=_row_columns(table_shown, settings),
         alt=f"measured rows of the table {table.name}",
     )
-    _explain_rows(drawn, table, settings, columns)
+    _explain_rows(content, table, settings, columns)
     _open_run(settings)
-    drawn.reads(lambda: shown)
-    drawn.tools(
+    content.set_printed_table(lambda: table_shown)
+    content.tools(
         lambda: analysis.settings_table(settings, baseline or filled[0]),
         switch=False,
         how="Each row is a setting; with several seeds it shows their mean and deviation. Brackets show the change "
@@ -201,8 +206,8 @@ def _row_table(settings: list[Setting], columns: list[str], baseline: Setting | 
             arrow = " ↓" if analysis.is_perplexity(column) else " ↑" if analysis.is_ranked(column) else ""
             line[heading(column) + arrow] = _row_cell(setting, baseline, column, signs[column].get(index, ""))
         lines.append(line | ({REASON: setting.reason} if reasons else {}))
-    shown = pd.DataFrame(lines)
-    return shown if (shown["kept"] != "–").any() else shown.drop(columns="kept")
+    table_shown = pd.DataFrame(lines)
+    return table_shown if (table_shown["kept"] != "–").any() else table_shown.drop(columns="kept")
 
 
 def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
@@ -218,17 +223,17 @@ def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str
     return " ".join(filter(None, (*words, sign)))
 
 
-def _row_columns(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
+def _row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     names = {name for setting in settings for name in setting.labels}
     text = st.column_config.TextColumn
-    columns: dict[str, Any] = {name: text(alignment="right") for name in shown.columns if name not in names}
+    columns: dict[str, Any] = {name: text(alignment="right") for name in table_shown.columns if name not in names}
     columns[REASON] = text(width="large")
     if "method" in names:
-        columns["method"] = text(width=min(20 + 7 * int(shown["method"].str.len().max()), 280))
+        columns["method"] = text(width=min(20 + 7 * int(table_shown["method"].str.len().max()), 280))
     return columns | {"n": st.column_config.NumberColumn(help="seeds with results")}
 
 
-def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], columns: list[str]) -> None:
+def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], columns: list[str]) -> None:
     ranked = [column for column in columns if analysis.is_ranked(column)]
     unfair = analysis.unfair_blocks(settings)
     if ranked and unfair:
@@ -246,7 +251,7 @@ def _explain_rows(drawn: Card, table: Reproduced, settings: list[Setting], colum
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     if len(best) == len(blocks) == 1 and not any(setting.reason for setting in settings):
-        drawn.title(f"{_capitalised(best.pop())} is best on every measure of “{table.name}”")
+        content.set_title(f"{_capitalised(best.pop())} is best on every measure of “{table.name}”")
 
 
 def _capitalised(name: str) -> str:
@@ -255,7 +260,7 @@ def _capitalised(name: str) -> str:
 
 def _select_row(settings: list[Setting], place: int) -> None:
     if run := next((row.run for row in settings[place].rows if row.run), ""):
-        address.put(_OPENED, run)
+        address.set_value(_OPENED, run)
 
 
 def _open_run(settings: list[Setting]) -> None:
@@ -292,7 +297,7 @@ def _show_published(table: Reproduced) -> None:
         tables.show(table.published, alt=f"published figures of the table {table.name}")
 
 
-def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
+def _show_gains(content: Card, rows: tuple[StudyRow, ...]) -> None:
     """Draw what GPrune changes of each base metric, and the gap between the metrics before and after."""
     gain = gains.gain_by_retention(analysis.frame(rows))
     columns = {column: heading(column) for column in gain["metric"]}
@@ -303,10 +308,10 @@ def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
         return
     column = address.selectbox("Measure", columns, "cp_gain_measure", next(iter(columns)), width=280)
     chosen = gain[gain["metric"] == column].drop(columns="metric")
-    drawn.title(f"GPrune against its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
+    content.set_title(f"GPrune against its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
     forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
     caption = "Before: the base metric alone. After: GPrune on it, at the same retention."
-    drawn.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
+    content.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
     gap = gaps(analysis.frame(rows)).drop(columns="seed", errors="ignore")
     if len(gap):
         st.markdown("**Gap between Wanda-sp and FLAP, before and after GPrune**")
@@ -319,7 +324,7 @@ def _show_gains(drawn: Card, rows: tuple[StudyRow, ...]) -> None:
 def _show_fair() -> None:
     """Show the bundled document: its claims, and behind them every table."""
     document = documents.fair_study()
-    with card("cp_recorded", "A fair comparison on other models") as drawn:
+    with card("cp_recorded", "A fair comparison on other models") as content:
         if document is None:
             st.info(
                 "This installation does not include the document. `python -m gprune reproduce study --report "
@@ -327,7 +332,7 @@ def _show_fair() -> None:
                 icon=":material/menu_book:",
             )
             return
-        drawn.title(document.title)
+        content.set_title(document.title)
         st.badge("recorded, not this run", icon=":material/history_edu:", color="grey")
         measured = [line for line in document.opening.splitlines() if line.startswith(MEASURED)]
         st.caption(" ".join(measured).removesuffix(":"))
@@ -342,7 +347,7 @@ def _show_fair() -> None:
 
 
 def _show_paper() -> None:
-    with card("cp_published", "Results reported by the paper") as drawn:
+    with card("cp_published", "Results reported by the paper") as content:
         model, name, rule = _choose_published()
         with st.container(horizontal=True, gap="xsmall"):
             published_badge()
@@ -359,7 +364,7 @@ def _show_paper() -> None:
             st.caption("Perplexity: lower is better; accuracies in points: higher is better; one seed.")
         st.caption(f":material/straighten: The paper’s protocol: {escape(PUBLISHED)}.")
         how = "The authors’ figures, on their models, texts and windows. Compare rows within a block only."
-        drawn.tools(lambda: table, switch=False, how=how)
+        content.tools(lambda: table, switch=False, how=how)
 
 
 def _choose_published() -> tuple[str, str, str]:

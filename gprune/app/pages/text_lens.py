@@ -65,7 +65,7 @@ def show(run: Run) -> None:
         st.caption("The model runs locally; nothing leaves this machine.")
     with cards.card("lens_reading", "Where does the pruned model do worse?", run) as card:
         _show_reading(run, card, models, live)
-    with cards.card("lens_writing", "How do they continue?", run):
+    with cards.card("lens_writing", "How do the models continue?", run):
         _show_writing(run, models, live)
 
 
@@ -78,8 +78,8 @@ def _choose_models(run: Run) -> _Models | None:
     names = list(labels)
     second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        left = address.selectbox("On the left", labels, "lens_left", names[0], width=280)
-        right = address.selectbox("On the right", labels, "lens_right", second, width=280)
+        left = address.selectbox("Left model", labels, "lens_left", names[0], width=280)
+        right = address.selectbox("Right model", labels, "lens_right", second, width=280)
     names = list(dict.fromkeys((left, right)))
     questions = (Question("", DENSE), *(Question("", name) for name in names))
     return _Models(questions, tuple(labels[name] for name in names))
@@ -129,7 +129,7 @@ def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> No
 
 def _type_passage() -> Passage | None:
     text = _text_area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
-    buttons.act("Read", "lens_read", "visibility", address.put, _LIVE, True)
+    buttons.action_button("Read", "lens_read", "visibility", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The text is empty: type or paste some words.")
         return None
@@ -162,7 +162,7 @@ def _stored_losses(run: Run, method: str, text: str) -> Array:
 
 
 def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
-    """The window on which the first measured model loses most, and a sentence on it; else 0 and nothing."""
+    """Return the window with the largest loss of the first measured model and a sentence; else 0 and an empty text."""
     dense = _stored_losses(run, DENSE, text)
     for question, label in zip(models.questions[1:], models.labels, strict=True):
         pruned = _stored_losses(run, question.method, text)
@@ -186,7 +186,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
     if reading.progress == "complete":
         changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
-        card.title(escape(token_loss.loss_title(changes)))
+        card.set_title(escape(token_loss.loss_title(changes)))
     if len(pieces) < dense.total:
         reason = "Context length reached" if len(pieces) == dense.places else "Display limit reached"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
@@ -230,7 +230,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
             help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
-        buttons.act("Continue", "lens_write", "edit", address.put, _LIVE, True)
+        buttons.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
         return

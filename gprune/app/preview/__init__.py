@@ -8,7 +8,8 @@ A worker process holds the dense model (`gprune.app.preview.worker`, the only pa
 units in place, without copying it. Everything else runs in the app's process.
 """
 
-from gprune.app.preview.manager import Client, pool
+from typing import TYPE_CHECKING
+
 from gprune.app.preview.questions import (
     NO_DIFFERENCE,
     Answer,
@@ -29,3 +30,14 @@ from gprune.app.preview.questions import (
     verdict,
 )
 from gprune.app.preview.requests import DENSE, MOST_CHARACTERS, Source, left_out, repair_of, scale_roles
+
+if TYPE_CHECKING:
+    from gprune.app.preview.manager import Client
+
+
+def pool() -> "Client":
+    """Return the client that all sessions of this process share."""
+    # imported with the first question
+    from gprune.app.preview import manager
+
+    return manager.shared_client()

@@ -201,7 +201,7 @@ class Entry:
     requests: tuple[WorkerRequest, ...]
     owners: dict[str, bool] = field(default_factory=dict)
     """sessions that ask, and True if it is a preview, not a point of a curve"""
-    looked: float = 0.0
+    last_viewed: float = 0.0
     """when somebody last looked at its answer"""
     served: int = 0
     """when it last had its turn, as a running number"""
@@ -267,7 +267,7 @@ class Client:
         sides = [
             (resolve(source, question), resolve(source, against(source, question, base))) for question in questions
         ]
-        return self._put(sides, owner, preview)
+        return self._replace_questions(sides, owner, preview)
 
     def read(self, source: Source, question: TokenQuestion, models: Sequence[Question], owner: str) -> str:
         """Ask for a passage token by token, a continuation, or facts of a neuron; the owner's last one is dropped.
@@ -277,7 +277,7 @@ class Client:
         """
         require_trust(source.graph.study.trust_remote_code)
         requests = resolve_tokens(source, question, models)
-        return self._put([requests], owner, preview=True)[0]
+        return self._replace_questions([requests], owner, preview=True)[0]
 
     def latest(self, identity: str) -> Answer | None:
         """Return the newest answer, or None if nothing of this identity was asked, or long ago.
@@ -285,7 +285,7 @@ class Client:
         A question that nobody looks at for a while is dropped, and goes on with the next look.
         """
         with self._lock:
-            entry = self._look(identity)
+            entry = self._touch_entry(identity)
             if entry is None:
                 return None
             sides = [self._answers.get(request.identity) for request in entry.requests]
@@ -297,7 +297,7 @@ class Client:
     def reading(self, identity: str) -> Reading | None:
         """Return the answers of `read` so far; None if it was never requested or has expired."""
         with self._lock:
-            entry = self._look(identity)
+            entry = self._touch_entry(identity)
             if entry is None:
                 return None
             answers = tuple(self._answers.get(request.identity) for request in entry.requests)
@@ -307,7 +307,7 @@ class Client:
         """Return the state of the worker of a run."""
         model = source.model
         with self._lock:
-            worker, waiting, reason = self._worker, bool(self._open(model)), self._reason_to_wait(model)
+            worker, waiting, reason = self._worker, bool(self._open_entries(model)), self._reason_to_wait(model)
             if worker is not None and worker.model == model:
                 if not self._loaded:
                     return WorkerState("loading", worker.loading, worker.pid)
@@ -325,7 +325,7 @@ class Client:
     def close(self) -> None:
         """End the worker and drop every question."""
         with self._lock:
-            for entry in self._open():
+            for entry in self._open_entries():
                 entry.owners.clear()
                 entry.progress = "dropped"
             if self._worker is not None:
@@ -334,8 +334,10 @@ class Client:
 
     # --- questions, under the lock
 
-    def _put(self, questions: Sequence[tuple[WorkerRequest, ...]], owner: str, preview: bool) -> list[str]:
-        """Take up questions in place of the owner's earlier ones; return their identities."""
+    def _replace_questions(
+        self, questions: Sequence[tuple[WorkerRequest, ...]], owner: str, preview: bool
+    ) -> list[str]:
+        """Replace the owner's questions by new ones; return their identities."""
         moment = time.monotonic()
         identities = [digest(*[request.identity for request in requests]) for requests in questions]
         with self._lock:
@@ -347,32 +349,32 @@ class Client:
             for identity, requests in zip(identities, questions, strict=True):
                 # the newest come last
                 entry = self._entries[identity] = self._entries.pop(identity, Entry(identity, requests))
-                entry.owners[owner], entry.looked = preview, moment
+                entry.owners[owner], entry.last_viewed = preview, moment
                 for request in requests:
                     if request.stored is not None:
                         self._answers[request.identity] = request.stored
-                self._reopen(entry, moment)
-            self._evict()
-            self._wake()
+                self._reopen_entry(entry, moment)
+            self._evict_entries()
+            self._wake_thread()
         return identities
 
-    def _look(self, identity: str) -> Entry | None:
+    def _touch_entry(self, identity: str) -> Entry | None:
         entry, moment = self._entries.get(identity), time.monotonic()
         if entry is None:
             return None
-        entry.looked = moment
+        entry.last_viewed = moment
         if entry.owners and entry.progress == "dropped":
-            self._reopen(entry, moment)
-        self._wake()
+            self._reopen_entry(entry, moment)
+        self._wake_thread()
         return entry
 
-    def _reopen(self, entry: Entry, moment: float) -> None:
+    def _reopen_entry(self, entry: Entry, moment: float) -> None:
         if self._next_request(entry) is None:
             entry.progress, entry.problem = "complete", ""
         elif entry.progress != "failed" or moment >= entry.retry:
             entry.progress, entry.problem = "open", ""
 
-    def _evict(self) -> None:
+    def _evict_entries(self) -> None:
         """Remove the oldest entries that are not open, and answers without an entry."""
         surplus = len(self._entries) - MOST_ENTRIES
         for entry in [entry for entry in self._entries.values() if entry.progress != "open"][: max(surplus, 0)]:
@@ -380,7 +382,7 @@ class Client:
         identities = {request.identity for entry in self._entries.values() for request in entry.requests}
         self._answers = {identity: self._answers[identity] for identity in identities & self._answers.keys()}
 
-    def _open(self, model: ModelSpec | None = None) -> list[Entry]:
+    def _open_entries(self, model: ModelSpec | None = None) -> list[Entry]:
         """Return the open questions of one model, or of all."""
         with self._lock:
             entries = self._entries.values()
@@ -400,11 +402,11 @@ class Client:
         What nobody looks at is dropped.
         """
         moment = time.monotonic()
-        for entry in self._open():
-            if moment - entry.looked > LOOK_SECONDS:
+        for entry in self._open_entries():
+            if moment - entry.last_viewed > LOOK_SECONDS:
                 entry.progress = "dropped"
         loaded = None if self._worker is None else self._worker.model
-        entries = [entry for entry in self._open() if not self._reason_to_wait(entry.model)]
+        entries = [entry for entry in self._open_entries() if not self._reason_to_wait(entry.model)]
         return min(
             entries,
             key=lambda entry: (not any(entry.owners.values()), entry.model != loaded, entry.served),
@@ -412,13 +414,15 @@ class Client:
         )
 
     def _waiting_for(self, request: WorkerRequest) -> list[Entry]:
-        return [entry for entry in self._open() if request.identity in (each.identity for each in entry.requests)]
+        return [
+            entry for entry in self._open_entries() if request.identity in (each.identity for each in entry.requests)
+        ]
 
     def _reason_to_wait(self, model: ModelSpec) -> str:
         return self._jobs.get(model, (0.0, "the job queue is being read"))[1]
 
-    def _wake(self) -> None:
-        if self._thread is None and self._open():
+    def _wake_thread(self) -> None:
+        if self._thread is None and self._open_entries():
             self._thread = threading.Thread(target=self._run, name="preview", daemon=True)
             self._thread.start()
         self._news.set()
@@ -431,25 +435,27 @@ class Client:
                 self._read_jobs()
                 with self._lock:
                     entry = self._next_entry()
-                    if self._worker is None and not self._open():
+                    if self._worker is None and not self._open_entries():
                         self._thread = None
                         return
                 if reason := self._reason_to_end():
-                    self._end(reason)
+                    self._end_worker(reason)
                 elif entry is not None:
-                    self._serve(entry)
+                    self._compute_slice(entry)
                 else:
                     self._news.wait(_TICK)
                     self._news.clear()
             except Exception as error:
                 # pages get a sentence whatever it was, and the next question another try
-                self._fail(self._open(), f"live evaluation failed ({type(error).__name__}: {error}): try again")
+                self._fail_entries(
+                    self._open_entries(), f"live evaluation failed ({type(error).__name__}: {error}): try again"
+                )
 
     def _read_jobs(self) -> None:
-        """Look for jobs that are in the way of the models, without the lock: that reads files."""
+        """Find jobs that conflict with the loaded models. Reads files, so the lock is not held."""
         moment = time.monotonic()
         with self._lock:
-            models = {entry.model for entry in self._open()}
+            models = {entry.model for entry in self._open_entries()}
             if self._worker is not None:
                 models.add(self._worker.model)
         for model in models:
@@ -469,8 +475,8 @@ class Client:
             return f"nothing was measured for {self.idle:g} seconds"
         return ""
 
-    def _serve(self, entry: Entry) -> None:
-        """Have the worker do one slice of a question, or load the model that it needs."""
+    def _compute_slice(self, entry: Entry) -> None:
+        """Compute one slice of a question, or load its model first."""
         try:
             if self._worker is None or self._worker.model != entry.model:
                 # what is asked meanwhile comes first then
@@ -483,16 +489,16 @@ class Client:
     def _load(self, model: ModelSpec) -> None:
         """Start a worker with a model; one with another model makes way first."""
         if self._worker is not None:
-            self._end("live evaluation of another run replaced it")
+            self._end_worker("live evaluation of another run replaced it")
         try:
             self._worker = self._start(model)
             self._worker.call("load", {"model": model}, None, lambda *_: True)
             self._loaded = True
         except OSError as error:
             problem = f"no process can be started ({error.strerror or error}): free some memory and try again"
-            self._fail(self._open(model), problem)
+            self._fail_entries(self._open_entries(model), problem)
         except GpruneError as error:
-            self._fail(self._open(model), str(error))
+            self._fail_entries(self._open_entries(model), str(error))
 
     def _extend_answer(self, entry: Entry, worker: WorkerProcess) -> None:
         with self._lock:
@@ -511,8 +517,8 @@ class Client:
         try:
             answer = worker.call(request.task, request.arguments, previous, go_on)
         except RequestError as error:
-            entries = self._waiting_for(request) if error.usable else self._open(request.model)
-            self._fail(entries, str(error), error.usable)
+            entries = self._waiting_for(request) if error.usable else self._open_entries(request.model)
+            self._fail_entries(entries, str(error), error.usable)
             return
         with self._lock:
             if answer is not None:
@@ -521,18 +527,18 @@ class Client:
                 if self._next_request(each) is None:
                     each.progress = "complete"
 
-    def _fail(self, entries: list[Entry], problem: str, usable: bool = False) -> None:
+    def _fail_entries(self, entries: list[Entry], problem: str, usable: bool = False) -> None:
         """Note why questions have no answer; end the worker where its model cannot be asked."""
         if not usable:
-            self._end(problem, entries[0].model if entries else None)
+            self._end_worker(problem, entries[0].model if entries else None)
         with self._lock:
             for entry in entries:
                 if entry.progress == "open":
                     entry.progress, entry.problem = "failed", problem
                     entry.retry = time.monotonic() + RETRY_SECONDS
 
-    def _end(self, reason: str, model: ModelSpec | None = None) -> None:
-        """End the worker, if there is one, and keep the reason for the pages."""
+    def _end_worker(self, reason: str, model: ModelSpec | None = None) -> None:
+        """End the worker if it runs, and store the reason for the pages."""
         worker = self._worker
         if worker is not None:
             # the next one is not started before its memory is free
@@ -554,6 +560,6 @@ _CLIENT = Client()
 atexit.register(_CLIENT.close)
 
 
-def pool() -> Client:
+def shared_client() -> Client:
     """Return the one client of this process."""
     return _CLIENT

@@ -104,7 +104,7 @@ class WindowLosses:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token as text; one that is a part of a character stands for it with others."""
+    """A token as text. A character of several tokens is one piece."""
 
     text: str
     """empty if an earlier token of the same characters has it"""
@@ -230,7 +230,7 @@ class Answer:
 
     @property
     def difference(self) -> Difference | None:
-        """How much worse than the base over the windows that both have; None before the first window."""
+        """Difference from the base over the windows measured for both; None before the first window."""
         both = self._both
         return over_windows(self.losses[both], self.base[both]) if both.any() else None
 

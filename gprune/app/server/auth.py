@@ -53,12 +53,12 @@ class Request(HTTPConnection):
 
     @property
     def reads(self) -> bool:
-        """True if it only asks for something, as GET does, and for no WebSocket."""
+        """True for a safe HTTP method such as GET, False for a WebSocket."""
         return self.scope.get("method") in ("GET", "HEAD")
 
     @property
     def navigates(self) -> bool:
-        """True if a person opens a page, and no frame, picture or script is requested."""
+        """True if the browser navigates to a page, not for a frame, image or script."""
         mode, destination = self.header("sec-fetch-mode"), self.header("sec-fetch-dest")
         if mode is None:
             # browsers say it only of addresses that they take for safe: https, and this machine
@@ -67,12 +67,12 @@ class Request(HTTPConnection):
 
     @property
     def foreign(self) -> bool:
-        """True if the browser says that a page of another origin asks, even on the same machine."""
+        """True if the browser reports another origin, even on the same machine."""
         return self.header("sec-fetch-site") not in (None, "none", "same-origin")
 
     @property
     def token(self) -> str | None:
-        """The token in the address, or None if there is none. A whole address with its token will do."""
+        """Token in the address, or None. A full address that contains the token is accepted too."""
         tokens = self.query_params.getlist(TOKEN) if self.reads else []
         if not tokens:
             return None
@@ -80,7 +80,7 @@ class Request(HTTPConnection):
 
     @property
     def path(self) -> str:
-        """The path, from its first slash: it could otherwise be read as a part of the host before it."""
+        """Path from its first slash, so that no part of it can be read as a host."""
         path = quote(self.scope["path"])
         return path if path.startswith("/") else "/"
 
@@ -167,7 +167,7 @@ class Guard:
 
 
 def _turn_into_cookie(request: Request, origin: str, session: str) -> Response:
-    """Lead to the address without the token."""
+    """Redirect to the address without the token, and set the cookie."""
     response = RedirectResponse(origin + request.address_without_token, 303, {"cache-control": "no-store"})
     # a page elsewhere that leads here with a wrong token takes nobody's cookie away
     if session != _NO_SESSION or not request.foreign:

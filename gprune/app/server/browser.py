@@ -26,7 +26,7 @@ def can_open_browser() -> bool:
 
 @contextlib.contextmanager
 def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
-    """Opens an address, and leaves no trace of it.
+    """Open an address without printing the browser's output.
 
     Every user of the machine can read what a browser gets as an argument while it runs. So it gets that
     of a file in `folder`, which only this user and a confined browser can read, and the file leads on.

@@ -143,7 +143,7 @@ class Endpoint:
         )
 
     def _tunnels(self) -> list[str]:
-        """The commands that bring the app to another machine, one for each name that a tunnel can have."""
+        """Return the SSH commands that forward the app's port to another machine."""
         public = [urlsplit(origin) for origin in self.names.public]
         ports = [origin.port or 80 for origin in public if origin.hostname in LOOPBACK and origin.scheme == "http"]
         reached = urlsplit(self.names.opened).hostname in (*LOOPBACK, "::1")

@@ -25,12 +25,12 @@ _noted: list[ServerOptions] = []
 
 
 def open_with(options: ServerOptions) -> None:
-    """Notes that this process serves the app behind its door, and on which terms."""
+    """Record that this process serves the app with access control, and its options."""
     _noted[:] = [options]
 
 
 def current_terms() -> ServerOptions | None:
-    """The terms of this process, or None if the app was not started by its own command."""
+    """Return the options of this process, or None if `gprune app` did not start it."""
     return _noted[0] if _noted else None
 
 
@@ -41,7 +41,7 @@ def trusts_code() -> bool:
 
 
 def require_trust(wants_trust: bool) -> None:
-    """Raises SettingsError if a model's own code is asked for on a server not started for it."""
+    """Raise SettingsError if a study trusts remote code and the server does not."""
     if wants_trust and not trusts_code():
         raise SettingsError(
             "trust_remote_code is on, but this server runs no code that comes with a model: start it as "

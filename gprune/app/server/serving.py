@@ -27,7 +27,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 
 
 def import_views() -> None:
-    """Imports the modules of every page, by name as the app's script does; what opens first goes first.
+    """Import the modules of every page, the first page first.
 
     A module that cannot be imported is left to the page that needs it, which says so to its reader.
     """
@@ -41,8 +41,8 @@ def import_views() -> None:
             _log.warning("%s cannot be imported", page, exc_info=True)
 
 
-def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
-    """Serves the app until it is interrupted; `shown` is entered while the server listens."""
+def serve(endpoint: Endpoint, terms: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
+    """Serve the app until it is interrupted; `while_listening` is entered while the server listens."""
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
@@ -51,25 +51,25 @@ def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[N
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
     with contextlib.suppress(KeyboardInterrupt):
-        app(place, shown).run(config=_settings(place))
+        app(endpoint, while_listening).run(config=_settings(endpoint))
 
 
-def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
-    """The app behind its door, for any ASGI server."""
+def app(endpoint: Endpoint, while_listening: AbstractContextManager[None]) -> Any:
+    """Return the app with access control, for any ASGI server."""
     import streamlit as st
     from starlette.middleware import Middleware
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        print(place.start_message(), flush=True)
-        if not place.private:
+        print(endpoint.start_message(), flush=True)
+        if not endpoint.private:
             print(UNSAFE, file=sys.stderr, flush=True)
         threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
-        with shown:
+        with while_listening:
             yield
 
     _only_own_addresses()
-    guard = Middleware(Guard, names=place.names, keys=place.keys)
+    guard = Middleware(Guard, names=endpoint.names, keys=endpoint.keys)
     return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
 
 
@@ -82,7 +82,7 @@ def _only_own_addresses() -> None:
     import streamlit as st
 
     def empty_page() -> None:
-        """Outside of a visit this registers no page."""
+        """Register no page: for imports outside of a session."""
 
     # which it would say on the terminal
     logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
@@ -93,12 +93,12 @@ def _only_own_addresses() -> None:
         logger.disabled = False
 
 
-def _settings(place: Endpoint) -> dict[str, Any]:
-    """Streamlit's settings for this server; what is not here stands in .streamlit/config.toml."""
+def _settings(endpoint: Endpoint) -> dict[str, Any]:
+    """Return Streamlit's settings for this server; the others are in .streamlit/config.toml."""
     return {
-        "server.address": place.address,
-        "server.port": place.port,
-        "server.allowedHosts": place.names.hosts,
+        "server.address": endpoint.address,
+        "server.port": endpoint.port,
+        "server.allowedHosts": endpoint.names.hosts,
         # Streamlit would print and open the address without the token
         "server.headless": True,
         "logger.hideWelcomeMessage": True,

@@ -44,42 +44,42 @@ class AddressState:
 
     values: dict[str, Any] = field(default_factory=dict)
     """canonical values by key"""
-    seen: dict[str, list[str]] = field(default_factory=dict)
-    """what the address was last seen to hold, by key"""
-    arrived: dict[str, list[str]] = field(default_factory=dict)
-    """what the address brought and nobody has read yet"""
-    faults: dict[str, str] = field(default_factory=dict)
-    """why what the address brought was not used, by key"""
+    last_query: dict[str, list[str]] = field(default_factory=dict)
+    """texts of the address when it was last read or written, by key"""
+    unread: dict[str, list[str]] = field(default_factory=dict)
+    """texts of the address that no page has read yet, by key"""
+    warnings: dict[str, str] = field(default_factory=dict)
+    """a sentence for each value of the address that cannot be used, by key"""
     defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
     """the default of each value that a page read when it was last drawn, by page and key"""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """labels of the options of each list when it was last drawn, by widget"""
-    collecting: bool = False
-    """a page is being drawn, whose values are written at its end, all at once"""
-    overtaken: bool = False
-    """the page was left before its end: not all of its values are in the address"""
-    moved: bool = False
-    """a person has moved something meanwhile: the address that the browser has sent along is an older one"""
+    is_drawing_page: bool = False
+    """a page is being drawn; its values are written to the address at its end"""
+    was_interrupted: bool = False
+    """the last drawing of the page stopped before its end, so the address lacks values"""
+    ignored_query: dict[str, list[str]] | None = None
+    """the address that the browser sent before it knew of a changed value; any other one is a choice of the reader"""
     page: str = ""
-    """the place that is drawn"""
+    """name of the place that is drawn"""
     url: str = ""
     """the page that it is on"""
-    resent: bool = False
-    """the browser is told the address again: it does not follow a link to the page that it is on"""
-    left: dict[str, str] = field(default_factory=dict)
-    """the place that each page has shown last"""
-    moves: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """what the widgets do that a person has moved and that are not drawn anew yet, by widget"""
+    must_resend: bool = False
+    """write the address even if it is unchanged: the browser does not follow a link to its current page"""
+    last_places: dict[str, str] = field(default_factory=dict)
+    """the place that each page showed last, by URL"""
+    changes: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """changes by widgets that are not redrawn yet, by widget"""
 
     def note(self, key: str, value: T, default: Any) -> T:
-        """Remember what a page has read; inside a fragment, which no page ends, it is written at once."""
+        """Record a value that a page has read; inside a fragment, write the address at once."""
         self.defaults.setdefault(self.page, {})[key] = default
-        if not self.collecting:
+        if not self.is_drawing_page:
             self.write()
         return value
 
     def query(self, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Return what an address is to hold of some values: those that are known and not their defaults."""
+        """Return the texts of the values that differ from their defaults, by key."""
         lists = {
             key: _to_query(self.values[key])
             for key, default in defaults.items()
@@ -88,16 +88,19 @@ class AddressState:
         return {key: texts for key, texts in lists.items() if texts}
 
     def write(self) -> None:
-        """Bring the address in line with what the page has read, if it is not."""
-        self.seen = self.query(self.defaults.get(self.page, {}))
-        query = {key: st.query_params.get_all(key) for key in st.query_params}
-        if self.seen != query or self.resent:
-            self.resent = False
-            st.query_params.from_dict(self.seen)
+        """Write the values that the page has read into the address if they differ."""
+        self.last_query = self.query(self.defaults.get(self.page, {}))
+        if self.last_query != _sent_query() or self.must_resend:
+            self.must_resend = False
+            st.query_params.from_dict(self.last_query)
+
+
+def _sent_query() -> dict[str, list[str]]:
+    return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def _to_query(value: Any) -> list[str]:
-    """Return a value as the address has it: nothing for an empty one, an empty entry for an empty list."""
+    """Return the texts of a value in the address: none for an empty value, an empty text for an empty list."""
     if isinstance(value, bool):
         return [str(int(value))]
     if isinstance(value, float):
@@ -114,100 +117,100 @@ def current_state() -> AddressState:
 
 
 def open_place(page: str, places: Sequence[str]) -> str:
-    """Return the place of a page that is shown: by the address where that changed by itself, else as was chosen.
+    """Return the place of a page to show: the one in the address if the reader followed a link, else the last one.
 
     Args:
         page: the last part of the page's address.
-        places: those of its tabs; the first is shown where none, or none of these, was asked for.
+        places: those of its tabs; the first is the default.
     """
-    state, tabs_asked = current_state(), st.query_params.get_all(TAB)
-    if state.moved and page == state.url:
-        tabs_asked = state.seen.get(TAB, [])
+    state, requested = current_state(), st.query_params.get_all(TAB)
+    if state.ignored_query == _sent_query() and page == state.url:
+        requested = state.last_query.get(TAB, [])
     if page != state.url:
         # a link says which tab it leads to
-        state.url, state.seen = page, {key: texts for key, texts in state.seen.items() if key != TAB}
+        state.url, state.last_query = page, {key: texts for key, texts in state.last_query.items() if key != TAB}
         state.values.pop(TAB, None)
-    elif tabs_asked != state.seen.get(TAB, []):
-        state.resent = True
-    if tabs_asked != state.seen.get(TAB, []):
-        state.seen.pop(TAB, None)
+    elif requested != state.last_query.get(TAB, []):
+        state.must_resend = True
+    if requested != state.last_query.get(TAB, []):
+        state.last_query.pop(TAB, None)
         state.values.pop(TAB, None)
-        candidates = tabs_asked
+        candidates = requested
     else:
-        candidates = state.arrived.get(TAB) or [str(state.values.get(TAB))]
+        candidates = state.unread.get(TAB) or [str(state.values.get(TAB))]
     return next((place for place in candidates[-1:] if place in places), places[0])
 
 
 def read_address(page: str) -> None:
-    """Take over what the address holds, without faults of another place; called before one is drawn."""
-    apply_moves()
+    """Read the values that the address holds for a page, before the page is drawn."""
+    apply_changes()
     state = current_state()
-    if state.moved and page == state.page:
-        state.seen = {key: st.query_params.get_all(key) for key in st.query_params}
+    if state.ignored_query == _sent_query() and page == state.page:
+        state.last_query = _sent_query()
     elif page != state.page:
-        state.page, state.faults = page, {}
+        state.page, state.warnings = page, {}
         # a link does not bring all: what the address never held on this page has not been taken back
-        state.seen = {key: texts for key, texts in state.seen.items() if key in st.query_params}
+        state.last_query = {key: texts for key, texts in state.last_query.items() if key in st.query_params}
     else:
         # Back to a view in which something was not chosen yet
-        for key in [key for key in state.seen if key not in st.query_params]:
-            del state.seen[key]
+        for key in [key for key in state.last_query if key not in st.query_params]:
+            del state.last_query[key]
             state.values.pop(key, None)
     for key in st.query_params:
         texts = st.query_params.get_all(key)
-        if texts != state.seen.get(key):
-            state.seen[key] = state.arrived[key] = texts
+        if texts != state.last_query.get(key):
+            state.last_query[key] = state.unread[key] = texts
             state.values.pop(key, None)
-    state.defaults[page], state.collecting, state.overtaken = {}, True, False
+    state.defaults[page], state.is_drawing_page, state.was_interrupted = {}, True, False
     if page in PAGE_OF:
-        state.left[PAGE_OF[page].url] = page
+        state.last_places[PAGE_OF[page].url] = page
 
 
 @contextmanager
-def drawing(page: str) -> Iterator[None]:
-    """Take over what the address holds for the page that the block draws, and note if it is left before `finish`."""
+def drawing_page(page: str) -> Iterator[None]:
+    """Read the address for the page that the block draws, and note if the block ends before `write_address`."""
     read_address(page)
     # the session cannot be asked any more where something has overtaken the page
     state = current_state()
     try:
         yield
     finally:
-        state.collecting, state.overtaken = False, state.collecting
+        state.is_drawing_page, state.was_interrupted = False, state.is_drawing_page
 
 
-def finish(slot: Any) -> None:
-    """Write what the page has read into the address, and into the slot what of it no page can use."""
+def write_address(slot: Any) -> None:
+    """Write the values that the page has read into the address, and warn in the slot of values that cannot be used."""
     state = current_state()
-    state.collecting = state.moved = False
+    state.is_drawing_page, state.ignored_query = False, None
     state.write()
-    for sentence in state.faults.values():
+    for sentence in state.warnings.values():
         slot.warning(sentence, icon=":material/link_off:")
 
 
-def put(key: str, value: Any) -> None:
+def set_value(key: str, value: Any) -> None:
     """Set a value; for callbacks of buttons, charts and components."""
-    put_all({key: value})
+    set_values({key: value})
 
 
-def put_all(values: Mapping[str, Any]) -> None:
+def set_values(values: Mapping[str, Any]) -> None:
     """Set several values as one step of the browser's history."""
     state = current_state()
     for key, value in values.items():
         state.values[key] = value
-        state.faults.pop(key, None)
-        state.arrived.pop(key, None)
-    if state.overtaken:
-        keep()
-    elif not state.collecting:
+        state.warnings.pop(key, None)
+        state.unread.pop(key, None)
+    if state.was_interrupted:
+        ignore_sent_address()
+    elif not state.is_drawing_page:
         state.write()
 
 
-def keep() -> None:
-    """Keep the values whatever address the browser sends along; for callbacks that run before a page is drawn.
+def ignore_sent_address() -> None:
+    """Keep the values, and ignore the address that the browser sent with this event; for callbacks.
 
-    What a browser sends before it has heard of the last change has the address from before that change.
+    Until the browser knows of the last change, it sends the address from before that change.
     """
-    current_state().moved = True
+    current_state().ignored_query = _sent_query()
 
 
 def current_page() -> str:
@@ -217,51 +220,51 @@ def current_page() -> str:
 
 def in_fragment() -> bool:
     """Return True if only a part of the page is being drawn."""
-    return not current_state().collecting
+    return not current_state().is_drawing_page
 
 
-def on_move(widget: str, action: Callable[[], object]) -> None:
-    """Note in the callback of a widget what its new value does, which happens when the widget is drawn anew.
+def defer_change(widget: str, action: Callable[[], object]) -> None:
+    """Store the change by a widget's callback until the widget is redrawn.
 
     The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
     which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
     """
-    current_state().moves[widget] = action
+    current_state().changes[widget] = action
 
 
-def apply_moves() -> None:
-    """Do what the widgets that were moved say; called before a page is drawn."""
-    moves = current_state().moves
-    while moves:
-        moves.pop(next(iter(moves)))()
+def apply_changes() -> None:
+    """Apply the changes of all widgets, before a page is drawn."""
+    changes = current_state().changes
+    while changes:
+        changes.pop(next(iter(changes)))()
 
 
 def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[..., None]:
-    """Return a part of a page that is drawn anew by itself, and every so many seconds if a number is given."""
+    """Return a part of a page that is redrawn alone, and every so many seconds if a number is given."""
 
     @wraps(draw)
-    def drawn(*arguments: Any) -> None:
+    def draw_part(*arguments: Any) -> None:
         try:
             draw(*arguments)
         finally:
             if in_fragment():
                 # of widgets that are not in it nobody has moved any
-                current_state().moves.clear()
+                current_state().changes.clear()
 
-    return st.fragment(drawn, run_every=every)
+    return st.fragment(draw_part, run_every=every)
 
 
-def number(key: str, default: float, low: float, high: float) -> float:
+def read_number(key: str, default: float, low: float, high: float) -> float:
     """Read a number in [low, high]."""
     return _read(key, float(default), lambda text: _within(float(text), low, high), f"{low:g} to {high:g}")
 
 
-def whole_number(key: str, default: int, low: int, high: int) -> int:
+def read_whole_number(key: str, default: int, low: int, high: int) -> int:
     """Read a whole number in [low, high]."""
     return _read(key, int(default), lambda text: _within(int(text), low, high), f"{low} to {high}")
 
 
-def index(key: str) -> int | None:
+def read_index(key: str) -> int | None:
     """Read a whole number from 0, or None if there is none."""
     return _read(key, None, lambda text: _within(int(text), 0, math.inf), "a whole number from 0")
 
@@ -271,42 +274,42 @@ def read_option(key: str, options: Options, default: str) -> str:
     return _read(key, default, lambda text: _member(str(text), options), _listed(options))
 
 
-def flag(key: str, default: bool = False) -> bool:
+def read_flag(key: str, default: bool = False) -> bool:
     """Read yes or no; 1 or 0 in the address."""
     return _read(key, default, _truth, "0 or 1")
 
 
-def text(key: str, default: str = "") -> str:
-    """Read any text; its reader checks it."""
+def read_text(key: str, default: str = "") -> str:
+    """Read a text without checking it."""
     return _read(key, default, str, "text")
 
 
-def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
+def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
     """Read some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
     state = current_state()
-    texts = state.arrived.pop(key, None)
+    texts = state.unread.pop(key, None)
     names = [name for name in (texts or state.values.get(key, default)) if name]
     chosen = [name for name in dict.fromkeys(names) if name in options]
     if texts is not None:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
-            state.faults[key] = _fault(key, ", ".join(unknown), _listed(options))
+            state.warnings[key] = _fault(key, ", ".join(unknown), _listed(options))
     return state.note(key, chosen, list(default))
 
 
 def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
     state = current_state()
-    texts = state.arrived.pop(key, None)
+    texts = state.unread.pop(key, None)
     if texts is not None:
         last = texts[-1]
         try:
             state.values[key] = parse(last)
-            state.faults.pop(key, None)
+            state.warnings.pop(key, None)
             if len(set(texts)) > 1:
                 words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
-                state.faults[key] = escape_error(words)
+                state.warnings[key] = escape_error(words)
         except (ValueError, OverflowError):
-            state.faults[key] = _fault(key, last, rule)
+            state.warnings[key] = _fault(key, last, rule)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default
@@ -360,7 +363,7 @@ def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **o
 
 def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
     """Draw a switch."""
-    return bool(st.toggle(label, **_bind(key, "toggle", lambda: flag(key, default)), **options))
+    return bool(st.toggle(label, **_bind(key, "toggle", lambda: read_flag(key, default)), **options))
 
 
 def segmented_control(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
@@ -383,13 +386,13 @@ def radio(label: str, choices: Options, key: str, default: str, **options: Any) 
 
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
     """Draw a list of which any number is chosen."""
-    bound = _bind(key, "multiselect", lambda: several(key, choices, default), choices)
+    bound = _bind(key, "multiselect", lambda: read_list(key, choices, default), choices)
     return list(st.multiselect(label, list(choices), **(bound | options)))
 
 
 def text_field(label: str, key: str, longest: int, **options: Any) -> str:
     """Draw a field to type a line of text in; what an address has beyond its length is cut off."""
-    bound = _bind(key, "text", lambda: text(key)[:longest])
+    bound = _bind(key, "text", lambda: read_text(key)[:longest])
     return str(st.text_input(label, max_chars=longest, **bound, **options))
 
 
@@ -404,15 +407,15 @@ def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
 
 
 def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
-    return (whole_number if isinstance(default, int) else number)(key, default, low, high)
+    return (read_whole_number if isinstance(default, int) else read_number)(key, default, low, high)
 
 
 def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None = None) -> dict[str, Any]:
-    """Let the widget show the value, whoever has changed it, under the labels that its options have now."""
+    """Set a widget to the value of a key and return its options; option labels may have changed."""
     widget, labels = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
     state = current_state()
-    if widget in state.moves:
-        state.moves.pop(widget)()
+    if widget in state.changes:
+        state.changes.pop(widget)()
     value = read()
     before, state.labels[widget] = state.labels.get(widget, {}), labels
     # the browser speaks of an option by its label when it was last drawn
@@ -428,7 +431,7 @@ def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None 
 def _take(key: str, widget: str, names: Mapping[str, str] | None = None) -> None:
     value = st.session_state.get(widget)
     if value is not None:
-        on_move(widget, lambda: put(key, value if names is None else names.get(value, "")))
+        defer_change(widget, lambda: set_value(key, value if names is None else names.get(value, "")))
 
 
 def show(places: Mapping[str, Callable[[], None]]) -> None:
@@ -458,7 +461,7 @@ def link_query(place: str, shared: Iterable[str] = SHARED) -> dict[str, list[str
 
 def last_place(page: page_names.Page) -> str:
     """Return the place of a page that was shown last; its first one where none was."""
-    return current_state().left.get(page.url, page_names.first(page.url))
+    return current_state().last_places.get(page.url, page_names.first(page.url))
 
 
 def link(place: str, label: str, icon: str | None = None, run: str = "", **look: Any) -> None:
@@ -467,21 +470,21 @@ def link(place: str, label: str, icon: str | None = None, run: str = "", **look:
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=query or None, **look)
 
 
-def turn(place: str) -> None:
-    """Turn to a place, as a link does."""
+def open_page(place: str) -> None:
+    """Open a place, as a link does."""
     st.switch_page(PAGE_OF[place].file, query_params=link_query(place))
 
 
 def compare_runs(names: Iterable[str]) -> None:
     """Open the page Compare with runs side by side."""
-    put(COMPARED, list(dict.fromkeys(names)))
-    turn("compare")
+    set_value(COMPARED, list(dict.fromkeys(names)))
+    open_page("compare")
 
 
 def to_launch(study: Study, source: str) -> None:
     """Open the launch form with a study's settings filled in; `source` is the sentence's beginning on it."""
     st.session_state[_SENT] = study, source
-    turn("launch")
+    open_page("launch")
 
 
 def sent_to_launch() -> tuple[Study, str] | None:

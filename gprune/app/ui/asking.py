@@ -26,7 +26,7 @@ from gprune.study.methods import METHODS
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
 LABEL, SCALES = "Repair the kept weights", "Learn scales too"
-_WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is waiting for its turn."}
+_WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is busy with another request."}
 
 
 def owner(place: str) -> str:
@@ -34,12 +34,12 @@ def owner(place: str) -> str:
     return f"{st.session_state.setdefault('preview_owner', uuid.uuid4().hex)}:{place}"
 
 
-def can_ask(run: Run, wanted: bool) -> bool:
+def can_ask(run: Run, is_requested: bool) -> bool:
     """Return True if a reader wants to ask the worker and can; else say what a packed run lacks."""
-    missing = run_status.missing_inputs(run) if wanted else ""
+    missing = run_status.missing_inputs(run) if is_requested else ""
     if missing:
         st.info(escape_error(missing), icon=":material/inventory_2:")
-    return wanted and not missing
+    return is_requested and not missing
 
 
 def is_refining(identities: Iterable[str]) -> bool:

@@ -34,11 +34,13 @@ def button(label: str, key: str, **options: Any) -> bool:
 
 
 def _note_click(key: str) -> None:
-    address.keep()
+    address.ignore_sent_address()
     st.session_state.setdefault(_PRESSED, set()).add(key)
 
 
-def act(label: str, key: str, icon: str, action: Callable[..., object], *arguments: object, **options: Any) -> bool:
+def action_button(
+    label: str, key: str, icon: str, action: Callable[..., object], *arguments: object, **options: Any
+) -> bool:
     """Draw a button that calls `action` before the page is drawn anew; return True if it was clicked.
 
     `icon` is a name of Material Symbols, or empty; `options` are those of `st.button`.

@@ -13,7 +13,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.analysis.table import Table
 from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
 from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
@@ -45,14 +44,14 @@ class Card:
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
             self._copies = st.container(width="content", horizontal=True, gap="small")
-        self.title(title)
+        self.set_title(title)
 
-    def title(self, text: str) -> None:
+    def set_title(self, text: str) -> None:
         """Replace the heading by the finding."""
         self._title = text
         self._heading.markdown(f"#### {join_numbers(text)}")
 
-    def copies(self) -> None:
+    def draw_copy_buttons(self) -> None:
         """Offer what the card shows for a paper and as Python, at its end."""
         content = Content(self._title, self._file_name(), self._figures, self._table, self._as_read)
         with self._copies:
@@ -68,15 +67,15 @@ class Card:
             st.caption("This card as Python code")
             st.code(python, language="python", wrap_lines=True)
 
-    def reads(self, table: Callable[[], pd.DataFrame]) -> None:
+    def set_printed_table(self, table: Callable[[], pd.DataFrame]) -> None:
         """Say how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
         self._as_read = table
 
-    def is_for(self, figure: str) -> None:
+    def set_figure(self, figure: str) -> None:
         """Note the figure that the card is there for, by its name."""
         self._figure = figure
 
-    def offers(self, panel: Panel) -> None:
+    def note_panel(self, panel: Panel) -> None:
         """Note a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
         if panel.code is not None:
             self._calls.append(panel.code)
@@ -97,8 +96,8 @@ class Card:
         which have to fit into a third of the page, below the caption, without a switch.
         """
         if panel.title:
-            self.title(panel.title)
-        self.offers(panel)
+            self.set_title(panel.title)
+        self.note_panel(panel)
         self._draw(panel, on_point, on_region)
         caption = f"{panel.caption} {panel.action}".strip()
         if narrow:
@@ -146,11 +145,7 @@ class Card:
         return handle
 
     def tools(
-        self,
-        table: Callable[[], pd.DataFrame] | None = None,
-        switch: bool = True,
-        how: str = "",
-        caption: str = "",
+        self, table: Callable[[], pd.DataFrame] | None = None, switch: bool = True, how: str = "", caption: str = ""
     ) -> None:
         """Draw what stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
         self._table, is_shown = self._table or table, False
@@ -168,7 +163,9 @@ class Card:
                 if table is not None:
                     is_shown = switch and address.toggle("Table", f"{self.key}_table")
                     file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
-                    tables.download("CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary")
+                    tables.download_button(
+                        "CSV", lambda: tables.to_csv(table()), file, "text/csv", key, type="tertiary"
+                    )
         if is_shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
 
@@ -201,18 +198,18 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         opened = Card(key, title, run)
-        opened.is_for(figure)
+        opened.set_figure(figure)
         try:
             yield opened
         except MissingResultError as missing:
-            _missing(run, missing)
+            _explain_missing_result(run, missing)
         except GpruneError as error:
             if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
                 # what a pack did not bring is no fault
                 st.info(escape_error(run_status.pack_sentence(error)), icon=":material/inventory_2:")
             else:
                 st.error(escape_error(error), icon=":material/error:")
-        opened.copies()
+        opened.draw_copy_buttons()
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
@@ -221,10 +218,7 @@ def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]
 
 
 def panel_card(
-    panel: PanelFunction[...],
-    run: Run,
-    on_point: Callable[[dict[str, Any]], None] | None = None,
-    **options: Any,
+    panel: PanelFunction[...], run: Run, on_point: Callable[[dict[str, Any]], None] | None = None, **options: Any
 ) -> None:
     """Draw a card that is its figure alone; what is selected is marked where the figure can mark it.
 
@@ -254,7 +248,7 @@ def published_badge() -> None:
     )
 
 
-def _missing(run: Run | None, reason: MissingResultError) -> None:
+def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None:
     """Say which result is missing and what makes it."""
     needed, icon = f"Needs “{reason.title}”", ":material/hourglass_empty:"
     words = f"{needed}, which this run does not have."
@@ -311,7 +305,7 @@ def _open_export(key: str, content: Content) -> None:
 
 
 def _draw_printed(key: str, content: Content) -> None:
-    """The figures as they will be printed, each with Plotly's camera."""
+    """Draw the figures as they will be printed, each with Plotly's camera button."""
     chosen = st.segmented_control(
         "Width",
         list(chart_style.WIDTH_LABELS),
@@ -341,16 +335,18 @@ def _draw_printed(key: str, content: Content) -> None:
 
 
 def _draw_sources(key: str, content: Content) -> None:
-    """The table as LaTeX, and its numbers as CSV."""
+    """Draw the table as LaTeX and a button for its CSV."""
     if content.table is None:
         return
     numbers = content.table()
     table = content.as_read() if content.as_read is not None else numbers
+    from gprune.analysis.table import Table
+
     source = Table(table).first(MOST_ROWS).latex(strip_markdown(content.title))
     rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
     st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
     st.code(source, language="latex", height=260, wrap_lines=True)
     with st.container(horizontal=True):
         latex = source.encode("utf-8", "replace")
-        tables.download("LaTeX", latex, f"{content.name}.tex", "text/x-tex", f"{key}_take_tex")
-        tables.download("CSV", tables.csv(numbers), f"{content.name}.csv", "text/csv", f"{key}_take_csv")
+        tables.download_button("LaTeX", latex, f"{content.name}.tex", "text/x-tex", f"{key}_take_tex")
+        tables.download_button("CSV", tables.to_csv(numbers), f"{content.name}.csv", "text/csv", f"{key}_take_csv")

@@ -29,7 +29,7 @@ MOST_TICKS = 7
 
 
 class Looks(Mapping[str, str]):
-    """One thing of how each method looks, of plug-ins too that are met later, in the record of a run."""
+    """Mapping from method to one property of its look, including plug-ins that are registered later."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
         """Take the function that looks one method up."""
@@ -87,12 +87,12 @@ _CONTROLS = {
 
 
 def control_label(method: str) -> str:
-    """A method's label, which says of a control that it is one."""
+    """Return a method's label; a control is marked as such."""
     return f"{label(method)} (control)" if method in METHODS and METHODS[method].control else label(method)
 
 
 def family(method: str) -> str:
-    """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
+    """Return the method that a variant belongs to, whose colour it has: `flap` for `flap_pooled`."""
     method_facts = METHODS.get(method)
     if method_facts is not None and method_facts.decision == "learned":
         return "gprune"
@@ -109,7 +109,7 @@ def _color(method: str) -> str:
 
 
 def _plugin_place(method: str) -> int | None:
-    """The number of a method among those of plug-ins; None of ours."""
+    """Return the index of a method among the plug-ins' methods; None for a built-in method."""
     foreign = [name for name, facts in METHODS.items() if facts.plugin is not None]
     return foreign.index(method) if method in foreign else None
 
@@ -149,7 +149,7 @@ def label(method: str) -> str:
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Title the axes of a figure, set what all share and its height in pixels, and return it."""
+    """Set the axis titles, height in pixels and common layout of a figure, and return it."""
     above = {"x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     shared: dict[str, Any] = {
         "height": height,
@@ -185,7 +185,7 @@ def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **options: Any) 
 
 
 def waiting(sentence: str) -> go.Figure:
-    """Empty axes that say what will stand here; they also make the browser load Plotly meanwhile."""
+    """Return empty axes with a sentence; the browser loads Plotly meanwhile."""
     figure = go.Figure()
     style(figure, "", "", 220)
     figure.update_xaxes(showticklabels=False, showgrid=False)
@@ -194,7 +194,7 @@ def waiting(sentence: str) -> go.Figure:
 
 
 def log_ticks(lowest: float, highest: float) -> dict[str, Any]:
-    """Entries of an axis that place and name the ticks between two positive values.
+    """Return the axis options for log ticks between two positive values.
 
     Gives type, mode, values and names of the ticks: powers of ten over a wide range, else 1, 2 and 5 of each.
     """

@@ -73,7 +73,7 @@ def _write_command(study: Study, file: str) -> str:
 
 
 def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
-    """Code that ends with what a card shows; empty if it shows nothing of a run."""
+    """Return Python code for what a card shows; empty if the card has no figure or table of a run."""
     lines = [_call(call) for call in calls]
     if not lines and card in TABLES:
         lines = [TABLES[card]]

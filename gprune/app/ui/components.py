@@ -40,10 +40,7 @@ def add_style(name: str) -> None:
 
 
 _PASSAGES = st.components.v2.component(
-    "gprune_firing",
-    html='<ol class="passages"></ol>\n',
-    css=read_asset("passages.css"),
-    js=read_asset("passages.js"),
+    "gprune_firing", html='<ol class="passages"></ol>\n', css=read_asset("passages.css"), js=read_asset("passages.js")
 )
 _LOSSES = st.components.v2.component(
     "gprune_lens_tokens",

@@ -30,7 +30,7 @@ MOST_TABLE_ROWS = 2000
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """Keys of results, and the run that reads them: equal where the keys are."""
+    """A run and the keys of its results; instances with equal keys are equal, for caching."""
 
     keys: tuple[str, ...]
     run: Run = field(compare=False)
@@ -94,7 +94,7 @@ def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
 
 
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
-    """Masks that no run has decided, those of a choice, composed once for all pages from the run's thresholds.
+    """Return the masks of a choice, composed from the run's thresholds and cached.
 
     Raises MissingResultError if the run lacks what GPrune's masks follow from, MethodError if the
     method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below what the
@@ -111,7 +111,7 @@ def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
 
 
 def masks_of_text(run: Run, method: str, text: str) -> PruningMasks:
-    """The masks of a method at the run's retention, were PRIMARY or AUXILIARY of whatif alone to decide.
+    """Return the masks of a method at the run's retention by the scores of one text, PRIMARY or AUXILIARY of whatif.
 
     Errors as `masks_of`.
     """
@@ -142,7 +142,7 @@ def _of_baseline(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
 
 
 def perplexities(run: Run) -> list[tuple[str, str]]:
-    """Methods and texts of a run whose perplexity is there."""
+    """Return the pairs of method and text that have a perplexity in a run."""
     every = itertools.product(run.study.methods, run.study.evaluation.texts)
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
 
@@ -150,7 +150,7 @@ def perplexities(run: Run) -> list[tuple[str, str]]:
 # a run is opened anew for each drawing of a page
 @lru_cache(32)
 def measurements(run: Run) -> list[Measurement]:
-    """Every perplexity of a run that is there. Raises StoreError if one, or its masks, are damaged."""
+    """Return every measured perplexity of a run. Raises StoreError if a result is damaged."""
     masks, pairs = run.masks(), perplexities(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
@@ -163,7 +163,7 @@ def measurements(run: Run) -> list[Measurement]:
 def measurement(
     run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
 ) -> Measurement:
-    """A perplexity of a method, with what it takes to compare it.
+    """Return a perplexity of a method with its size and protocol, for comparisons.
 
     `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 if they are not
     known. Raises MissingResultError if the result is not there, StoreError if it is damaged.

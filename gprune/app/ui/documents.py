@@ -55,7 +55,7 @@ def split_document(text: str) -> Document:
 
 
 def _read_terms() -> dict[str, str]:
-    """Words of glossary.md with their meanings, the repairs in the place of the entry Repairs."""
+    """Return the glossary's terms with their meanings; the repairs replace the entry Repairs."""
     terms = dict[str, str]()
     repairs = {repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)}
     for word, meaning in split_document(Path(__file__).with_name("glossary.md").read_text("utf-8")).parts:

@@ -18,7 +18,6 @@ from gprune.app.ui import (
     buttons,
     components,
     derived_cache,
-    live,
     page_names,
     run_choice,
     run_status,
@@ -54,10 +53,7 @@ _settled_modules: list[int] = [0]
 """modules that were loaded when memory was last counted as lasting"""
 
 
-def run(
-    sections: Mapping[str, Sequence[Any]],
-    figures: Callable[[], SlideFigures],
-) -> None:
+def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigures]) -> None:
     """Draw the frame around the page that was asked for, and the page.
 
     Args:
@@ -67,23 +63,23 @@ def run(
     IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
-    address.apply_moves()
+    address.apply_changes()
     place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
-    with address.drawing(place):
+    with address.drawing_page(place):
         if st.session_state.get(_WHOLE) != place:
             # another place begins at its top
             st.session_state.pop(_WHOLE, None)
         buttons.forget_clicks(place)
         components.add_style("look")
-        situation = _looked_at()
+        situation = _read_situation()
         _draw(situation, place, sections)
         _report_ended_jobs(situation)
         complaints, run = st.container(), current_run()
-        if slides.open_number():
+        if slides.open_slide_number():
             slides.draw_slide(run, figures())
         else:
             page.run()
-        address.finish(complaints)
+        address.write_address(complaints)
         if run is not None:
             selection.warn_of_missing(run, complaints)
     settle_memory()
@@ -98,8 +94,8 @@ def _require_door() -> None:
         st.stop()
 
 
-def _looked_at() -> work.Situation:
-    """The situation, noted for the page; a demo run is started if there is none."""
+def _read_situation() -> work.Situation:
+    """Return runs and jobs, stored for the page; start the demo if there is no run."""
     situation = work.read_situation(root())
     if work.autostart(situation):
         situation = work.read_situation(situation.root)
@@ -125,7 +121,7 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
         st.error(escape_error(situation.problem), icon=":material/error:")
     run_choice.explain_missing(situation.runs)
     if not situation.runs:
-        _nothing_yet(situation, place)
+        _draw_first_start(situation, place)
 
 
 def situation() -> work.Situation:
@@ -141,37 +137,40 @@ def current_run() -> Run | None:
 
 def _sidebar(situation: work.Situation, place: str) -> None:
     if situation.runs:
-        run_choice.pick(situation.runs)
+        run_choice.draw_run_list(situation.runs)
     run = current_run() if situation.runs else None
     if run is not None:
-        selection.search(run)
+        selection.draw_search(run)
         with st.container(horizontal=True, gap="xsmall"):
-            _badges(run)
+            _draw_badges(run)
     _draw_jobs(situation, run, place)
     if run is not None:
-        selection.chip(run)
-        _settings(run)
+        selection.draw_chip(run)
+        _draw_settings(run)
     slides.draw_button("frame_slides", type="tertiary", shortcut="P")
     components.install("one_step_back")
     if situation.unreadable:
-        _unreadable(situation)
+        _draw_unreadable(situation)
 
 
 def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> None:
     """Draw the progress of the running job and, where it is not the run that is shown, the way there."""
     # a run that another program computes is followed as well, and redrawn when its process is gone
     if situation.active or any(run.state == "running" for run in situation.runs):
+        # imported while a job is active
+        from gprune.app.ui import live
+
         live.follow(situation, place, current.name if current else "")
-    under_way = (work.under_way(situation, job) for job in situation.active if not job.exports)
+    under_way = (work.run_of_active_job(situation, job) for job in situation.active if not job.exports)
     elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]
     if elsewhere:
-        buttons.act(
+        buttons.action_button(
             "Show the running run", "frame_watch", "visibility", run_choice.choose_run, elsewhere[0].name,
             type="tertiary", help="The run shown now stays in the list.",
         )  # fmt: skip
 
 
-def _unreadable(situation: work.Situation) -> None:
+def _draw_unreadable(situation: work.Situation) -> None:
     count = len(situation.unreadable)
     with st.expander(f"{format_count(count, 'run')} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
@@ -182,7 +181,7 @@ def _unreadable(situation: work.Situation) -> None:
         )
 
 
-def _badges(run: Run) -> None:
+def _draw_badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
     if run.study.model == "demo":
         about = "Small bundled model for exploring the app, not for conclusions."
@@ -195,17 +194,17 @@ def _badges(run: Run) -> None:
     elif run_status.is_live(run):
         st.badge("resume queued", color="blue", help="A queued job will resume it.")
     else:
-        st.badge("interrupted", color="orange", help=_why_interrupted(run))
+        st.badge("interrupted", color="orange", help=_describe_interruption(run))
 
 
-def _why_interrupted(run: Run) -> str:
+def _describe_interruption(run: Run) -> str:
     host = runs.other_host(run.record)
     if not host:
         return "No process is working on it. Resume it to finish it."
     return f"It ran on {escape(host)}, where its process has ended. Resume it to finish it here."
 
 
-def _settings(run: Run) -> None:
+def _draw_settings(run: Run) -> None:
     study = run.study
     st.caption(
         f"{escape(study.model)} · {escape(study.metric)} · keep {percent(study.retention)}  \n"
@@ -218,7 +217,7 @@ def _settings(run: Run) -> None:
         st.code(command(study), language="bash", wrap_lines=True)
 
 
-def _nothing_yet(situation: work.Situation, place: str) -> None:
+def _draw_first_start(situation: work.Situation, place: str) -> None:
     if situation.active or situation.problem:
         return
     if place != "home":
@@ -246,7 +245,7 @@ def page_title(title: str, question: str) -> None:
 
 
 def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
-    """Declare the page of a run: under its title, or what it will show, where there is no run."""
+    """Declare a page that draws a run under a title, or a hint if there is no run."""
 
     def declared(draw: Callable[[Run], None]) -> Callable[[], None]:
         @wraps(draw)
@@ -262,7 +261,7 @@ def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]],
 
 
 def require_run() -> Run | None:
-    """The chosen run; if there is none, says what the page will show and returns None."""
+    """Return the chosen run; without one, explain what the page will show and return None."""
     run = current_run()
     if run is None:
         if situation().runs:
@@ -276,26 +275,26 @@ def require_run() -> Run | None:
             f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of this program "
             "and are not shown. Run it again; results that are still valid are reused."
         )
-        _offered(run, words, ":material/history:", "Run it again", "frame_again")
+        _offer_restart(run, words, ":material/history:", "Run it again", "frame_again")
     elif not run.complete and not run_status.is_live(run):
-        _incomplete(run)
+        _explain_incomplete(run)
     elif run.state == "done" and run.stopped_early:
         words = f"This run was limited to “{escape(str(run.record.get('until')))}”."
-        _offered(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
+        _offer_restart(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
 
 
-def _incomplete(run: Run) -> None:
+def _explain_incomplete(run: Run) -> None:
     """Say that a run stopped before its end, and offer to continue it."""
     reason = ""
     if run.state == "failed" and run.record.get("error"):
         reason = f" It failed: {escape_error(run.record['error'])}."
     elif runs.other_host(run.record) and run.state == runs.INTERRUPTED:
-        reason = f" {_why_interrupted(run)}"
+        reason = f" {_describe_interruption(run)}"
     outlook = run_status.run_outlook(run)
     where = f" after {outlook.done} of {outlook.steps} steps" if outlook.steps else " before its first step"
     words = f"This run stopped{where}.{reason} Finished stages are kept."
-    row = _offered(run, words, ":material/pause_circle:", "Resume this run", "frame_continue")
+    row = _offer_restart(run, words, ":material/pause_circle:", "Resume this run", "frame_continue")
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
@@ -303,7 +302,7 @@ def _incomplete(run: Run) -> None:
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
-def _offered(run: Run, message: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
+def _offer_restart(run: Run, message: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
     """Draw a message about a run next to a button that starts it; return the row, for more buttons."""
     row = st.container(horizontal=True, vertical_alignment="center")
     (row.info if mild else row.warning)(message, icon=icon, width="stretch")
@@ -311,7 +310,7 @@ def _offered(run: Run, message: str, icon: str, words: str, key: str, mild: bool
     return row
 
 
-def rest_waits() -> bool:
+def is_rest_deferred() -> bool:
     """Return True if the rest of a page, below its first cards, is not drawn yet; mark the end of what is.
 
     It is drawn by the first scroll, or where the window reaches it anyway. An address that holds choices of the
@@ -321,12 +320,12 @@ def rest_waits() -> bool:
     if _WHOLE in st.session_state or chosen or not len(st.context.headers):
         _draw_rest()
         return False
-    _REST_COMPONENT(key=_REST, on_reached_change=_take_scroll)
+    _REST_COMPONENT(key=_REST, on_reached_change=_draw_rest_on_scroll)
     return True
 
 
-def _take_scroll() -> None:
-    address.keep()
+def _draw_rest_on_scroll() -> None:
+    address.ignore_sent_address()
     _draw_rest()
 
 
@@ -393,7 +392,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
             if run is not None and job.state == "done":
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
-            address.turn(target if job.state == "done" else "launch")
+            address.open_page(target if job.state == "done" else "launch")
         if is_result and run is not None:
             if buttons.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
@@ -401,7 +400,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
                 other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")
                 run_choice.choose_run(run.name)
                 address.compare_runs(filter(None, [run.name, other]))
-        buttons.act(
+        buttons.action_button(
             "", f"ended_close_{job.id}", "close", _close_banner, job.id, type="tertiary", help="Close this message"
         )
 
@@ -416,7 +415,7 @@ def describe_result(run: Run, origin: Run | None) -> str:
     Where both measured no text alike it is the headline of the run.
     """
     try:
-        method, changes = _changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
+        method, changes = _paired_changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
         if origin is None or not changes:
             return f"{escape(story.headline(run).sentence)}."
     except GpruneError as error:
@@ -425,7 +424,7 @@ def describe_result(run: Run, origin: Run | None) -> str:
     return f"Perplexity of {method} against “{escape(name)}”: {', '.join(changes)}."
 
 
-def _changes(run: Run, origin: Run) -> tuple[str, list[str]]:
+def _paired_changes(run: Run, origin: Run) -> tuple[str, list[str]]:
     """Return the first method that both runs measured on the same text, and its perplexities on the same windows."""
     before = {(cell.method, cell.text): cell for cell in derived_cache.measurements(origin)}
     after = {(cell.method, cell.text): cell for cell in derived_cache.measurements(run)}

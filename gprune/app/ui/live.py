@@ -29,7 +29,7 @@ _NAME_LETTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """Runs and jobs at one moment."""
 
     situation: work.Situation
@@ -38,30 +38,30 @@ class Look:
 
 
 _LOOKING = threading.Lock()
-_looks: dict[str, Look] = {}
+_looks: dict[str, Snapshot] = {}
 
 
-def shared_look(root: str) -> work.Situation:
+def shared_situation(root: str) -> work.Situation:
     """Return runs and jobs as one of the sessions has seen them less than a second ago."""
     with _LOOKING:
         look, moment = _looks.get(root), time.monotonic()
         if look is None or moment - look.at >= FRESH_SECONDS:
             # one server looks at one cache; a second one is that of a test
             _looks.clear()
-            look = _looks[root] = Look(work.read_situation(root), time.monotonic())
+            look = _looks[root] = Snapshot(work.read_situation(root), time.monotonic())
         return look.situation
 
 
-def follow(situation: work.Situation, page: str, shown: str) -> None:
+def follow(situation: work.Situation, page: str, run_name: str) -> None:
     """Draw the first active job, and the page again when something of it has changed."""
-    whose = None if page in EVERYTHING else shown
+    whose = None if page in EVERYTHING else run_name
     polled = address.fragment(_watch, POLL_SECONDS)
     polled(situation.root, whose, situation.states, situation.stage_counts(whose), time.monotonic())
 
 
 def _watch(root: str, whose: str | None, states: str, stages: str, drawn_at: float) -> None:
-    situation = shared_look(root)
-    rested = time.monotonic() - drawn_at >= rest(situation.active)
+    situation = shared_situation(root)
+    rested = time.monotonic() - drawn_at >= redraw_interval(situation.active)
     if situation.states != states or (rested and situation.stage_counts(whose) != stages):
         st.rerun()
     if situation.active:
@@ -73,7 +73,7 @@ def _watch(root: str, whose: str | None, states: str, stages: str, drawn_at: flo
         st.progress(share, text=f":material/hourglass_top: **{name}**{more}  \n{words[-1]}")
 
 
-def rest(active: list[Job]) -> float:
+def redraw_interval(active: list[Job]) -> float:
     """Return the seconds between two drawings of a page while jobs are active."""
     started = [job.started for job in active if job.started is not None]
     elapsed = time.time() - min(started) if started else 0.0
@@ -97,7 +97,7 @@ def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
         return [escape_error(error), escape_error(error)], 0.0
     verb = "is being cancelled" if job.state == "cancelling" else f"is running on {job.device or 'this machine'}"
     stage = escape(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
-    run = work.under_way(situation, job)
+    run = work.run_of_active_job(situation, job)
     if job.exports or run is None or not run.outlook:
         share = min(1.0, progress.fraction) if job.exports else 0.0
         return [verb, _stage_words(stage, progress), stage], share

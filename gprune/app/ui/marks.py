@@ -21,7 +21,7 @@ NONE = -1
 _GOES_UP, _GOES_DOWN = "higher on B", "higher on A"
 
 
-def identity(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
+def unit_data(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
     """(marks, 3) custom data that say which layer, module and neuron each mark stands for."""
     parts = np.broadcast_arrays(layer, module, neuron)
     return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
@@ -32,7 +32,7 @@ def layer_data(layers: Iterable[int]) -> list[list[int]]:
     return [[layer, NONE, NONE] for layer in layers]
 
 
-def cells(
+def add_cells(
     figure: go.Figure,
     x: Array,
     y: Array,
@@ -42,26 +42,26 @@ def cells(
     modules: Array | int = NONE,
     **position: int,
 ) -> None:
-    """Lay unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
+    """Add invisible marks over a heat map's cells, because a heat map cannot be clicked.
 
     The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
     `x`, `y`, `layers` and `modules` (selected by a click) are (cells,); `values` (cells,) or (cells, several)
     are `%{customdata[3]}` and on of `hover`, a template of Plotly; `position` is row and col of the panel.
     """
-    data = np.column_stack([identity(layers, modules), values]).astype(np.float32)
+    data = np.column_stack([unit_data(layers, modules), values]).astype(np.float32)
     marker = {"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1}
-    points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **position)
+    add_points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **position)
     # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
     figure.update_layout(hoverdistance=80)
 
 
-def outline(figure: go.Figure, x: float, y: float) -> None:
+def add_outline(figure: go.Figure, x: float, y: float) -> None:
     """Frame the cell of a heat map that is selected."""
     corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
     figure.add_shape(type="rect", **corners, line={"color": RING, "width": 3}, layer="above")
 
 
-def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
+def add_layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
     """Mark the selected layer on an axis of layers."""
     if chosen.layer is None:
         return
@@ -70,7 +70,7 @@ def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
     draw(**ends, line={"color": RING, "width": 2}, fillcolor="rgba(0,0,0,0)", layer="above")
 
 
-def curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
+def add_curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
     """Draw a line under a name, with marks where `symbol` is among the further options of its trace.
 
     `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
@@ -83,7 +83,7 @@ def curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], ho
     figure.add_scatter(x=x, y=y, name=name, line=line, hovertemplate=box, **({"mode": "lines"} | more))
 
 
-def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
+def add_points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
     """Draw marks that look as `marker` says.
 
     `hover` is the template of a mark’s box, `more` are further options of the trace, its name among them.
@@ -91,18 +91,18 @@ def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str
     figure.add_scatter(x=x, y=y, marker=marker, hovertemplate=hover, **({"mode": "markers"} | more))
 
 
-def guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
+def add_guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
     """Draw a line that says nothing under the pointer and stands in no legend."""
     figure.add_scatter(x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more))
 
 
-def heat(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
-    """A heat map of magnitudes beside their scale; `cells` make it answer to pointer and click."""
+def heat_map(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
+    """Return a heat map with its colour bar; `add_cells` makes it respond to hover and click."""
     options = {"x": x, "y": y, "colorscale": MAGNITUDE, "colorbar": colorbar(title), "hoverinfo": "skip"}
     return go.Figure(go.Heatmap(z=z.astype(np.float32), **(options | more)))
 
 
-def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str | list[str], hover: str, **more: Any) -> None:
+def add_bars(figure: go.Figure, x: Any, y: Any, name: str, color: str | list[str], hover: str, **more: Any) -> None:
     """Draw bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
     box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     figure.add_bar(x=x, y=y, name=name, marker={"color": color}, hovertemplate=box, **more)
@@ -113,19 +113,19 @@ def colorbar(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": title, "side": "right"}, "thickness": 12} | more
 
 
-def around(middle: Array, low: Array, high: Array, thickness: float, **more: Any) -> dict[str, Any]:
-    """Whiskers from `low` to `high`, which need not be equally far from the middle."""
+def error_bars(middle: Array, low: Array, high: Array, thickness: float, **more: Any) -> dict[str, Any]:
+    """Return asymmetric error bars from `low` to `high`."""
     ends = {"array": high - middle, "arrayminus": middle - low, "thickness": thickness}
     return {"type": "data", "symmetric": False} | ends | more
 
 
-def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
-    """Circle the mark of what is selected."""
+def add_ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
+    """Add a ring around the selected mark."""
     marker = {"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}}
-    points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
+    add_points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
 
 
-def survival(
+def survival_curves(
     curves: Sequence[drift.Distribution],
     lines: Mapping[str, dict[str, Any]],
     name: Callable[[drift.Distribution], str] = lambda distribution: distribution.name,
@@ -146,12 +146,12 @@ def survival(
         if distribution.name in lines:
             hover = f"%{{y:.1f}}% shift by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
             values, line = np.round(beyond[distribution.name], 3), lines[distribution.name]
-            curve(figure, edges, values, name(distribution), line, hover)
+            add_curve(figure, edges, values, name(distribution), line, hover)
     return figure, beyond
 
 
-def slopes(movers: Movers, height: int, chosen: int | None = None) -> go.Figure:
-    """One line a neuron, in the hue of the text that ranks it higher."""
+def plot_slopes(movers: Movers, height: int, chosen: int | None = None) -> go.Figure:
+    """Plot one line per neuron, in the colour of the text that ranks it higher."""
     figure = go.Figure()
     up = movers.second > movers.first
     for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):
@@ -182,7 +182,7 @@ def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Sca
     ends = zip(movers.first[members], movers.second[members], strict=True)
     neuron = np.repeat(movers.neurons[members], 3)
     moves = np.repeat(movers.second[members] - movers.first[members], 3)
-    unit = identity(movers.layer, NONE, neuron)
+    unit = unit_data(movers.layer, NONE, neuron)
     return go.Scatter(
         x=[0.0, 1.0, None] * len(members),
         y=[rank for pair in ends for rank in (*(round(float(end), 4) for end in pair), None)],
@@ -202,4 +202,4 @@ def _chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
         ends = [float(movers.first[position[0]]), float(movers.second[position[0]])]
         name, line, marker = f"neuron {chosen}", {"color": RING, "width": 4}, {"color": RING, "size": 10}
         box, mode = f"{name}: rank %{{y:.3f}}<extra>selected</extra>", {"mode": "lines+markers"}
-        curve(figure, [0, 1], ends, name, line, box, **mode, marker=marker, showlegend=False)
+        add_curve(figure, [0, 1], ends, name, line, box, **mode, marker=marker, showlegend=False)

@@ -105,12 +105,12 @@ PAGE_OF = {place: page for page in PAGES for place in page.places}
 
 
 def page_at(url: str) -> Page:
-    """The page that stands at an address; the first one at the root."""
+    """Return the page at a URL; the first page at the root."""
     return next((candidate for candidate in PAGES if candidate.url == url), PAGES[0])
 
 
 def first(url: str) -> str:
-    """The place that a page shows by itself."""
+    """Return the default place of a page."""
     return next(iter(page_at(url).places))
 
 
@@ -128,7 +128,7 @@ def describe_place(place: str) -> str:
 
 
 def path(place: str, query_pairs: Iterable[tuple[str, str]] = ()) -> str:
-    """The address of a place below that of the app, with what else it holds."""
+    """Return the address of a place relative to the app, with further query values."""
     url = PAGE_OF[place].url
     query = urlencode([*tab(place).items(), *query_pairs])
     return f"/{'' if url == PAGES[0].url else url}" + (f"?{query}" if query else "")

@@ -124,7 +124,7 @@ Asked = Callable[[Run, Mapping[str, Any]], Iterable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class PanelFunction(Generic[P]):
-    """A function that makes a panel, with its card and with how a page asks for it."""
+    """A figure function with its card and the address keys of its options."""
 
     name: str
     """what the figure is called; unique"""
@@ -197,7 +197,7 @@ def panel(
 
 
 def _from(reads: Mapping[str, str]) -> Asked:
-    """Options that stand in an address under keys of their own, as far as it has them."""
+    """Return the options that an address sets under their keys."""
 
     def read_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         set_options = {option: values.get(key) for option, key in reads.items()}
@@ -207,7 +207,7 @@ def _from(reads: Mapping[str, str]) -> Asked:
 
 
 def in_range(name: str, value: int | None, count: int) -> int:
-    """A whole number from 0 that is one of so many, the middle one by default. Raises SettingsError if too large."""
+    """Return an index below a count, by default the middle one. Raises SettingsError if it is too large."""
     if value is None:
         return count // 2
     require_whole(**{name: value})

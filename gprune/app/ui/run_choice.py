@@ -98,33 +98,33 @@ def _words(run: Run) -> str:
 
 def choose_run(name: str) -> None:
     """Show another run from the next drawing of the frame on."""
-    address.put(RUN, name)
+    address.set_value(RUN, name)
 
 
-def forget(name: str, left: list[Run]) -> None:
+def forget_run(name: str, left: list[Run]) -> None:
     """Show another of the runs that are left, the newest first, where the deleted run is the one shown."""
     if st.session_state.get(SHOWN) == name:
-        address.put(RUN, _default(left))
+        address.set_value(RUN, _default(left))
 
 
 def _default(runs: list[Run]) -> str:
-    """The run to show where none was chosen; empty if there is none."""
+    """Return the name of the default run; empty if there is none."""
     listed = [run for run in runs if not run.about.hidden] or runs
     independent, _ = _split_studies(listed)
     run = work.preferred_run(independent or listed)
     return run.name if run else ""
 
 
-def pick(runs: list[Run]) -> None:
+def draw_run_list(runs: list[Run]) -> None:
     """Draw the choice of the run, kept in the address by its folder's name."""
     default = _default(runs)
     # always there, so that a copied address shows the same run to whoever opens it later
-    name = address.text(RUN, default)
+    name = address.read_text(RUN, default)
     is_known = any(run.name == name for run in runs)
     chosen = name if is_known else default
     if is_known:
         # what is shown stays when another run becomes the preferred one
-        address.put(RUN, chosen)
+        address.set_value(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
     elif st.session_state.get(SHOWN) == name:
         # it was there when this tab was last drawn
@@ -136,7 +136,7 @@ def pick(runs: list[Run]) -> None:
 
 def explain_missing(runs: list[Run]) -> None:
     """Show on the page that the run of the address is not in the cache, and offer the nearest one."""
-    wanted_name = address.text(RUN)
+    wanted_name = address.read_text(RUN)
     if not wanted_name or any(run.name == wanted_name for run in runs):
         return
     name, deleted_label = st.session_state.get(_DELETED, ("", ""))
@@ -147,11 +147,11 @@ def explain_missing(runs: list[Run]) -> None:
     if runs:
         nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
         words = f"Open “{escape(labels(runs)[nearest])}”"
-        buttons.act(words, "frame_go_on", "", choose_run, nearest)
+        buttons.action_button(words, "frame_go_on", "", choose_run, nearest)
 
 
 def _selector(runs: list[Run], chosen: str | None) -> None:
-    """The widget itself, empty if no run is chosen, and below it the switch for the runs of studies."""
+    """Draw the list of runs and, below it, the switch for the runs of studies."""
     independent, of_studies = _split_studies([run for run in runs if not run.about.hidden])
     offered = {run.name: run for run in listed_runs(runs, (chosen,) if chosen else ())}
     names = labels(runs)
@@ -180,11 +180,11 @@ def _selector(runs: list[Run], chosen: str | None) -> None:
 def _take() -> None:
     picked = st.session_state[_PICKED]
     if picked is not None:
-        address.on_move(_PICKED, lambda: choose_run(str(picked)))
+        address.defer_change(_PICKED, lambda: choose_run(str(picked)))
 
 
 def listed_runs(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
-    """The runs to choose from: those of a series of studies last, and only where they are asked for.
+    """Return the runs to offer; runs of a series of studies come last, and only on request.
 
     `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well, and
     of runs that have only measured what an earlier one shows.
@@ -204,5 +204,5 @@ def run_label(run: Run, names: dict[str, str]) -> str:
 
 
 def _split_studies(runs: list[Run]) -> tuple[list[Run], list[Run]]:
-    """Runs that someone started by themselves, and those of a series of studies."""
+    """Return single runs and the runs of series of studies."""
     return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]

@@ -21,19 +21,19 @@ _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
 
 def requested_selection() -> Selection:
     """Return what was selected, whether or not the run at hand has it."""
-    layer, module, neuron = (address.index(key) for key in KEYS)
+    layer, module, neuron = (address.read_index(key) for key in KEYS)
     return Selection(layer, module, neuron) if layer is not None else Selection()
 
 
 def current_selection(run: Run) -> Selection:
-    """As much of the selection as the run has."""
+    """Return the part of the selection that exists in the run."""
     return available_part(run, requested_selection())[0]
 
 
 def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
-    """Selects; for callbacks. Without a layer, nothing is selected any more."""
+    """Select a unit, or clear the selection without a layer; for callbacks."""
     parts = (layer, module, neuron) if layer is not None else (None, None, None)
-    address.put_all(dict(zip(KEYS, parts, strict=True)))
+    address.set_values(dict(zip(KEYS, parts, strict=True)))
 
 
 def of_point(point: dict[str, Any]) -> None:
@@ -65,10 +65,10 @@ def layer_field(run: Run, key: str, layers: int, default: int | None = None) -> 
 def _take_layer(key: str) -> None:
     typed = st.session_state.get(key)
     if typed is not None:
-        address.on_move(key, lambda: select(int(typed)))
+        address.defer_change(key, lambda: select(int(typed)))
 
 
-def table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None, **options: Any) -> None:
+def draw_table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None, **options: Any) -> None:
     """A table in which a chosen row selects, and `after` is called; see KEYS for the columns that count."""
 
     def take(row_number: int) -> None:
@@ -80,12 +80,12 @@ def table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None
     tables.show(frame, key=key, on_row=take, **options)
 
 
-def chip(run: Run) -> None:
+def draw_chip(run: Run) -> None:
     """Draw what is selected as a button that clears it."""
     wanted_unit = requested_selection()
     if not wanted_unit:
         return
-    buttons.act(
+    buttons.action_button(
         wanted_unit.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip
@@ -102,14 +102,14 @@ def warn_of_missing(run: Run, slot: Any) -> None:
         slot.warning(f"This run has no {missing}.", icon=":material/search_off:")
 
 
-def search(run: Run) -> None:
+def draw_search(run: Run) -> None:
     """Draw the field in the frame that finds a unit; the page that shows units has one of its own."""
     if address.current_page() == PLACE:
         st.session_state.pop(_ON_THE_WAY, None)
         return
     if st.session_state.get(_ON_THE_WAY):
         # what a page sends while it is still being built can overtake the change to another one
-        address.turn(PLACE)
+        address.open_page(PLACE)
     search_field(run, "frame_find", placeholder="Find a neuron: L5N688", label_visibility="collapsed")
 
 
@@ -124,7 +124,7 @@ def _find(run: Run, key: str) -> None:
     # the field says no limit, for which a side bar has no room
     typed = str(st.session_state.get(key) or "")[:_LONGEST]
     if typed.strip():
-        address.on_move(key, lambda: _find_unit(run, key, typed))
+        address.defer_change(key, lambda: _find_unit(run, key, typed))
 
 
 def _find_unit(run: Run, key: str, typed: str) -> None:

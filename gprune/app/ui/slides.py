@@ -94,25 +94,25 @@ class SlideFigures:
 def draw_button(key: str, **look: Any) -> None:
     """Draw a button that opens the first slide."""
     about = "One sentence and one figure per question, for an audience. Escape ends the slides."
-    buttons.act("Slides", key, "slideshow", address.put, SLIDE, "1", help=about, **look)
+    buttons.action_button("Slides", key, "slideshow", address.set_value, SLIDE, "1", help=about, **look)
 
 
-def open_number() -> int:
+def open_slide_number() -> int:
     """Return the number of the open slide, from 1; 0 if none is open."""
     return int(address.read_option(SLIDE, _NUMBERS, "") or 0)
 
 
 def draw_slide(run: Run | None, figures: SlideFigures) -> None:
     """Draw the open slide over the page."""
-    number = open_number()
+    number = open_slide_number()
     slide = SLIDES[number - 1]
     components.add_style("slides")
     with st.container(key="slide", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
             if buttons.button("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
-                address.put(SLIDE, "")
-                address.turn(slide.place)
+                address.set_value(SLIDE, "")
+                address.open_page(slide.place)
         with buttons.show_errors():
             heading = st.empty()
             _draw_sentence(heading, slide.sentence(run))
@@ -165,7 +165,7 @@ def _draw_foot(number: int) -> None:
         target = sent.get("slide") if isinstance(sent, dict) else None
         # what a browser sends may be anything
         if type(target) is int and 1 <= target <= len(SLIDES):
-            address.put(SLIDE, str(target))
+            address.set_value(SLIDE, str(target))
 
     data = {"titles": [slide.title for slide in SLIDES], "shown": number}
     _FOOT(key="slide_foot", data=data, height="content", on_asked_change=take)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from gprune import records
 from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
-from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.comparison import DENSE, MethodResult
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.run_settings import seed_groups
@@ -26,7 +26,7 @@ FINE = 200
 _BINS = 5
 
 
-def standings(run: Run) -> dict[str, HoldoutStatus]:
+def holdout_statuses(run: Run) -> dict[str, HoldoutStatus]:
     """Return how each evaluation text of a run relates to its calibration texts."""
     return stages.standings(run.graph, run.load)
 
@@ -37,8 +37,8 @@ def has_ended(run: Run) -> bool:
 
 
 @lru_cache(32)
-def lines_of(run: Run) -> list[Line]:
-    """Every method of a run, with the runs that differ in their seed and have measured all that it has.
+def method_results(run: Run) -> list[MethodResult]:
+    """Return the results of every method of a run, joined with complete runs that differ only in their seed.
 
     Raises StoreError if a result of the run is damaged.
     """
@@ -70,7 +70,7 @@ def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[s
 
 
 def _outcome(run: Run) -> Opponents | None:
-    return verdict.outcome(lines_of(run), run.study, standings(run))
+    return verdict.outcome(method_results(run), run.study, holdout_statuses(run))
 
 
 @lru_cache(32)
@@ -81,15 +81,15 @@ def headline(run: Run) -> Headline:
     """
     opponents = _outcome(run)
     if opponents is not None and (opponents.gprune or opponents.base):
-        return verdict.headline(opponents, standings(run)[opponents.text], run.study, len(_of_seeds(run)))
+        return verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study, len(_of_seeds(run)))
     missing = _unmeasured(run, opponents)
     if run.has(stages.drift):
-        return Headline(verdict.drift_title(curves(run)), missing)
+        return Headline(verdict.drift_title(drift_distributions(run)), missing)
     return Headline("Nothing is measured yet" if not has_ended(run) else "Nothing was measured", missing)
 
 
 def _of_seeds(run: Run) -> dict[int, Run]:
-    """The runs of the cache that differ from a run in their seed, by that; the run itself is the first."""
+    """Return a run and the runs that differ only in their seed, by seed; the run comes first."""
     by_seed = {run.study.seed: run}
     runs = all_runs(run.root)[0]
     groups = seed_groups({other.name: other.study for other in (run, *runs)})
@@ -99,7 +99,7 @@ def _of_seeds(run: Run) -> dict[int, Run]:
     return by_seed
 
 
-def seeds(run: Run) -> tuple[int, ...]:
+def compared_seeds(run: Run) -> tuple[int, ...]:
     """Return the seeds over which the headline compares methods. Raises StoreError if a result is damaged."""
     opponents = _outcome(run)
     return (
@@ -116,15 +116,15 @@ def _unmeasured(run: Run, opponents: Opponents | None) -> str:
     if opponents is None:
         return "This study measures no perplexity."
     coming = "" if has_ended(run) else " This sentence appears when it is measured."
-    return f"{verdict.headline(opponents, standings(run)[opponents.text], run.study).sentence}.{coming}"
+    return f"{verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study).sentence}.{coming}"
 
 
-def curves(run: Run) -> list[ranks.Distribution]:
+def drift_distributions(run: Run) -> list[ranks.Distribution]:
     """The drift of a run, finely binned. Raises MissingResultError if the run has not come that far."""
     return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE)
 
 
-def movers_of(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
+def find_movers(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
     """Return the neurons that shift most in a layer, by default the one that drifts most, and the neuron `among`."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
@@ -142,7 +142,7 @@ def _movers(
 
 def drift_finding(run: Run) -> str:
     """Say how far ranks shift."""
-    return verdict.drift_finding(curves(run))
+    return verdict.drift_finding(drift_distributions(run))
 
 
 def agreement_finding(run: Run) -> str:
@@ -153,27 +153,27 @@ def agreement_finding(run: Run) -> str:
     return verdict.agreement_finding(run.agreement())
 
 
-def counts(run: Run) -> thresholds.Counts:
+def adaptation_counts(run: Run) -> thresholds.Counts:
     """Count what RASA decided. Raises MissingResultError if it has not decided yet."""
     return thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
 
 
 def adapted_finding(run: Run) -> str:
     """Say how many modules are adapted."""
-    return verdict.adaptation_finding(counts(run))
+    return verdict.adaptation_finding(adaptation_counts(run))
 
 
 def budget_finding(run: Run) -> str:
     """Say where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
     run.key(stages.masks, OURS)
-    other = rival(run)
+    other = main_baseline(run)
     if other is None:
         return "This run has no other pruned model to compare with GPrune."
-    return verdict.budget_finding(bins(run, other), METHODS[other].label)
+    return verdict.budget_finding(drift_bins(run, other), METHODS[other].label)
 
 
-def rival(run: Run) -> str | None:
-    """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
+def main_baseline(run: Run) -> str | None:
+    """Return the masks to compare GPrune with: those of the metric's method, else of a baseline or any other method."""
     masked = (name for name in run.masked if name != OURS)
     ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own_masks = METHODS[verdict.own_method(run.study.metric)].masks
@@ -182,8 +182,8 @@ def rival(run: Run) -> str | None:
     return own_masks if own_masks in ordered or own_masks in coming else next(iter(ordered), None)
 
 
-def bins(run: Run, other: str) -> Bins:
-    """Both methods by drift of the modules. Raises MissingResultError if drift, modules or masks are absent."""
+def drift_bins(run: Run, other: str) -> Bins:
+    """Return the decisions of two methods by drift bin. Raises MissingResultError if a result is absent."""
     first, second = (run.key(stages.masks, name) for name in (OURS, other))
     return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), first, second, _BINS)
 
@@ -195,20 +195,20 @@ def comparison_finding(run: Run) -> str:
 
 def unseen_finding(run: Run) -> str:
     """GPrune against the best other method on the text of the headline, which is unseen where one is."""
-    text, _ = on_unseen(run)
+    text, _ = headline_measurements(run)
     return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
 
 def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
-    lines = lines_of(run)
-    if not any(line.by_seed(text) for line in lines if line.method == OURS for text in texts):
+    results = method_results(run)
+    if not any(result.by_seed(text) for result in results if result.method == OURS for text in texts):
         raise MissingResultError(missing)
-    return verdict.comparison_finding(lines, texts, standings(run), expected_results([run]))
+    return verdict.comparison_finding(results, texts, holdout_statuses(run), expected_results([run]))
 
 
 def retention_finding(run: Run) -> str:
     """Say what GPrune, else the first method, costs at the retention of the run, on the headline's text."""
-    text, cells = on_unseen(run)
+    text, cells = headline_measurements(run)
     by_name = {item.method: item for item in cells}
     dense = by_name.get(DENSE)
     cut = by_name.get(OURS) or next(item for item in cells if item.method != DENSE)
@@ -217,12 +217,12 @@ def retention_finding(run: Run) -> str:
     return verdict.retention_finding(cut, dense)
 
 
-def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
-    """The text of the headline, unseen where one is, and every measurement on it.
+def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
+    """Return the text of the headline, an unseen one if possible, and every measurement on it.
 
     Raises MissingResultError if no pruned model is measured on it.
     """
-    text = holdout.first(standings(run), run.study)
+    text = holdout.first(holdout_statuses(run), run.study)
     cells = [item for item in derived_cache.measurements(run) if item.text == text]
     if not any(item.method != DENSE for item in cells):
         raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")

@@ -7,9 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis import table
 from gprune.analysis.formatting import percent
-from gprune.analysis.table import Table
 from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Marks, Stamp
@@ -42,6 +40,8 @@ def show(
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))
         options |= {"on_select": chosen, "selection_mode": "single-row"}
+    from gprune.analysis import table
+
     safe: Any = table.guard(frame, display=True)
     if shares:
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
@@ -57,7 +57,7 @@ def _take_row(key: str, take: Callable[[int], None], count: int) -> None:
 
 
 def height(rows: int) -> int:
-    """Pixels that show so many rows without scrolling."""
+    """Return the height of a table without scrolling, in pixels."""
     return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
 
 
@@ -68,19 +68,21 @@ def lines(frame: pd.DataFrame, rows: int) -> dict[str, Any]:
     return {"row_height": pixels, "height": _HEAD_PIXELS + pixels * max(min(len(frame), rows), 1)}
 
 
-def download(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:
+def download_button(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:
     """Draw the button that hands over a file: its bytes, or what makes them; the page is not drawn anew."""
     shared = {"file_name": file, "mime": mime, "key": key, "on_click": "ignore"}
     st.download_button(words, data, **({"icon": ":material/download:"} | shared | look))
 
 
-def csv(frame: pd.DataFrame) -> bytes:
-    """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
+def to_csv(frame: pd.DataFrame) -> bytes:
+    """Return a table as CSV bytes, with cells escaped for spreadsheets."""
+    from gprune.analysis.table import Table
+
     # a name from elsewhere may hold half a surrogate pair
     return Table(frame).csv().encode("utf-8", "replace")
 
 
-def stamps(entries: Iterable[Stamp | None]) -> None:
+def draw_stamps(entries: Iterable[Stamp | None]) -> None:
     """Draw the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
@@ -89,7 +91,7 @@ def stamps(entries: Iterable[Stamp | None]) -> None:
         st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV lists them all.")
 
 
-def footnotes(marks: Marks) -> None:
+def draw_footnotes(marks: Marks) -> None:
     """Draw what the marks of a table stand for."""
     if marks.footnotes:
         st.caption(f"{escape('; '.join(marks.footnotes))}.")

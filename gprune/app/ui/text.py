@@ -51,6 +51,11 @@ def names_in_figure(settings: study.Study) -> dict[str, str]:
     return {letter: in_figure(short_text(settings, text)) for letter, text in names if text}
 
 
+def text_pair(settings: study.Study) -> tuple[str, str]:
+    """Return the short names of a study's texts A and B as Markdown."""
+    return escape(short_text(settings, settings.primary)), escape(short_text(settings, settings.auxiliary))
+
+
 def from_figure(text: object) -> str:
     """Return a name or a title of a figure without Plotly's mark-up."""
     return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())

@@ -35,7 +35,7 @@ COLORS = (GREY, TEXT_A, TEXT_B)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Where the lines stand, and what they do."""
+    """Positions of the lines and the rule that they belong to."""
 
     drift_quantile: float
     """in [0, 1]"""
@@ -58,7 +58,7 @@ def draw(
     on_lines: Callable[[float, float], None],
     on_module: Callable[[int], None],
 ) -> None:
-    """Draws the scatter.
+    """Draw the scatter of modules with its draggable lines.
 
     `from_auxiliary` is (modules,) bool, scored from B if adapted; `selected` is an index over all layers, -1
     for none; `on_lines` is told of both quantiles when a line is let go, `on_module` of the index that is
@@ -87,14 +87,14 @@ def draw(
 
 
 def _snap_quantile(value: object) -> float | None:
-    """A quantile that the browser sent, as a multiple of 1 / STEPS; None for anything out of [0, 1]."""
+    """Return a quantile from the browser as a multiple of 1 / STEPS; None if it is not in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
     return round(value * STEPS) / STEPS
 
 
 def _data(statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, selected: int, alt: str) -> dict[str, Any]:
-    """What the browser needs: as typed arrays what is of modules, so that it counts what Python would."""
+    """Return the data for the browser; module values are typed arrays, so that its counts equal Python's."""
     arrays = {
         "drift": statistics.drift.astype("<f8"),
         "score": statistics.score.astype("<f8"),

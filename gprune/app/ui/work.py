@@ -53,7 +53,7 @@ class Situation:
 
     @property
     def states(self) -> str:
-        """A text that changes with the state of a job or a run, and when a run has its first chart."""
+        """Text that changes with the state of a job or run, and when a run gets its first chart."""
         jobs = [(job.id, job.state) for job in self.jobs]
         runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
@@ -106,14 +106,7 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str 
     return None
 
 
-def start_button(
-    words: str,
-    key: str,
-    root: str,
-    study: Study,
-    place: Any = None,
-    **look: Any,
-) -> None:
+def start_button(words: str, key: str, root: str, study: Study, place: Any = None, **look: Any) -> None:
     """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
         clicked = buttons.button(words, key=key, icon=":material/play_arrow:", **look)
@@ -142,7 +135,7 @@ def job_label(study: Study) -> str:
 
 
 def preferred_run(runs: list[Run]) -> Run | None:
-    """The run to show where none was chosen: the newest that is done, else one at work, else the newest."""
+    """Return the default run: the newest finished one, else a running one, else the newest."""
     at_work = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)
     return next(done, None) or next(at_work, None) or next(iter(runs), None)
@@ -159,8 +152,8 @@ def autostart(situation: Situation) -> bool:
     return False
 
 
-def under_way(situation: Situation, job: Job) -> Run | None:
-    """The run of a job, once the job has written to it: before, its record is that of an earlier one.
+def run_of_active_job(situation: Situation, job: Job) -> Run | None:
+    """Return the run of a job once the job has written to it; until then its record is an earlier job's.
 
     Where another process computes the same run, the job shares its work and the record is that one's.
     """
@@ -182,7 +175,7 @@ def draw_job_form(run: Run, arguments: tuple[str, ...], title: str, *, words: st
 
 
 def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
-    """Draw the state of the job that its arguments name; return True if it runs or waits."""
+    """Draw the state of the job with these arguments; return True if it runs or waits."""
     job = next((job for job in st.session_state[SITUATION].jobs if job.arguments == arguments), None)
     if job is not None and job.active:
         st.caption(f":material/hourglass_top: {_describe_state(run, job)}")

@@ -12,7 +12,6 @@ from gprune.analysis.paired_test import Difference
 from gprune.app.preview import (
     NO_DIFFERENCE,
     Answer,
-    Client,
     Passage,
     Piece,
     Prompt,
@@ -22,7 +21,7 @@ from gprune.app.preview import (
     verdict,
 )
 from gprune.app.preview import manager as module
-from gprune.app.preview.manager import job_in_the_way
+from gprune.app.preview.manager import Client, job_in_the_way
 from gprune.app.preview.questions import Continuation, WindowLosses
 from gprune.app.preview.requests import WorkerRequest
 from gprune.jobs import local, queue
@@ -192,7 +191,7 @@ def test_nobody_looks_nothing_is_done_and_looking_again_takes_it_up(pool, shop, 
     wait_for(lambda: shop.sent)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     shop.made[0].free.set()
-    wait_for(lambda: not pool._open())
+    wait_for(lambda: not pool._open_entries())
     sent = len(shop.sent)
     assert sent < WINDOWS
     monkeypatch.setattr(module, "LOOK_SECONDS", 20.0)

@@ -9,9 +9,9 @@ import pytest
 from preview.conftest import random_masks
 from waiting import limit, wait_for
 
-from gprune.app.preview import Client, Question
+from gprune.app.preview import Question
 from gprune.app.preview import manager as module
-from gprune.app.preview.manager import RequestError, WorkerProcess
+from gprune.app.preview.manager import Client, RequestError, WorkerProcess
 from gprune.app.preview.requests import resolve
 from gprune.pipeline import stages
 
