@@ -51,7 +51,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     # the records of all runs are read once
     times = stage_times(results)
     record = RunRecord(results, until, expected_seconds(plan, results, times), missing_tasks, listener)
-    record.expected_from_cache = times.scale is not None
+    record.expected_from_cache = times.is_measured
     for notice in filter(None, (attention_notice(identity.locate(study.model)), embedding_notice(study.model))):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_room(estimate_missing(plan, results, times), listener, anyway)

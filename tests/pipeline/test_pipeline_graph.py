@@ -139,7 +139,7 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     study, store = study_of(workshop), Store(tmp_path)
     results = pipeline.opened(study, store)
     plan = results.plan("adapted")
-    assert stage_times(results).scale is None and missing_seconds(plan, results) is None
+    assert not stage_times(results).is_measured and missing_seconds(plan, results) is None
     assert expected_seconds(plan, results, stage_times(results)) == {
         stage.name: KINDS[stage.kind].seconds for stage in plan
     }
@@ -189,7 +189,7 @@ def record_of(stages, model="model", samples=8, precision="float32"):
 def test_times_are_those_of_the_latest_run_of_the_model_then_of_the_same_kind_then_scaled():
     study = Study("model", "A", "B", device="cpu").with_settings({"calibration.samples": 8, "calibration.length": 16})
     other = [record_of({"learning": {"seconds": 1.0}}, **changes) for changes in ({"model": "x"}, {"samples": 9})]
-    assert StageTimes.of(other, study, "float32").scale is None
+    assert not StageTimes.of(other, study, "float32").is_measured
     latest = {"statistics_primary": {"seconds": 22.0}, "perplexity.flap.0": {"seconds": 3.0}, "gone": {"seconds": 9.0}}
     older = {
         "statistics_primary": {"seconds": 50.0},

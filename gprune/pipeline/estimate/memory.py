@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
+from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.pruning import fit_settings
 from gprune.study import Study
 from gprune.study.methods import METHODS, of_masks
@@ -53,8 +54,6 @@ class MemoryNeed:
     """sequences of a batch as set in the study"""
     setting: str = ""
     """the setting that `batch` comes from; empty if the stage has no batches"""
-    learns: bool = False
-    """True if the stage allocates blocks of many sizes again and again, of which malloc keeps a part"""
 
     def on_device(self, sequences: int) -> float:
         """Return the bytes on the device with batches of this many sequences."""
@@ -135,18 +134,20 @@ def _calibration(
     return MemoryNeed(case.weights, fixed, per_sequence, after, host, calibration.batch, "calibration.batch")
 
 
-def _statistics(stage: StageId, case: Case) -> MemoryNeed:
+def _statistics(_: StageId, case: Case) -> MemoryNeed:
+    """Estimate the pass for moments and strongest positions; one for positions alone takes less."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
     # value, position and sequence of the strongest activations, and what a batch changes
     strongest = 3.0 * 4 * calibration.positions * shape.layers * shape.neurons
-    fixed, host, per_sequence = 2 * strongest, strongest, 2.0 * 4 * shape.layers * shape.neurons
-    if stage.kind == "statistics":
-        # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
-        piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
-        fixed += (2.0 * calibration.shards + 8) * units * _WIDE + 2 * 4 * piece
-        host += 3 * calibration.shards * units * _WIDE
-        per_sequence += 2 * 4 * units
-    return _calibration(case, per_sequence=per_sequence, host=host, fixed=fixed)
+    # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
+    moments = (2.0 * calibration.shards + 8) * units * _WIDE
+    piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
+    return _calibration(
+        case,
+        per_sequence=4.0 * (2 * units + 2 * shape.layers * shape.neurons),
+        host=strongest + 3 * calibration.shards * units * _WIDE,
+        fixed=2 * strongest + moments + 2 * 4 * piece,
+    )
 
 
 def _contexts(_: StageId, case: Case) -> MemoryNeed:
@@ -222,27 +223,24 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     Thresholds, gates and scales are learned in the dense model; scales of given masks and LoRA factors in a pruned
     one beside it.
     """
-    study, model = case.study, case.model
-    samples, length = study.calibration.samples, study.calibration.length
+    study, model, length = case.study, case.model, case.study.calibration.length
+    is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
+    is_scaled = stage.kind == "scales" or (stage.method and METHODS[stage.method].scaled and not is_recovery)
+    name = "recovery" if is_recovery else "scales" if is_scaled else "sparsity"
+    roles = ROLES[:2] if name == "sparsity" else getattr(study, name).roles
+    samples = min(study.scales.samples, study.calibration.samples) if is_scaled else study.calibration.samples
+    sequences = len(roles) * samples
+    batch = min(getattr(study, name).batch, sequences)
+    steps = study.recovery.steps if is_recovery else study.scales.steps if is_pruned else study.scales.joint_steps
+    is_repeated = steps * batch > sequences if is_pruned or is_scaled else study.sparsity.epochs > 1
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
-    is_pruned = stage.kind in ("scales", "recovered")
-    if stage.kind == "recovered":
-        name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
-        repeated = study.recovery.steps * batch > sequences
+    if is_recovery:
         trained, adapters = _low_rank(case)
-    elif is_pruned or (stage.method and METHODS[stage.method].scaled):
-        name, batch, scales = "scales", study.scales.batch, study.scales
-        sequences = len(scales.roles) * min(scales.samples, samples)
-        repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
-    else:
-        name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
-        repeated = study.sparsity.epochs > 1
-    batch = min(batch, sequences)
     # the dense model's states, where sequences come again
-    cached = case.stream(sequences) * repeated
+    cached = case.stream(sequences) * is_repeated
     rows = min(max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary), batch * length * model.vocabulary)
-    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=stage.kind != "recovered")
+    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=not is_recovery)
     return MemoryNeed(
         weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
         # the order of all units, for masks
@@ -251,7 +249,6 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
         host=OPTIMIZER * trained + (cached if cached <= machine.spare() else 0.0),
         batch=batch,
         setting=f"{name}.batch",
-        learns=True,
     )
 
 
@@ -269,23 +266,22 @@ def _low_rank(case: Case) -> tuple[float, float]:
 
 def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an evaluation: a pruned and the dense model, their activations and a block of logits."""
-    study, shape, evaluation = case.study, case.model.shape, case.study.evaluation
-    weights, per_sequence = case.weights + case.pruned(stage.method), 0.0
+    shape, evaluation = case.model.shape, case.study.evaluation
+    is_candidate, length = stage.kind == "candidate", evaluation.length
+    weights, answers = case.weights + case.pruned(stage.method), 0.0
     # a repair widens the numbers of one map
     after = 4.0 * shape.hidden * max(shape.neurons, case.model.channels) if weights > case.weights else 0.0
     if stage.kind in ("accuracy", "answers"):
         length = min(CHOICE_TOKENS, case.model.positions)
-        per_sequence = case.logits(length * case.model.vocabulary, 2)
+        answers = case.logits(length * case.model.vocabulary, 2)
     else:
         # a candidate is compared with the dense model by the logits of both
-        candidate = stage.kind == "candidate"
-        length = study.calibration.length if candidate else evaluation.length
+        length = case.study.calibration.length if is_candidate else length
         count = min(_LOGITS, evaluation.batch * length * case.model.vocabulary)
-        logits = 2 * case.logits(count, 3) if candidate else case.logits(count, 1 + (case.width < 4))
+        logits = 2 * case.logits(count, 3) if is_candidate else case.logits(count, 1 + (case.width < 4))
         after = max(after, 2.0 * evaluation.batch * length * shape.hidden * case.width + logits)
-    return MemoryNeed(
-        weights, 0.0, per_sequence + case.forward(length), after, 0.0, evaluation.batch, "evaluation.batch"
-    )
+    per_sequence = answers + case.forward(length)
+    return MemoryNeed(weights, 0.0, per_sequence, after, batch=evaluation.batch, setting="evaluation.batch")
 
 
 def _speed(_: StageId, case: Case) -> MemoryNeed:

@@ -26,7 +26,7 @@ def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, 
         for stage in execution_plan(Graph(study))
         if (need := memory_need(stage.id, case)) is not None
     ]
-    return Forecast(model, study, precision, capacity, tuple(needs))
+    return Forecast(case, precision, capacity, tuple(needs))
 
 
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
