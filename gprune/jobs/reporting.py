@@ -43,7 +43,7 @@ class JobReporter:
         """Prepare to report to a job's folder; nothing is written before the `with`."""
         self.folder = Path(folder).resolve()
         self._stage = ""
-        self._written = self._checked = -1.0
+        self._last_event = self._last_check = -1.0
 
     def __enter__(self) -> JobReporter:
         """Mark the job running in this process.
@@ -65,12 +65,12 @@ class JobReporter:
         """Record that `done` of `total` steps of a stage are finished; Cancelled where the job is to stop."""
         current_time = time.monotonic()
         is_complete = 0 < total <= done
-        if stage != self._stage or is_complete or current_time - self._written >= EVENT_SECONDS:
-            self._stage, self._written = stage, current_time
+        if stage != self._stage or is_complete or current_time - self._last_event >= EVENT_SECONDS:
+            self._stage, self._last_event = stage, current_time
             event = Event(time.time(), stage, int(done), int(total), sentence(message), isinstance(message, Waiting))
             self._append(json.dumps(asdict(event)))
-        if current_time - self._checked >= CHECK_SECONDS:
-            self._checked = current_time
+        if current_time - self._last_check >= CHECK_SECONDS:
+            self._last_check = current_time
             if is_cancelled(self.folder):
                 raise Cancelled("the run was cancelled")
 

@@ -113,34 +113,24 @@ def _munge(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]
     shutil.chown(folder, "munge", "munge")
     command = ["munged", "-F", f"--key-file={key}", f"--socket={folder}/munge.socket"]
     command += [f"--{name}-file={home}/{name}" for name in ("pid", "log", "seed")]
-    return subprocess.Popen(
-        command, env=environment, user="munge", group="munge", start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    return _start(command, environment, user="munge", group="munge")
 
 
-def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def _start(command: list[str], environment: dict[str, str], **account: str) -> subprocess.Popen[bytes]:
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **silent, **account)
 
 
 def _nodes(environment: dict[str, str]) -> str:
-    completed = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
-    return completed.stdout
+    return subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True).stdout
 
 
 def _left(environment: dict[str, str]) -> str:
     """Jobs that run or are being ended."""
     states = "--states=RUNNING,COMPLETING"
-    completed = subprocess.run(
-        ["squeue", "-h", states],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    return completed.stdout
+    values = {**os.environ, **environment}
+    command = ["squeue", "-h", states]
+    return subprocess.run(command, env=values, capture_output=True, text=True, timeout=20).stdout
 
 
 def _stop_steps(folder: Path) -> None:
