@@ -179,10 +179,10 @@ def reason_to_keep(store: Store, run: str) -> str:
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {use}: cancel that job first "
             f"(`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
-    return _busy(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
+    return _busy_reason(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
 
 
-def _busy(run: str) -> str:
+def _busy_reason(run: str) -> str:
     return f"the run {run!r} is being computed: stop it first, then delete it"
 
 
@@ -198,7 +198,7 @@ def remove_run(store: Store, run: str) -> int:
     try:
         make_folder(store.root / "locks")
         is_free = lock.acquire(0)
-        reason = reason_to_keep(store, run) or ("" if is_free else _busy(run))
+        reason = reason_to_keep(store, run) or ("" if is_free else _busy_reason(run))
         if reason:
             raise StoreError(reason)
         entries = cache_entries(store)

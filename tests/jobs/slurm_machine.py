@@ -66,9 +66,9 @@ def running() -> Iterator[dict[str, str]]:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     environment = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
     started: list[subprocess.Popen[bytes]] = []
+    all_values = {**os.environ, **environment}
     try:
         _prepare(folder)
-        all_values = {**os.environ, **environment}
         started.append(_munge(folder, all_values))
         wait_for((folder / "munge.socket").exists)
         for command in (["slurmctld", "-D"], ["slurmd", "-D"]):
@@ -77,12 +77,10 @@ def running() -> Iterator[dict[str, str]]:
         yield environment
     finally:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                ["scancel", "--user=root"], env={**os.environ, **environment}, timeout=20, capture_output=True
-            )
+            subprocess.run(["scancel", "--user=root"], env=all_values, timeout=20, capture_output=True)
             # what a step has left to report it reports to the daemons
             deadline = time.monotonic() + 30
-            while _left(environment) and time.monotonic() < deadline:
+            while _left(all_values) and time.monotonic() < deadline:
                 time.sleep(0.2)
         for process in reversed(started):
             _stop(process)
@@ -127,10 +125,8 @@ def _nodes(environment: dict[str, str]) -> str:
 
 def _left(environment: dict[str, str]) -> str:
     """Jobs that run or are being ended."""
-    states = "--states=RUNNING,COMPLETING"
-    values = {**os.environ, **environment}
-    command = ["squeue", "-h", states]
-    return subprocess.run(command, env=values, capture_output=True, text=True, timeout=20).stdout
+    command = ["squeue", "-h", "--states=RUNNING,COMPLETING"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20).stdout
 
 
 def _stop_steps(folder: Path) -> None:

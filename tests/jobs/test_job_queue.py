@@ -1,7 +1,6 @@
 """Records and rules of jobs; no process is started."""
 
 import errno
-import json
 import os
 import threading
 import time
@@ -15,7 +14,6 @@ from gprune.jobs import (
     get,
     jobs,
     local,
-    progress,
     queue,
     reconcile,
     resume,
@@ -217,14 +215,6 @@ def test_at_work_are_jobs_that_wait_or_compute(cache, job):
     ):
         write_state(job.folder, state)
         assert bool(queue.at_work(cache)) == counts, state
-
-
-def test_progress_reads_the_events_of_the_job(cache, job):
-    assert progress(cache, job.id).stage == "" and progress(cache, job.id).elapsed is None
-    event = {"ts": time.time(), "stage": "score", "done": 1, "total": 2, "message": "flap"}
-    (job.folder / files.EVENTS).write_text(json.dumps(event) + '\n{"ts": 1')
-    visible = progress(cache, job.id)
-    assert (visible.stage, visible.fraction, visible.message) == ("score", 0.5, "flap")
 
 
 @pytest.mark.parametrize("changes", [{"device": 3}, {"state": "odd"}])

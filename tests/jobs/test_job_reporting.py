@@ -56,9 +56,8 @@ def test_running_state_carries_this_process(tmp_path):
     ],
 )
 def test_exception_decides_the_end_and_passes_through(tmp_path, error, state, text):
-    with pytest.raises(type(error)):
-        with JobReporter(tmp_path):
-            raise error
+    with pytest.raises(type(error)), JobReporter(tmp_path):
+        raise error
     assert (read_state(tmp_path).state, read_state(tmp_path).error) == (state, text)
 
 
@@ -100,17 +99,14 @@ def test_state_that_cannot_be_written_at_all_is_told_to_the_log_only(tmp_path, m
     assert "the job's state was not recorded" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JobError, match="cannot be used"):
-        with JobReporter(tmp_path / "file" / "job"):
-            pytest.fail("the body must not run")
-
-
-def test_job_cancelled_before_it_began_never_runs(tmp_path):
+def test_a_job_without_a_folder_or_cancelled_before_it_began_never_runs(tmp_path):
     write_state(tmp_path, JobState(state="cancelling", started=5.0, cancel_requested=6.0))
-    with pytest.raises(Cancelled, match="before it began"):
-        with JobReporter(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder, error, words in (
+        (tmp_path, Cancelled, "before it began"),
+        (tmp_path / "file" / "job", JobError, "cannot be used"),
+    ):
+        with pytest.raises(error, match=words), JobReporter(folder):
             pytest.fail("the body must not run")
     assert read_state(tmp_path).state == "cancelled"
 

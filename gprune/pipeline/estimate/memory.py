@@ -125,7 +125,7 @@ def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
     return None if formula is None else formula(stage, case)
 
 
-def _calibration(
+def _calibration_passes(
     case: Case, *, per_sequence: float = 0.0, host: float = 0.0, fixed: float = 0.0, after: float = 0.0
 ) -> MemoryNeed:
     """Estimate passes over calibration texts: a layer's activations, and what a stage adds to them."""
@@ -142,7 +142,7 @@ def _statistics(_: StageId, case: Case) -> MemoryNeed:
     # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
     moments = (2.0 * calibration.shards + 8) * units * _WIDE
     piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
-    return _calibration(
+    return _calibration_passes(
         case,
         per_sequence=4.0 * (2 * units + 2 * shape.layers * shape.neurons),
         host=strongest + 3 * calibration.shards * units * _WIDE,
@@ -155,7 +155,7 @@ def _contexts(_: StageId, case: Case) -> MemoryNeed:
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
     # a layer's inputs in float32, about their mean, and their images in the space of the components
     after = 2.0 * 4 * tokens * (shape.hidden + KRYLOV * contexts.dimensions / 2)
-    return _calibration(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
+    return _calibration_passes(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
 
 
 def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
@@ -165,7 +165,7 @@ def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
         fixed += case.logits(_LOGITS, 3)
-    return _calibration(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
+    return _calibration_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
 
 
 def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
@@ -187,8 +187,8 @@ def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
     if not method.layered:
         return None
     if method.decision == "sequential":
-        return _calibration(case, host=2 * stream, fixed=4.0 * 2 * _PIECE[case.gpu])
-    return _fitted(case, stream, 1.0)
+        return _calibration_passes(case, host=2 * stream, fixed=4.0 * 2 * _PIECE[case.gpu])
+    return _least_squares(case, stream, 1.0)
 
 
 def _repaired(stage: StageId, case: Case) -> MemoryNeed:
@@ -196,10 +196,10 @@ def _repaired(stage: StageId, case: Case) -> MemoryNeed:
     settings = fit_settings(study, of_masks(stage.method), ":".join(stage.variant))
     # the dense stream, the pruned one, and the output of one layer's attention
     streams = 3 * case.stream(len(settings.roles) * study.calibration.samples)
-    return _fitted(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
+    return _least_squares(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
 
 
-def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
+def _least_squares(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
     """Estimate least squares for a share of a layer's inputs, between `streams` of all sequences."""
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
     # moments of the inputs in float64, then a damped copy, its inverse and the weights
@@ -208,7 +208,7 @@ def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> M
     inverse = (3 if case.gpu else 2) * moments - product + 2 * _WIDE * inputs * hidden
     # a repair has three cross moments with the dense stream
     crossed = 3 * _WIDE * inputs * hidden if weights else 0.0
-    return _calibration(
+    return _calibration_passes(
         case,
         per_sequence=4.0 * case.study.calibration.length * (inputs + (2 * hidden if weights else 0)),
         host=(streams if case.gpu else 0.0) + 2 * weights,
