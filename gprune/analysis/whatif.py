@@ -182,7 +182,7 @@ def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
         study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
         inputs = replace(inputs, calibration=_exchanged(inputs.calibration))
         letters = _exchanged(letters)
-    return Graph(study, inputs if graph.known else None, letters, graph.failures)
+    return Graph(study, inputs if graph.has_inputs else None, letters, graph.failures)
 
 
 def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:

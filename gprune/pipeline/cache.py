@@ -51,7 +51,7 @@ class RunUsage:
 
     total: int
     """everything that it needs"""
-    own: int
+    unshared: int
     """what no other run needs: what is freed when the run is removed"""
 
 
@@ -63,7 +63,7 @@ class Overview:
     """number and size of the results, by kind"""
     runs: dict[str, RunUsage]
     """the largest first"""
-    others: dict[str, int]
+    other_sizes: dict[str, int]
     """size of everything that is not a result, by folder; `unfinished` is that of checkpoints"""
     unneeded: list[CacheEntry]
     """what no run needs"""
@@ -71,7 +71,7 @@ class Overview:
     @property
     def total(self) -> int:
         """Return the bytes of all entries."""
-        return sum(size for _, size in self.kinds.values()) + sum(self.others.values())
+        return sum(size for _, size in self.kinds.values()) + sum(self.other_sizes.values())
 
 
 def cache_entries(store: Store) -> list[CacheEntry]:

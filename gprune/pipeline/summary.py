@@ -49,7 +49,7 @@ def _measurements(results: stages.Results, record: RunRecord, methods: list[str]
     values["perplexity"] = _perplexities(results, stages.perplexity, methods)
     answered = {name: _measured_tasks(results, record, name) for name in methods}
     values["protocols"] = _protocols(results, answered)
-    overlaps = stages.standings(results.graph, results.get)
+    overlaps = stages.holdout_statuses(results.graph, results.get)
     values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
         values["accuracy"] = {

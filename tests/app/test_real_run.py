@@ -111,7 +111,7 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
     plan = stages.execution_plan(run.graph)
     created = {stage.name: stage.key for stage in plan if stage.name not in run.unavailable}
     assert {name: entry["key"] for name, entry in run.stages.items()} == created
-    assert run.complete and not run.outdated and set(run.outlook) == {stage.name for stage in plan}
+    assert run.complete and not run.outdated and set(run.expected_seconds) == {stage.name for stage in plan}
     assert all(run.results.holds(stage) for stage in plan if stage.name in created)
     missing = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
     missing -= set(run.masks())

@@ -45,9 +45,9 @@ def test_the_room_of_runs_adds_up_to_that_of_the_results(two):
     usage = {run: overview(store).runs[run] for run in (first, second)}
     records = {run: on_disk(store.root / "runs" / run) for run in (first, second)}
     all_values = sum(cache_entry.size for cache_entry in cache_entries(store))
-    shared = [result.total - result.own for result in usage.values()]
+    shared = [result.total - result.unshared for result in usage.values()]
     assert shared[0] == shared[1] > 0
-    assert sum(usage[run].own - records[run] for run in usage) + shared[0] == all_values
+    assert sum(usage[run].unshared - records[run] for run in usage) + shared[0] == all_values
     assert all_values == sum(on_disk(store.root / kind) for kind in {entry.kind for entry in cache_entries(store)})
 
 

@@ -98,16 +98,6 @@ def test_a_second_run_computes_nothing_and_says_the_same(finished):
     assert set(second["reused"]) == set(second["keys"])
 
 
-def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
-    study, store, _ = finished
-    received = StageLog()
-    pipeline.run(study.with_settings({"reliability.drift_quantile": 0.5}), store, received)
-    assert "statistics_primary" in received.reused and "partition" in received.reused
-    computed = {name.split(".")[0] for name in received.computed}
-    assert computed <= {"adapted", "learning", "masks_gprune", "checkpoint", "perplexity"}
-    assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in received.computed)
-
-
 def test_a_changed_text_leaves_no_stage_of_the_old_one_in_the_record(workshop, tmp_path):
     text = tmp_path / "changing.txt"
     text.write_bytes(Path(workshop["texts"][1]).read_bytes())

@@ -197,9 +197,9 @@ def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, before_learni
     file = file_of(before_learning, study)
     size, run = file.path.stat().st_size, run_name(study)
     result = cache.overview(before_learning)
-    assert result.others["unfinished"] == size and "learning" not in result.kinds
+    assert result.other_sizes["unfinished"] == size and "learning" not in result.kinds
     assert result.total == sum(path.stat().st_size for path in before_learning.root.rglob("*") if path.is_file())
-    with_state = cache.overview(before_learning).runs[run].own
+    with_state = cache.overview(before_learning).runs[run].unshared
     assert cache.overview(before_learning).unneeded == [] == cache.remove_unneeded(before_learning)
     # without the run nobody goes on with it
     state = file.read()

@@ -37,7 +37,7 @@ CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
 HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
 """share of what learning allocates on a CPU that malloc keeps besides (measured), and its most in bytes"""
-LEARNING = ("sparsity.batch", "scales.batch", "recovery.batch")
+LEARNING_BATCHES = ("sparsity.batch", "scales.batch", "recovery.batch")
 """batches of stages that allocate blocks of many sizes again and again"""
 
 
@@ -102,7 +102,7 @@ class Forecast:
         if self.capacity.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
-        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING else 0.0
+        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING_BATCHES else 0.0
         return PROCESS[False] + size + heap
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:

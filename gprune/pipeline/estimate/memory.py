@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
-from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.pruning import fit_settings
 from gprune.study import Study
 from gprune.study.methods import METHODS, of_masks
@@ -223,20 +222,23 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     Thresholds, gates and scales are learned in the dense model; scales of given masks and LoRA factors in a pruned
     one beside it.
     """
-    study, model, length = case.study, case.model, case.study.calibration.length
-    is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
-    is_scaled = stage.kind == "scales" or (stage.method and METHODS[stage.method].scaled and not is_recovery)
-    name = "recovery" if is_recovery else "scales" if is_scaled else "sparsity"
-    roles = ROLES[:2] if name == "sparsity" else getattr(study, name).roles
-    samples = min(study.scales.samples, study.calibration.samples) if is_scaled else study.calibration.samples
-    sequences = len(roles) * samples
-    batch = min(getattr(study, name).batch, sequences)
-    steps = study.recovery.steps if is_recovery else study.scales.steps if is_pruned else study.scales.joint_steps
-    is_repeated = steps * batch > sequences if is_pruned or is_scaled else study.sparsity.epochs > 1
+    study, model = case.study, case.model
+    samples, length = study.calibration.samples, study.calibration.length
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
+    is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
     if is_recovery:
+        name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
+        is_repeated = study.recovery.steps * batch > sequences
         trained, adapters = _low_rank(case)
+    elif is_pruned or (stage.method and METHODS[stage.method].scaled):
+        name, batch, scales = "scales", study.scales.batch, study.scales
+        sequences = len(scales.roles) * min(scales.samples, samples)
+        is_repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
+    else:
+        name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
+        is_repeated = study.sparsity.epochs > 1
+    batch = min(batch, sequences)
     # the dense model's states, where sequences come again
     cached = case.stream(sequences) * is_repeated
     rows = min(max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary), batch * length * model.vocabulary)

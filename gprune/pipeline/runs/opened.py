@@ -107,7 +107,7 @@ class Run:
         return self.record.get("missing_tasks") or {}
 
     @property
-    def outlook(self) -> dict[str, float]:
+    def expected_seconds(self) -> dict[str, float]:
         """Return the seconds that every stage was expected to take when the run began, by name, in order."""
         return self.record.get("expected") or {}
 

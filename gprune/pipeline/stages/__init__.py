@@ -30,7 +30,7 @@ from gprune.pipeline.stages.choosing import candidate, choice, describe_candidat
 from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, method_inputs, recovery_label, standings
+from gprune.pipeline.stages.method_inputs import MethodInputs, holdout_statuses, method_inputs, recovery_label
 from gprune.pipeline.stages.plan import UNTIL, all_stages, execution_plan, recovers, stages_by_name
 from gprune.pipeline.stages.pruned_models import checkpoint, masks, model_inputs, recovered_weights, scales, with_repair
 from gprune.pipeline.stages.pruning import gates, learning, repaired_weights, repairs

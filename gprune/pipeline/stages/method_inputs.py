@@ -144,7 +144,7 @@ def _sum_passes(passes: list[Any], direction: str) -> float:
     return float(sum(counts.get(direction, 0.0) for counts in passes)) if passes else NAN
 
 
-def standings(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
+def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
     """Return how the evaluation texts relate to the calibration texts; unknown if an overlap is corrupt.
 
     `get_record` returns the record of a declaration and its arguments, as `Results.get`.
