@@ -89,7 +89,7 @@ class _Runner(StageComputer):
         Raises MethodError if an essential stage, without which the run is for nothing, cannot be computed.
         """
         graph = self.results.graph
-        essential = [stages.drift(graph)]
+        essential: list[Stage[Any]] = [stages.drift(graph)]
         essential += [stages.adapted_scores(graph)] if until in ("adapted", "agreement") else []
         self.work.missing = {stage.key for stage in plan if not self.results.holds(stage)}
         self._read_texts(plan)

@@ -10,19 +10,14 @@ import psutil
 import pytest
 from waiting import wait_for
 
-from gprune.jobs import cancel, get, log_tail, progress, queue, reconcile, resume, submit
+from gprune.jobs import cancel, get, log_tail, progress, queue, resume, submit
 from gprune.system import installation, machine, processes
 
-from .conftest import fake_command, make_study
+from .conftest import fake_command, make_study, state_of
 
 
 def start(cache, seed, *behaviour):
     return submit(cache, make_study(seed), arguments=behaviour, build=fake_command)
-
-
-def state_of(cache, job):
-    reconcile(cache)
-    return get(cache, job.id).state
 
 
 def ended(cache, job):

@@ -27,7 +27,7 @@ from gprune.jobs.state import JobState, read_state, write_state
 from gprune.system import machine
 from gprune.system.errors import JobError
 
-from .conftest import make_study
+from .conftest import make_study, state_of
 
 DEAD = {"pid": 2**22 - 1, "process_started": 5.0}
 
@@ -105,27 +105,22 @@ def test_a_dead_job_is_failed_and_its_study_starts_anew(cache, job):
 )
 def test_a_job_whose_process_is_gone_ends(cache, job, state, values, after):
     put(job, state, **values)
-    reconcile(cache)
-    assert get(cache, job.id).state == after
+    assert state_of(cache, job) == after
 
 
 def test_a_job_that_never_got_a_process_is_lost_after_a_while(cache, job):
-    reconcile(cache)
-    assert get(cache, job.id).state == "queued"
+    assert state_of(cache, job) == "queued"
     os.utime(job.folder, (1.0, 1.0))
-    reconcile(cache)
-    assert get(cache, job.id).state == "failed"
+    assert state_of(cache, job) == "failed"
 
 
 def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
     put(job, "running", host="elsewhere", started=1.0, **DEAD)
     stored = local.try_lock(job.folder / files.ALIVE)
     assert stored is not None and local.try_lock(job.folder / files.ALIVE) is None
-    reconcile(cache)
-    assert get(cache, job.id).state == "running"
+    assert state_of(cache, job) == "running"
     os.close(stored)
-    reconcile(cache)
-    assert get(cache, job.id).state == "failed"
+    assert state_of(cache, job) == "failed"
 
 
 def test_cancel_of_a_running_job_signals_and_returns(cache, job, monkeypatch):
