@@ -15,6 +15,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from gprune.pipeline import runs
+from gprune.store import Store
+from gprune.study import Study, run_name
+
 PROSE = (random, inspect, json)
 
 
@@ -116,3 +120,10 @@ def workshop(folder: Path, /, questions: int = 0, choices: int = 3, **shape: int
 
 def silent(*_: object) -> None:
     """Listens to nothing."""
+
+
+def record_of(store: Store, study: Study) -> dict:
+    """The record of the run of a study; there has to be one."""
+    record = runs.read(store, run_name(study))
+    assert record is not None
+    return record

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
-from tiny_study import silent
+from tiny_study import record_of, silent
 
 from gprune import pipeline
 from gprune.__main__ import main
@@ -50,15 +50,11 @@ def older(study, fresh, tmp_path):
     return store
 
 
-def of(store, study):
-    return runs.read(store, run_name(study))
-
-
 def test_the_pass_of_the_statistics_makes_them_and_the_record_says_so(study, fresh):
     cache, result = fresh
     assert set(result["keys"]) >= MADE and not MADE & (set(result["passes"]) | set(result["reused"]))
     assert all(result["passes"][f"statistics_{role}"] == {"forward": 1.0, "backward": 0.0} for role in ROLES)
-    entry = of(Store(cache), study)["stages"]["positions_auxiliary"]
+    entry = record_of(Store(cache), study)["stages"]["positions_auxiliary"]
     assert entry["seconds"] < 0.5 and not entry["reused"]
     results = pipeline.opened(study, Store(cache))
     for role in ROLES:
@@ -78,11 +74,11 @@ def test_neither_their_absence_nor_their_number_changes_any_other_key(study, fre
 
 
 def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fresh):
-    was = of(older, study)
+    was = record_of(older, study)
     result = pipeline.run(study, older, silent, "agreement")
     assert set(result["keys"]) - set(result["reused"]) == MADE
     assert set(result["passes"]) - {f"statistics_{role}" for role in ROLES} == MADE
-    record = of(older, study)
+    record = record_of(older, study)
     assert (record["state"], record["until"], record["result"]) == ("done", "agreement", was["result"])
     assert set(record["stages"]) == set(was["stages"]) | MADE
     neighbours, alone = (pipeline.opened(study, Store(location)) for location in (fresh[0], older.root))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import run_starters
 import tiny_study
+from tiny_study import record_of
 from waiting import limit
 
 from gprune import pipeline
@@ -97,12 +98,6 @@ def before_learning(home, study, tmp_path, monkeypatch):
     return store
 
 
-def of(store, study):
-    result = runs.read(store, run_name(study))
-    assert result is not None
-    return result
-
-
 def file_of(store, study):
     return states.StateFile(store, "learning", learning(pipeline.opened(study, store).graph).key)
 
@@ -110,7 +105,7 @@ def file_of(store, study):
 def assert_undisturbed(store, home, study):
     actual, expected = (run_starters.contents(location) for location in (store.root, home / "undisturbed"))
     assert actual == expected and len([name for name in actual if name.startswith("learning/")]) >= 4
-    assert of(store, study)["state"] == "done"
+    assert record_of(store, study)["state"] == "done"
     assert not list(store.root.glob("learning/*.state")) and not list(store.root.glob("learning/.*"))
 
 
@@ -121,7 +116,7 @@ def test_killed_it_goes_on_from_the_last_state(home, study, before_learning):
     environment = {**os.environ, "PYTHONPATH": str(run_starters.PROJECT)}
     killed = subprocess.run(script, env=environment, timeout=limit(60), capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert runs.current_state(before_learning.root, of(before_learning, study)) == "interrupted"
+    assert runs.current_state(before_learning.root, record_of(before_learning, study)) == "interrupted"
     state = file_of(before_learning, study).read()
     assert state.step == left
     log = Log()
@@ -129,7 +124,9 @@ def test_killed_it_goes_on_from_the_last_state(home, study, before_learning):
     assert_undisturbed(before_learning, home, study)
     assert log.steps == list(range(left + 1, STEPS + 1))
     assert log.says(f"goes on at step {left + 1} of {STEPS}")
-    entry, full = (of(store, study)["stages"]["learning"] for store in (before_learning, Store(home / "undisturbed")))
+    entry, full = (
+        record_of(store, study)["stages"]["learning"] for store in (before_learning, Store(home / "undisturbed"))
+    )
     assert entry["passes"]["backward"] == full["passes"]["backward"]
     assert any("goes on" in notice for notice in entry["notices"])
 
@@ -143,7 +140,7 @@ def test_stopped_it_loses_no_step_and_says_how(home, study, before_learning, err
         log = Log(step, error)
         with pytest.raises(type(error)):
             pipeline.run(study, before_learning, log, "masks")
-        result = of(before_learning, study)
+        result = record_of(before_learning, study)
         assert (result["state"], result["owner"]) == (state, None)
         assert runs.current_state(before_learning.root, result) == state
         assert log.says(f"stopped after step {step}") and file_of(before_learning, study).read().step == step
@@ -178,7 +175,7 @@ def test_a_full_disk_costs_one_notice(home, study, before_learning, monkeypatch,
     assert_undisturbed(before_learning, home, study)
     (notice,) = log.says("was not saved")
     assert "is full: free some space" in notice and f"would go on at step {4 * count + 1} of {STEPS}" in notice
-    assert of(before_learning, study)["stages"]["learning"]["notices"] == [notice]
+    assert record_of(before_learning, study)["stages"]["learning"]["notices"] == [notice]
 
 
 def test_a_damaged_state_is_reported_and_not_used(home, study, before_learning):

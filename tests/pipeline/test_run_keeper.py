@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 import tiny_study
 from run_starters import contents, starters
-from tiny_study import silent
+from tiny_study import record_of, silent
 from waiting import limit, wait_for
 
 from gprune import pipeline
@@ -57,25 +57,19 @@ def done(finished_run, tmp_path):
     return Store(tmp_path / "cache")
 
 
-def of(store, study):
-    result = runs.read(store, run_name(study))
-    assert result is not None
-    return result
-
-
 @pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
 def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(study, done, error):
-    before = of(done, study)
+    before = record_of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(type(error)):
             pipeline.run(study, done, raising(error, "drift", "reused"), until)
-    assert pipeline.run(study, done, silent, "drift")["reused"] and of(done, study) == before
+    assert pipeline.run(study, done, silent, "drift")["reused"] and record_of(done, study) == before
 
 
 def test_whoever_wants_more_and_is_stopped_says_so(study, done):
     with pytest.raises(Cancelled):
         pipeline.run(study, done, raising(Cancelled("stop"), "perplexity.flap.0"), "perplexity")
-    result = of(done, study)
+    result = record_of(done, study)
     assert (result["state"], result["until"], result["owner"]) == ("cancelled", "perplexity", None)
     assert "masks_flap" in result["stages"] and "perplexity.dense.0" in result["stages"]
 
@@ -85,7 +79,7 @@ def test_a_damaged_record_is_written_anew(study, done):
     path.write_text('{"stages": [1], "study": {"model": 3}}')
     assert runs.read(done, run_name(study)) is None
     pipeline.run(study, done, silent, "masks")
-    assert of(done, study)["state"] == "done" and len(of(done, study)["stages"]) > 10
+    assert record_of(done, study)["state"] == "done" and len(record_of(done, study)["stages"]) > 10
 
 
 def test_a_full_disk_leaves_the_last_whole_record_and_the_next_run_ends(study, tmp_path, monkeypatch):
@@ -100,16 +94,16 @@ def test_a_full_disk_leaves_the_last_whole_record_and_the_next_run_ends(study, t
 
     with pytest.raises(StoreError, match="is full: free some space"):
         pipeline.run(study, store, listener, "masks")
-    result = of(store, study)
+    result = record_of(store, study)
     assert result["state"] == "running" and result["owner"]["pid"] == os.getpid()
     assert stage not in result["stages"] and "tokens_primary" in result["stages"]
     monkeypatch.setattr(runs.writing, "write_json", files.write_json)
     pipeline.run(study, store, silent, "masks")
-    assert (of(store, study)["state"], of(store, study)["error"]) == ("done", None)
+    assert (record_of(store, study)["state"], record_of(store, study)["error"]) == ("done", None)
 
 
 def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, monkeypatch):
-    before = of(done, study)
+    before = record_of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
     def refuse(*_):
@@ -117,11 +111,11 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
 
     monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", refuse)
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
-    assert of(done, study)["state"] == "cancelled"
+    assert record_of(done, study)["state"] == "cancelled"
 
 
 def test_a_run_is_at_work_while_its_process_lives_or_on_another_machine_holds_the_lock(study, done):
-    record, root = of(done, study) | {"state": "running", "owner": processes.this_one()}, done.root
+    record, root = record_of(done, study) | {"state": "running", "owner": processes.this_one()}, done.root
     assert runs.current_state(root, record) == "running"
     dead = record["owner"] | {"started": record["owner"]["started"] - 1.0}
     for owner in (dead, dead | {"pid": 2**22 - 1}, None):
@@ -145,16 +139,16 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
 
     lock, name = Lock(runs.lock_path(done.root, run_name(study))), run_name(study)
     assert lock.acquire(0)
-    running = of(done, study) | {"state": "running", "owner": processes.this_one()}
+    running = record_of(done, study) | {"state": "running", "owner": processes.this_one()}
     runs.save(done, name, running | {"updated": datetime.now(UTC).isoformat()})
-    before = of(done, study)
+    before = record_of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(Cancelled, match="follows"):
             pipeline.run(study, done, listener, until)
-    assert of(done, study) == before and f"waiting for process {os.getpid()} on {processes.host()}" in words[0]
+    assert record_of(done, study) == before and f"waiting for process {os.getpid()} on {processes.host()}" in words[0]
     lock.release()
     pipeline.run(study, done, listener, "masks")
-    assert of(done, study)["state"] == "done" and len(words) == 2
+    assert record_of(done, study)["state"] == "done" and len(words) == 2
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +172,14 @@ def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(severa
     rest = [several.start() for _ in range(3)]
     for other in rest:
         wait_for(lambda pid=other.pid: list(several.folder.glob(f"waiting.*.{pid}")))
-    assert of(Store(several.cache), study)["owner"]["pid"] == first.pid
+    assert record_of(Store(several.cache), study)["owner"]["pid"] == first.pid
     several.stop(rest[0], signal.SIGINT)
-    result = of(Store(several.cache), study)
+    result = record_of(Store(several.cache), study)
     assert (result["state"], result["owner"]["pid"]) == ("running", first.pid)
     # the owner dies: one of those that follow goes on
     several.stop(first, signal.SIGKILL)
     assert [other.wait(limit(60)) for other in rest[1:]] == [0, 0], (several.folder / "log.txt").read_text()
-    result = of(Store(several.cache), study)
+    result = record_of(Store(several.cache), study)
     assert (result["state"], result["error"], result["owner"]) == ("done", None, None)
     assert result["result"]["perplexity"] and set(result["expected"]) == set(result["stages"])
     assert contents(several.cache) == undisturbed
