@@ -18,9 +18,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import gprune
 from gprune import pipeline
-from gprune.pipeline import stages
+from gprune.pipeline import runs, stages
 from gprune.store import Store
-from gprune.study import from_dict
+from gprune.study import Study, from_dict, run_name
 
 PROSE = (random, inspect, json)
 
@@ -129,3 +129,10 @@ def results_of(opened: Any) -> stages.Results:
 
 def silent(*_: object) -> None:
     """Listens to nothing."""
+
+
+def record_of(store: Store, study: Study) -> dict:
+    """The record of the run of a study; there has to be one."""
+    record = runs.read(store, run_name(study))
+    assert record is not None
+    return record

@@ -177,7 +177,7 @@ def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
         study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
         inputs = replace(inputs, calibration=_exchange_texts(inputs.calibration))
         letters = _exchange_texts(letters)
-    return Graph(study, inputs if graph.known else None, letters, graph.failures)
+    return Graph(study, inputs if graph.has_inputs else None, letters, graph.failures)
 
 
 def _exchange_texts(texts: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from gprune.models import identity
 from gprune.models.export.model_card import Figure
 from gprune.pipeline import computing, stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages import RunContext
+from gprune.pipeline.stages import RunContext, pruned_models
 from gprune.pipeline.stages.inputs import SAMPLED
 from gprune.records.repairs import FITTED, LEARNED
 from gprune.study.settings import require
@@ -109,10 +109,10 @@ def _pruned(
     settings = {"kind": repair} if isinstance(repair, str) else repair
     graph = run.graph if settings is None else stages.with_repair(run.graph, settings)
     results = stages.Results(run.results.store, graph)
-    made_from = stages.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
+    made_from = pruned_models.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
     needs = stages.resolve(made_from, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
-    return results, stages.pruned_model(graph, method, **needs)
+    return results, pruned_models.pruned_model(graph, method, **needs)
 
 
 def _as_measured(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:

@@ -38,9 +38,9 @@ def _list(options: argparse.Namespace) -> int:
     overview = cache.overview(store)
     say(f"{store.root}: {amount(overview.total)}")
     _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in overview.kinds.items()])
-    usage = [(run, amount(used.total), f"{amount(used.own)} its own") for run, used in overview.runs.items()]
+    usage = [(run, amount(used.total), f"{amount(used.unshared)} its own") for run, used in overview.runs.items()]
     _print("runs, with all that they need", usage)
-    _print("besides results", [(name, "", amount(size)) for name, size in overview.others.items()])
+    _print("besides results", [(name, "", amount(size)) for name, size in overview.other_sizes.items()])
     if overview.unneeded:
         size = sum(entry.size for entry in overview.unneeded)
         say(f"{len(overview.unneeded)} results that no run needs: {amount(size)}; `cache prune` lists them")
@@ -90,7 +90,7 @@ def _prune_runs(options: argparse.Namespace, store: Store) -> int:
         if options.yes:
             say(f"{run}: removed, {amount(cache.remove_run(store, run))} free")
         else:
-            say(cache.reason_to_keep(store, run) or f"{run}: {amount(usage[run].own)} to be freed: add --yes")
+            say(cache.reason_to_keep(store, run) or f"{run}: {amount(usage[run].unshared)} to be freed: add --yes")
     return 0
 
 

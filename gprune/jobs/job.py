@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, NO_DEVICE
-from gprune.jobs.local import SERIES, CommandBuilder, exports, times
+from gprune.jobs.local import SERIES, CommandBuilder, is_other_command, is_speed_command
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
@@ -57,7 +57,7 @@ class Job(JobRecord, JobState):
     @property
     def exports(self) -> bool:
         """Return True if it makes no run."""
-        return exports(self.arguments)
+        return is_other_command(self.arguments)
 
     @property
     def active(self) -> bool:
@@ -67,9 +67,7 @@ class Job(JobRecord, JobState):
     @property
     def elapsed(self) -> float | None:
         """Return the seconds since it left the queue; None while it waits."""
-        if self.started is None:
-            return None
-        return max(0.0, (self.ended if self.ended is not None else time.time()) - self.started)
+        return self.elapsed_at(time.time())
 
 
 def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
@@ -85,21 +83,14 @@ def measures_speed(study: Study, until: str = "all") -> bool:
 def _requested_device(study: Study, arguments: Sequence[str]) -> str:
     if arguments and arguments[0] in SERIES:
         return NO_DEVICE
-    if not times(arguments):
-        return CPU if exports(arguments) else study.device
+    if not is_speed_command(arguments):
+        return CPU if is_other_command(arguments) else study.device
     # `--device=cpu` is `--device cpu`
     options = dict(pairwise(part for word in arguments for part in word.split("=", 1)))
     return options.get("--device") or (CPU if options.get("--preset") == "cpu" else study.device)
 
 
-def create(
-    home: Path,
-    study: Study,
-    label: str,
-    arguments: Sequence[str],
-    build: CommandBuilder,
-    cwd: str = "",
-) -> Job:
+def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, cwd: str = "") -> Job:
     """Write the folder of a new job under another name and rename it. Raises JobError if it cannot be written.
 
     `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
@@ -117,7 +108,7 @@ def create(
         "asks": _requested_device(study, arguments),
         # so that readers need not open the study of every job
         "run": run_name(study),
-        "timed": times(arguments) or (not exports(arguments) and measures_speed(study, until)),
+        "timed": is_speed_command(arguments) or (not is_other_command(arguments) and measures_speed(study, until)),
         "cwd": cwd,
     }
     draft = home / f".new-{nonce}"

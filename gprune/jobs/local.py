@@ -29,19 +29,19 @@ SERIES = ("sweep", "reproduce")
 _children: list[subprocess.Popen[bytes]] = []
 
 
-def exports(arguments: Sequence[str]) -> bool:
+def is_other_command(arguments: Sequence[str]) -> bool:
     """Return True if the arguments of a job name another command than `run`."""
     return bool(arguments) and arguments[0] in (*EXPORTS, SPEED, *SERIES)
 
 
-def times(arguments: Sequence[str]) -> bool:
+def is_speed_command(arguments: Sequence[str]) -> bool:
     """Return True if a job measures the speed of named models."""
     return bool(arguments) and arguments[0] == SPEED
 
 
 def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
     """Return the command line of a job: `run` with the job's study, or the command that the arguments begin with."""
-    if exports(arguments):
+    if is_other_command(arguments):
         return installation.command("gprune", *arguments, "--job", str(folder))
     study, cache = str(folder / files.STUDY), str(folder.parents[1])
     return installation.command("gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments)

@@ -43,7 +43,7 @@ class JobReporter:
         """Prepare to report to a job's folder; nothing is written before the `with`."""
         self.folder = Path(folder).resolve()
         self._stage = ""
-        self._written = self._checked = -1.0
+        self._last_event = self._last_check = -1.0
 
     def __enter__(self) -> JobReporter:
         """Mark the job running in this process.
@@ -52,37 +52,37 @@ class JobReporter:
         """
         with files.writable(self.folder):
             make_folder(self.folder)
-        if update(self.folder, self._begin).state == "cancelling":
-            self._change(lambda state: state.ended_as("cancelled"))
+        if update(self.folder, self._mark_running).state == "cancelling":
+            self._change_state(lambda state: state.ended_as("cancelled"))
             raise Cancelled("the run was cancelled before it began")
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Record how the run ended; the exception, if any, goes on to the caller."""
-        self._change(lambda state: self._end(state, error))
+        self._change_state(lambda state: self._final_state(state, error))
 
     def __call__(self, stage: str, done: int, total: int, message: str = "") -> None:
         """Record that `done` of `total` steps of a stage are finished; Cancelled where the job is to stop."""
         current_time = time.monotonic()
         is_complete = 0 < total <= done
-        if stage != self._stage or is_complete or current_time - self._written >= EVENT_SECONDS:
-            self._stage, self._written = stage, current_time
+        if stage != self._stage or is_complete or current_time - self._last_event >= EVENT_SECONDS:
+            self._stage, self._last_event = stage, current_time
             event = Event(time.time(), stage, int(done), int(total), sentence(message), isinstance(message, Waiting))
-            self._append(json.dumps(asdict(event)))
-        if current_time - self._checked >= CHECK_SECONDS:
-            self._checked = current_time
+            self._append_event(json.dumps(asdict(event)))
+        if current_time - self._last_check >= CHECK_SECONDS:
+            self._last_check = current_time
             if is_cancelled(self.folder):
                 raise Cancelled("the run was cancelled")
 
-    def _append(self, line: str) -> None:
+    def _append_event(self, line: str) -> None:
         with contextlib.suppress(OSError), open(self.folder / files.EVENTS, "ab", buffering=0) as file:
             file.write(f"{line}\n".encode())
 
-    def _begin(self, state: JobState) -> JobState:
+    def _mark_running(self, state: JobState) -> JobState:
         started = state if state.state in ("running", "cancelling") else JobState(state="running", started=time.time())
         return started.with_process(os.getpid())
 
-    def _end(self, state: JobState, error: BaseException | None) -> JobState:
+    def _final_state(self, state: JobState, error: BaseException | None) -> JobState:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return state.ended_as("done")
         stopped = state.state == "cancelling"
@@ -92,7 +92,7 @@ class JobReporter:
             return state.ended_as("cancelled")
         return state.ended_as("failed", describe_error(error))
 
-    def _change(self, change: Callable[[JobState], JobState]) -> None:
+    def _change_state(self, change: Callable[[JobState], JobState]) -> None:
         try:
             update(self.folder, change)
         except GpruneError as error:

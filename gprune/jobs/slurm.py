@@ -78,7 +78,7 @@ def submit_array(
         JobError: No Slurm client is installed, or Slurm refuses the job.
     """
     folder = cache.resolve() / FOLDER / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}"
-    script = build_script(folder, cache, len(studies), until, shared, _split(options))
+    script = build_script(folder, cache, len(studies), until, shared, _split_options(options))
     if dry_run:
         return Submission(script, folder, ())
     try:
@@ -88,10 +88,10 @@ def submit_array(
         write_text(folder / SCRIPT, script)
     except OSError as error:
         raise JobError(f"{folder} cannot be written ({error.strerror or error})") from error
-    job_ids = [_sbatch([], folder)] if shared else []
+    job_ids = [_submit([], folder)] if shared else []
     dependency = [f"--dependency=afterok:{job_ids[0]}", "--kill-on-invalid-dep=yes"] if shared else []
     try:
-        job_ids.append(_sbatch([f"--array=0-{len(studies) - 1}", *dependency], folder))
+        job_ids.append(_submit([f"--array=0-{len(studies) - 1}", *dependency], folder))
     except JobError:
         for job_id in job_ids:
             subprocess.run(["scancel", job_id], check=False)
@@ -126,7 +126,7 @@ def _study_file(folder: Path, index: int) -> Path:
     return folder / f"study-{index}.json"
 
 
-def _split(options: str) -> list[str]:
+def _split_options(options: str) -> list[str]:
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -137,7 +137,7 @@ def _split(options: str) -> list[str]:
     return words
 
 
-def _sbatch(arguments: Sequence[str], folder: Path) -> str:
+def _submit(arguments: Sequence[str], folder: Path) -> str:
     """Return the number of the submitted job."""
     if shutil.which("sbatch") is None:
         raise JobError("this machine has no Slurm client (no sbatch on PATH): submit from a login node")

@@ -56,6 +56,10 @@ class JobState(LooseForm):
         """Return True if the process ended without reporting how: the job may succeed when it is started again."""
         return self.error.startswith(LOST)
 
+    def elapsed_at(self, moment: float) -> float | None:
+        """Return the seconds from its start to its end, or to `moment` in seconds since 1970; None while it waits."""
+        return None if self.started is None else max(0.0, (self.ended or moment) - self.started)
+
     def with_process(self, pid: int) -> JobState:
         """Return the same job with a process of this machine."""
         return replace(self, pid=pid, process_started=processes.process_start(pid), host=processes.host())

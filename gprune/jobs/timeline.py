@@ -3,9 +3,10 @@
 The time left of a run is estimated by `pipeline.eta`, which knows what its stages cost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from gprune.jobs.state import JobState
@@ -73,18 +74,15 @@ def read_trace(path: Path) -> Trace:
     """Read a job's events; damaged lines are skipped, a missing file has none."""
     try:
         stat = path.stat()
+        return _read_trace(path, stat.st_size, stat.st_mtime_ns)
     except OSError:
         return Trace()
-    return _read_trace(path, stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
 def _read_trace(path: Path, size: int, modified: int) -> Trace:
     # size and time are the key of the cache: finished jobs are read once
-    try:
-        lines = path.read_bytes()[:size].split(b"\n")
-    except OSError:
-        return Trace()
+    lines = path.read_bytes()[:size].split(b"\n")
     # what follows the last line break is still being written
     events = [event for line in lines[:-1] if (event := parse_event(line)) is not None]
     spans: list[tuple[str, float]] = []
@@ -102,31 +100,21 @@ def parse_event(line: bytes) -> Event | None:
         return None
 
 
-def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
-    """Combine a job's events and state; `now` is seconds since 1970."""
-    end = state.ended if state.ended is not None else now
-    elapsed = None if state.started is None else max(0.0, end - state.started)
-    last = trace.last
-    if last is None:
+def measure(trace: Trace, state: JobState, current_time: float) -> JobProgress:
+    """Combine a job's events and state; `current_time` is in seconds since 1970."""
+    elapsed, event = state.elapsed_at(current_time), trace.last
+    if event is None:
         return JobProgress(elapsed=elapsed)
-    return JobProgress(
-        stage=last.stage,
-        done=last.done,
-        total=last.total,
-        message=last.message,
-        waits=last.message if last.waits else "",
-        elapsed=elapsed,
-        stages=_stage_times(trace.spans, state, end),
-    )
+    stages = _stage_times(trace.spans, state, state.ended or current_time)
+    waits = event.message if event.waits else ""
+    return JobProgress(event.stage, event.done, event.total, event.message, waits, elapsed, stages)
 
 
-def _stage_times(spans: Iterable[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
-    spans = list(spans)
-    ends = [start for _, start in spans[1:]] + [end]
+def _stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
     rows: dict[str, StageTime] = {}
-    for (stage, start), stop in zip(spans, ends, strict=True):
+    for (stage, start), (_, stop) in pairwise([*spans, ("", end)]):
         before = rows.get(stage, StageTime(stage, 0.0, "done"))
         rows[stage] = replace(before, seconds=before.seconds + max(0.0, stop - start))
-    last = spans[-1][0]
-    rows[last] = replace(rows[last], state=state.state if state.finished else "running")
+    current = spans[-1][0]
+    rows[current] = replace(rows[current], state=state.state if state.finished else "running")
     return tuple(rows.values())

@@ -29,7 +29,7 @@ def run_job(folder: Path) -> None:
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)
     device = wait_for_device(job)
-    state = update(folder, lambda state: _begin(state, device))
+    state = update(folder, lambda state: _start_on(state, device))
     if state.state != "running":
         return
     chosen = device if job.asks in device_slots.OPEN_CHOICE else ""
@@ -84,7 +84,7 @@ def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _begin(state: JobState, device: str) -> JobState:
+def _start_on(state: JobState, device: str) -> JobState:
     if state.state != "queued":
         return state
     return replace(state, state="running", started=time.time(), device=device if "slot" not in device else "")

@@ -51,7 +51,7 @@ class RunUsage:
 
     total: int
     """everything that it needs"""
-    own: int
+    unshared: int
     """what no other run needs: what is freed when the run is removed"""
 
 
@@ -63,7 +63,7 @@ class Overview:
     """number and size of the results, by kind"""
     runs: dict[str, RunUsage]
     """the largest first"""
-    others: dict[str, int]
+    other_sizes: dict[str, int]
     """size of everything that is not a result, by folder; `unfinished` is that of checkpoints"""
     unneeded: list[CacheEntry]
     """what no run needs"""
@@ -71,7 +71,7 @@ class Overview:
     @property
     def total(self) -> int:
         """Return the bytes of all entries."""
-        return sum(size for _, size in self.kinds.values()) + sum(self.others.values())
+        return sum(size for _, size in self.kinds.values()) + sum(self.other_sizes.values())
 
 
 def cache_entries(store: Store) -> list[CacheEntry]:
@@ -179,10 +179,10 @@ def reason_to_keep(store: Store, run: str) -> str:
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {use}: cancel that job first "
             f"(`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
-    return _busy(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
+    return _busy_reason(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
 
 
-def _busy(run: str) -> str:
+def _busy_reason(run: str) -> str:
     return f"the run {run!r} is being computed: stop it first, then delete it"
 
 
@@ -198,7 +198,7 @@ def remove_run(store: Store, run: str) -> int:
     try:
         make_folder(store.root / "locks")
         is_free = lock.acquire(0)
-        reason = reason_to_keep(store, run) or ("" if is_free else _busy(run))
+        reason = reason_to_keep(store, run) or ("" if is_free else _busy_reason(run))
         if reason:
             raise StoreError(reason)
         entries = cache_entries(store)

@@ -6,6 +6,7 @@ Where the cache has none of the model, the time left follows from the first batc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ _TRUST = 0.25
 """share of a run after which its own pace counts as much as the expectation"""
 _BATCHED = 2.0
 """seconds in the table of kinds from which a stage counts as one that runs batches: the model's speed shows"""
+_KIND = re.compile(rf"({'|'.join(sorted(KINDS, key=len, reverse=True))})(?![^_.])")
+"""the kind at the beginning of a stage's name"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +58,21 @@ class Outlook:
             fraction: its finished share, in [0, 1].
             timed: seconds of this run by stage, where `expected` are proportions that no cache has measured.
         """
-        total = sum(expected.values())
-        finished_seconds = {name: seconds for name, seconds in expected.items() if name in finished}
+        parts = {name: seconds for name, seconds in expected.items() if name in finished}
+        count = len(parts)
         if stage in expected and stage not in finished:
-            finished_seconds[stage] = expected[stage] * fraction
-        done, count = sum(finished_seconds.values()), sum(name in finished for name in expected)
+            parts[stage] = expected[stage] * fraction
+        total, done = sum(expected.values()), sum(parts.values())
         if count == len(expected) or total <= 0:
             return cls(count, len(expected), 1.0, None)
-        if timed is None:
-            prior = _TRUST * total
-            pace: float | None = (elapsed + prior) / (done + prior)
-        else:
-            batches = {
-                name: part
-                for name, part in finished_seconds.items()
-                if expected[name] >= _BATCHED and part and name in timed
-            }
-            pace = sum(timed[name] for name in batches) / sum(batches.values()) if batches else None
-        return cls(count, len(expected), done / total, None if pace is None else (total - done) * pace)
+        weight = _TRUST * total
+        seconds_spent, seconds_expected = elapsed + weight, done + weight
+        if timed is not None:
+            batches = [name for name in parts if expected[name] >= _BATCHED and parts[name] and name in timed]
+            seconds_spent = sum(timed[name] for name in batches)
+            seconds_expected = sum(parts[name] for name in batches)
+        left = (total - done) * seconds_spent / seconds_expected if seconds_expected else None
+        return cls(count, len(expected), done / total, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,21 @@ class StageTimes:
     """Seconds that stages took in earlier runs of a model."""
 
     seconds: Mapping[str, float]
-    """by the name and by the kind of stage, the latest run first"""
-    scale: float | None
-    """their ratio to the table of kinds, for kinds that never ran, or None if no batches were timed"""
+    """by the name and by the kind of stage, the latest run first; empty if no batches were timed"""
+    scale: float = 1.0
+    """their ratio to the table of kinds, for kinds that never ran"""
+
+    @property
+    def is_measured(self) -> bool:
+        """Return False if there are proportions only, because no batches of the model were timed."""
+        return bool(self.seconds)
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
         """Read the records of runs of the study's model with as many tokens on this kind of device."""
         device = "gpu" if study.device != "cpu" and machine.has_gpu() else "cpu"
         settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
-        seconds, batches = dict[str, float](), dict[str, float]()
+        seconds = dict[str, float]()
         for record in records:
             values, provenance = record["study"], record.get("provenance") or {}
             calibration, inputs = values.get("calibration") or {}, provenance.get("inputs") or {}
@@ -97,29 +102,22 @@ class StageTimes:
             if (*model, calibration.get("samples"), calibration.get("length")) != settings:
                 continue
             for name, entry in record["stages"].items():
-                prefix = f"{name}_".replace(".", "_")
-                kind = max((kind for kind in KINDS if prefix.startswith(f"{kind}_")), key=len, default="")
-                if not kind:
-                    continue
-                seconds.setdefault(name, float(entry.get("seconds") or 0.0))
-                seconds.setdefault(kind, seconds[name])
-                if KINDS[kind].seconds >= _BATCHED:
-                    batches.setdefault(kind, seconds[name])
-        table = sum(KINDS[kind].seconds for kind in batches)
-        return cls(seconds, sum(batches.values()) / table if table else None)
+                if match := _KIND.match(name):
+                    seconds.setdefault(name, float(entry.get("seconds") or 0.0))
+                    seconds.setdefault(match[0], seconds[name])
+        batched = [name for name, kind in KINDS.items() if name in seconds and kind.seconds >= _BATCHED]
+        table = sum(KINDS[kind].seconds for kind in batched)
+        return cls(seconds, sum(seconds[kind] for kind in batched) / table) if batched else cls({})
 
-    def of_stage(self, stage: Stage[Any]) -> float | None:
-        """Return the expected seconds of a stage, or None if no batches were timed."""
-        if self.scale is None:
-            return None
-        return self.seconds.get(stage.name, self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds))
+    def of_stage(self, stage: Stage[Any]) -> float:
+        """Return the expected seconds of a stage; its proportion of the work if no batches were timed."""
+        by_kind = self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds)
+        return self.seconds.get(stage.name, by_kind)
 
     def total(self, stages: Stages) -> float | None:
         """Return the expected seconds of stages that have no results, or None if no batches were timed."""
-        if self.scale is None:
-            return None
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
-        return sum(self.of_stage(stage) or 0.0 for stage in distinct)
+        return sum(map(self.of_stage, distinct)) if self.is_measured else None
 
 
 def stage_times(results: Results) -> StageTimes:
@@ -141,9 +139,8 @@ def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dic
     seconds, keys = dict[str, float](), set[str]()
     for stage in stages:
         # stages with one key are computed once
-        computed = stage.key in keys or results.holds(stage)
-        estimate = times.of_stage(stage)
-        seconds[stage.name] = 0.0 if computed else KINDS[stage.kind].seconds if estimate is None else estimate
+        is_computed = stage.key in keys or results.holds(stage)
+        seconds[stage.name] = 0.0 if is_computed else times.of_stage(stage)
         keys.add(stage.key)
     return seconds
 

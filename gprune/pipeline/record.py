@@ -16,6 +16,7 @@ from gprune.data import texts
 from gprune.pipeline import provenance, runs
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import roles
+from gprune.pipeline.stages.plan import measurable
 from gprune.study import run_name
 from gprune.system import processes
 from gprune.system.progress import Reused
@@ -62,7 +63,7 @@ class RunRecord:
             # results made without failed stages are valid until these can be computed
             graphs.append(Graph(graph.study, graph.inputs, failures=failures))
         valid = {(stage.name, stage.key) for each in graphs for stage in stages_by_name(each).values()}
-        self._earlier, self._told = (
+        self._earlier, self._earlier_failures = (
             {name: entry for name, entry in table.items() if (name, entry["key"]) in valid}
             for table in (entries, previous.get("unavailable") or {})
         )
@@ -72,9 +73,8 @@ class RunRecord:
 
     def unmeasured_tasks(self) -> dict[str, str]:
         """Return why tasks were not measured, by task: they have no data, or could not be answered."""
-        unmeasured, reasons, graph = dict(self.missing_tasks), self._reasons(), self.results.graph
-        tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-        for task, method in product(tasks, graph.study.methods):
+        unmeasured, reasons, graph = dict(self.missing_tasks), self._all_failures(), self.results.graph
+        for task, method in product(measurable(graph), graph.study.methods):
             stage = accuracy(graph, method, task)
             # the accuracy of a method that cannot run says nothing about the task
             has_model = not any(need.name in reasons for need in required_stages(stage))
@@ -82,8 +82,8 @@ class RunRecord:
                 unmeasured.setdefault(task, reasons[stage.name]["reason"])
         return unmeasured
 
-    def _reasons(self) -> dict[str, dict[str, str]]:
-        return self._told | self.unavailable
+    def _all_failures(self) -> dict[str, dict[str, str]]:
+        return self._earlier_failures | self.unavailable
 
     def leave_out(self, stage: Stage[Any], reason: str) -> None:
         """Enter a stage that cannot be computed; nothing is written yet."""
@@ -98,14 +98,15 @@ class RunRecord:
             and self.previous.get("state") == "done"
             and same == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
             and (self._result is not None or not measures_perplexity)
-            and all(stage.name in self._earlier or stage.name in self._told for stage in stages)
+            and all(stage.name in self._earlier or stage.name in self._earlier_failures for stage in stages)
         )
 
     def has_all_results(self, stages: Iterable[Stage[Any]]) -> bool:
         """Return True if every result exists, except those that no earlier run could compute."""
         keys, store = {name: entry["key"] for name, entry in self._earlier.items()}, self.results.store
         return all(
-            stage.name in self._told or store.has(stage.kind, keys.get(stage.name, stage.key), KINDS[stage.kind].record)
+            stage.name in self._earlier_failures
+            or store.has(stage.kind, keys.get(stage.name, stage.key), KINDS[stage.kind].record)
             for stage in stages
         )
 
@@ -131,7 +132,7 @@ class RunRecord:
         `state` is running, done, failed, cancelled or interrupted; an earlier `result`, what the run ends
         with, stays when left out; `error` is one sentence, for a run that failed.
         """
-        reasons = self._reasons()
+        reasons = self._all_failures()
         values = {
             "run": self.name,
             "study": self.results.graph.study.to_dict(),

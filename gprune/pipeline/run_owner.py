@@ -40,11 +40,11 @@ class RunOwner:
         Raises StoreError if the record cannot be written.
         """
         while self._is_owned_by_another():
-            self._follow()
+            self._report_waiting()
         try:
             self._record.read()
             if not self._record.covers(self._plan):
-                self._save()
+                self._save_running()
         except BaseException:
             self._lock.release()
             raise
@@ -54,23 +54,23 @@ class RunOwner:
         """Record how the run ended; the exception goes on."""
         try:
             if isinstance(error, Interrupted):
-                self._stop("interrupted", "its process was asked to leave; continue it, and it goes on there")
+                self._save_stopped("interrupted", "its process was asked to leave; continue it, and it goes on there")
             elif isinstance(error, Cancelled | KeyboardInterrupt):
-                self._stop("cancelled", "cancelled; finished stages are kept")
+                self._save_stopped("cancelled", "cancelled; finished stages are kept")
             elif isinstance(error, Exception):
-                self._stop("failed", safe_parsing.sentence(error))
+                self._save_stopped("failed", safe_parsing.sentence(error))
         finally:
             self._lock.release()
 
     def announce(self) -> None:
         """Record that something is being computed, whatever the record said. Raises StoreError if it cannot."""
         if not self._announced:
-            self._save()
+            self._save_running()
 
     def record_progress(self) -> None:
         """Write the record after a stage has ended, unless the run was done before. Raises StoreError if it cannot."""
         if self._announced:
-            self._save()
+            self._save_running()
 
     def finish(self, result: dict[str, Any] | None) -> None:
         """Record that the run is done; an earlier result stays without one. StoreError if it cannot."""
@@ -84,19 +84,19 @@ class RunOwner:
             return not self._lock.acquire(LOOK_SECONDS)
         return False
 
-    def _follow(self) -> None:
+    def _report_waiting(self) -> None:
         record = runs.read(self._record.results.store, self._record.name) or {}
         owner, finished = record.get("owner") or {}, len(record.get("stages", {}))
         holder = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
         text = f"waiting for {holder}, which runs this study ({finished} of {len(record.get('expected') or {})} stages)"
         self.listener(self._plan[-1].name, 0, 1, Waiting(text))
 
-    def _save(self) -> None:
+    def _save_running(self) -> None:
         if self._lock.is_held:
             self._record.save("running")
             self._announced = True
 
-    def _stop(self, state: str, error: str) -> None:
+    def _save_stopped(self, state: str, error: str) -> None:
         if not self._announced:
             return
         # if the disk is full, the run is shown as interrupted once this process has ended

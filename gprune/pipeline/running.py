@@ -12,7 +12,8 @@ from gprune.models.loadable import attention_notice
 from gprune.models.vocabulary import embedding_notice
 from gprune.pipeline import runs, stages
 from gprune.pipeline.computing import StageComputer
-from gprune.pipeline.estimate import ESTIMATE, estimate_missing, require_room
+from gprune.pipeline.estimate import estimate_missing, require_room
+from gprune.pipeline.estimate.forecast import ESTIMATE
 from gprune.pipeline.eta import expected_seconds, stage_times
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
@@ -51,7 +52,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     # the records of all runs are read once
     times = stage_times(results)
     record = RunRecord(results, until, expected_seconds(plan, results, times), missing_tasks, listener)
-    record.expected_from_cache = times.scale is not None
+    record.expected_from_cache = times.is_measured
     for notice in filter(None, (attention_notice(identity.locate(study.model)), embedding_notice(study.model))):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_room(estimate_missing(plan, results, times), listener, anyway)
@@ -75,14 +76,6 @@ def opened(study: Study, store: Store) -> Results:
     return Results(store, Graph(study, read_inputs(study, download=False, store=store), failures=failures))
 
 
-def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
-    return (
-        (stages.drift(graph), stages.adapted_scores(graph))
-        if until in ("adapted", "agreement")
-        else (stages.drift(graph),)
-    )
-
-
 class _Runner(StageComputer):
     """Compute the missing stages of a run, and record each."""
 
@@ -95,7 +88,9 @@ class _Runner(StageComputer):
 
         Raises MethodError if an essential stage, without which the run is for nothing, cannot be computed.
         """
-        graph, essential = self.results.graph, _essential(self.results.graph, until)
+        graph = self.results.graph
+        essential: list[Stage[Any]] = [stages.drift(graph)]
+        essential += [stages.adapted_scores(graph)] if until in ("adapted", "agreement") else []
         self.work.missing = {stage.key for stage in plan if not self.results.holds(stage)}
         self._read_texts(plan)
         for planned in plan:

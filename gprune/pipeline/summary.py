@@ -7,6 +7,7 @@ from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Stamp
 from gprune.pipeline import stages
 from gprune.pipeline.record import RunRecord
+from gprune.pipeline.stages.plan import measurable
 from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 
@@ -45,29 +46,31 @@ def summarize(results: stages.Results, plan: tuple[stages.Stage[Any], ...], reco
 def _measurements(results: stages.Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return perplexities, accuracies and speed of the methods that could run."""
     graph, study, values = results.graph, results.graph.study, dict[str, Any]()
-    texts = study.evaluation.texts
-    values["perplexity"] = {
-        name: {text: float(results.get(stages.perplexity, name, text).perplexity) for text in texts} for name in methods
-    }
-    answered = {name: _answered(results, record, name) for name in methods}
+    values["perplexity"] = _perplexities(results, stages.perplexity, methods)
+    answered = {name: _measured_tasks(results, record, name) for name in methods}
     values["protocols"] = _protocols(results, answered)
-    overlaps = stages.standings(results.graph, results.get)
+    overlaps = stages.holdout_statuses(results.graph, results.get)
     values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
         values["accuracy"] = {
-            name: {task: _plain(results.get(stages.accuracy, name, task)) for task in tasks}
+            name: {task: _accuracy_values(results.get(stages.accuracy, name, task)) for task in tasks}
             for name, tasks in answered.items()
         }
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
-        values["recovery"] = _recovered(results, record, methods)
+        values["recovery"] = _recovery_results(results, record, methods)
     if study.evaluation.speed != "none" and stages.speed(graph).name not in record.unavailable:
         timed = results.get(stages.speed)
         values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     return values
 
 
-def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
+def _perplexities(results: stages.Results, declare: Any, methods: list[str]) -> dict[str, dict[str, float]]:
+    texts = results.graph.study.evaluation.texts
+    return {name: {text: float(results.get(declare, name, text).perplexity) for text in texts} for name in methods}
+
+
+def _recovery_results(results: stages.Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return how every method was trained on, and the perplexities after it."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in methods if METHODS[name].decision != "none"]
@@ -75,13 +78,7 @@ def _recovered(results: stages.Results, record: RunRecord, methods: list[str]) -
     return {
         "trained": stages.recovery_label(graph),
         "steps": settings.steps,
-        "perplexity": {
-            name: {
-                text: float(results.get(stages.recovered_perplexity, name, text).perplexity)
-                for text in graph.study.evaluation.texts
-            }
-            for name in trained
-        },
+        "perplexity": _perplexities(results, stages.recovered_perplexity, trained),
         "unavailable": {
             name: record.unavailable[stages.recovered_weights(graph, name).name]["reason"]
             for name in cutting
@@ -153,14 +150,13 @@ def sizes(results: stages.Results, methods: list[str]) -> dict[str, Any]:
     return values | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _answered(results: stages.Results, record: RunRecord, method: str) -> list[str]:
+def _measured_tasks(results: stages.Results, record: RunRecord, method: str) -> list[str]:
     """Return the tasks that could be measured on a method."""
-    graph = results.graph
-    tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-    return [task for task in tasks if stages.accuracy(graph, method, task).name not in record.unavailable]
+    names = {task: stages.accuracy(results.graph, method, task).name for task in measurable(results.graph)}
+    return [task for task, name in names.items() if name not in record.unavailable]
 
 
-def _plain(accuracy: Accuracy) -> dict[str, Any]:
+def _accuracy_values(accuracy: Accuracy) -> dict[str, Any]:
     """Return an accuracy as plain values, with None for a number that the task does not have."""
     names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
     values: dict[str, Any] = {name: _finite(getattr(accuracy, name)) for name in names}

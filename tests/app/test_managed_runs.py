@@ -80,7 +80,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     store = Store(cache)
     needed = disk_use.needed_by(store)
     of_first_alone = {location for location, runs in needed.items() if runs == {first}}
-    size = disk_use.overview(store).runs[first].own
+    size = disk_use.overview(store).runs[first].unshared
     app = on_runs(first)
     app.button(key=f"runs_delete_{first}").click().run()
     said = words(app)

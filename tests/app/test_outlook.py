@@ -46,7 +46,7 @@ def test_a_run_knows_how_far_it_is_whatever_was_read_earlier_or_the_clock_says(t
     run = a_run(tmp_path, 9)
     result = run_status.run_outlook(run)
     assert (result.done, result.steps) == (9, len(names())) and 0 < result.share < 1
-    seconds = run.outlook
+    seconds = run.expected_seconds
     assert result.share == pytest.approx(sum(seconds[name] for name in names()[:9]) / sum(seconds.values()))
     at = JobProgress(stage=names()[9], done=1, total=2, elapsed=result.share * sum(seconds.values()))
     further = run_status.run_outlook(run, at)

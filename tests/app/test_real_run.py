@@ -108,8 +108,11 @@ def test_every_table_and_every_measure_can_be_asked_for(app, name):
 @pytest.mark.parametrize("name", EACH)
 def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_the_same_masks(finished, name, app):
     run = finished.run(name)
-    plan = {stage.name for stage in stages.execution_plan(run.graph)}
-    assert run.complete and not run.outdated and set(run.outlook) == plan
+    plan = stages.execution_plan(run.graph)
+    created = {stage.name: stage.key for stage in plan if stage.name not in run.unavailable}
+    assert {name: entry["key"] for name, entry in run.stages.items()} == created
+    assert run.complete and not run.outdated and set(run.expected_seconds) == {stage.name for stage in plan}
+    assert all(run.results.holds(stage) for stage in plan if stage.name in created)
     missing = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
     missing -= set(run.masks())
     assert missing == ({"llm_pruner"} if name == "every method" else set())

@@ -102,7 +102,7 @@ def test_prune_of_a_run_removes_what_no_other_run_needs(cache, capsys):
     store, (first, second) = cache
     masks = read(store.root, first)["stages"]["masks_flap"]["key"]
     shared = read(store.root, first)["stages"]["drift"]["key"]
-    size = overview(store).runs[first].own
+    size = overview(store).runs[first].unshared
     code, said = cache_says(capsys, store, "prune", first)
     assert code == 0 and f"{first}: {amount(size)} to be freed: add --yes" in said.out and store.has("masks", masks)
     code, said = cache_says(capsys, store, "prune", first, "--yes")

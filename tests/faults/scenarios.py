@@ -12,7 +12,7 @@ from pathlib import Path
 import damage
 from faults import victims
 from faults.arena import Arena, contents, different, manifests
-from faults.verdict import UNTRUE, WRONG, Verdict, judge_broken, judge_mended, shown_state, whole
+from faults.verdict import UNTRUE, WRONG, Verdict, intact_results, judge_broken, judge_mended, shown_state
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -100,7 +100,7 @@ def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
         for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
             damage.MANIFESTS[way](manifest.parent, chance)
         verdict.tries += 1
-        present, fault = whole(cache), f"{number}: {', '.join(ways)}"
+        present, fault = intact_results(cache), f"{number}: {', '.join(ways)}"
         if len(present) != len(manifests(arena.undisturbed)) - len(ways):
             verdict.add(WRONG, f"{fault}: {len(present)} results are called whole")
         judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)

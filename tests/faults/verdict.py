@@ -43,7 +43,7 @@ class Verdict:
         return f"{self.scenario:<34}{self.tries:>6}{result}{'  skipped: ' + self.skipped if self.skipped else ''}"
 
 
-def whole(cache: Path) -> dict[str, int]:
+def intact_results(cache: Path) -> dict[str, int]:
     """The results that a cache calls whole, with the inode of each manifest."""
     store = Store(cache)
     results = {}
@@ -61,7 +61,7 @@ def judge_broken(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> dic
     Returns:
         The results that are whole, which nothing may lose from now on.
     """
-    present = whole(cache)
+    present = intact_results(cache)
     actual, expected = contents(cache), contents(arena.undisturbed)
     for name in present:
         if actual.get(name) != expected.get(name):
@@ -77,7 +77,7 @@ def judge_mended(verdict: Verdict, arena: Arena, cache: Path, fault: str, code: 
     if code != 0:
         verdict.add(FAILED, f"{fault}: run again, it ended with {code}")
         return
-    current = whole(cache)
+    current = intact_results(cache)
     for name, inode in before.items():
         if current.get(name) != inode:
             verdict.add(LOST, f"{fault}: {name} was whole and was made again")

@@ -10,8 +10,8 @@ from pathlib import Path
 import leftovers
 import pytest
 
+from gprune.jobs import Job, get, local, reconcile
 from gprune.jobs import folder as files
-from gprune.jobs import local
 from gprune.study import Study
 
 # A run is told by its first argument how to behave; `hold` and `quiet` go on until the file `go` appears.
@@ -48,6 +48,12 @@ def fake_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 def make_study(number: int = 0, name: str = "") -> Study:
     return Study(model="demo", primary="first.txt", auxiliary="second.txt", seed=number, name=name)
+
+
+def state_of(cache: Path, job: Job) -> str:
+    """The state of a job once it was compared with its process."""
+    reconcile(cache)
+    return get(cache, job.id).state
 
 
 @pytest.fixture

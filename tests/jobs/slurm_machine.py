@@ -66,9 +66,9 @@ def running() -> Iterator[dict[str, str]]:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     environment = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
     started: list[subprocess.Popen[bytes]] = []
+    all_values = {**os.environ, **environment}
     try:
         _prepare(folder)
-        all_values = {**os.environ, **environment}
         started.append(_munge(folder, all_values))
         wait_for((folder / "munge.socket").exists)
         for command in (["slurmctld", "-D"], ["slurmd", "-D"]):
@@ -77,12 +77,10 @@ def running() -> Iterator[dict[str, str]]:
         yield environment
     finally:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                ["scancel", "--user=root"], env={**os.environ, **environment}, timeout=20, capture_output=True
-            )
+            subprocess.run(["scancel", "--user=root"], env=all_values, timeout=20, capture_output=True)
             # what a step has left to report it reports to the daemons
             deadline = time.monotonic() + 30
-            while _left(environment) and time.monotonic() < deadline:
+            while _left(all_values) and time.monotonic() < deadline:
                 time.sleep(0.2)
         for process in reversed(started):
             _stop(process)
@@ -113,34 +111,22 @@ def _munge(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]
     shutil.chown(folder, "munge", "munge")
     command = ["munged", "-F", f"--key-file={key}", f"--socket={folder}/munge.socket"]
     command += [f"--{name}-file={home}/{name}" for name in ("pid", "log", "seed")]
-    return subprocess.Popen(
-        command, env=environment, user="munge", group="munge", start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    return _start(command, environment, user="munge", group="munge")
 
 
-def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def _start(command: list[str], environment: dict[str, str], **account: str) -> subprocess.Popen[bytes]:
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **silent, **account)
 
 
 def _nodes(environment: dict[str, str]) -> str:
-    completed = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
-    return completed.stdout
+    return subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True).stdout
 
 
 def _left(environment: dict[str, str]) -> str:
     """Jobs that run or are being ended."""
-    states = "--states=RUNNING,COMPLETING"
-    completed = subprocess.run(
-        ["squeue", "-h", states],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    return completed.stdout
+    command = ["squeue", "-h", "--states=RUNNING,COMPLETING"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20).stdout
 
 
 def _stop_steps(folder: Path) -> None:

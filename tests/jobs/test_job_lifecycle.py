@@ -10,19 +10,14 @@ import psutil
 import pytest
 from waiting import wait_for
 
-from gprune.jobs import cancel, get, log_tail, progress, queue, reconcile, resume, submit
+from gprune.jobs import cancel, get, log_tail, progress, queue, resume, submit
 from gprune.system import installation, machine, processes
 
-from .conftest import fake_command, make_study
+from .conftest import fake_command, make_study, state_of
 
 
 def start(cache, seed, *behaviour):
     return submit(cache, make_study(seed), arguments=behaviour, build=fake_command)
-
-
-def state_of(cache, job):
-    reconcile(cache)
-    return get(cache, job.id).state
 
 
 def ended(cache, job):
@@ -41,10 +36,8 @@ def gone(pid):
 def other_process(cache, script):
     """Runs a script in a process of its own, as another app or a restarted one would."""
     code = f"from pathlib import Path\nfrom gprune.jobs import *\ncache = Path({str(cache)!r})\n{script}"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, cwd=installation.CHILD_FOLDER, check=True, capture_output=True, text=True
-    ).stdout.split()
+    options = {"cwd": installation.CHILD_FOLDER, "check": True, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, "-c", code], **options).stdout.split()
 
 
 @pytest.mark.process
@@ -148,10 +141,8 @@ def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_al
     wait_for(lambda: sees(with_device))
     free = submit(cache, make_study(1), build=build)
     wait_for(lambda: sees(free))
-    assert [(get(cache, job.id).device, sees(job)) for job in (with_device, free)] == [
-        ("cuda:0", "sees all"),
-        ("cuda:1", "sees 1"),
-    ]
+    assert (get(cache, with_device.id).device, sees(with_device)) == ("cuda:0", "sees all")
+    assert (get(cache, free.id).device, sees(free)) == ("cuda:1", "sees 1")
     last = submit(cache, make_study(2), build=build)
     (with_device.folder / "go").touch()
     wait_for(lambda: sees(last))

@@ -18,6 +18,14 @@ from gprune.system.errors import Cancelled, CorpusError, Interrupted, JobError
 from gprune.system.progress import Waiting
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that reporters read, in seconds, as the only item of a list."""
+    seconds = [1000.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
 def events(folder):
     return [json.loads(line) for line in (folder / files.EVENTS).read_text().splitlines() if line]
 
@@ -37,11 +45,7 @@ def test_running_state_carries_this_process(tmp_path):
 @pytest.mark.parametrize(
     ("error", "state", "text"),
     [
-        (
-            CorpusError("the text 'x' is empty:\nchoose another"),
-            "failed",
-            "the text 'x' is empty: choose another",
-        ),
+        (CorpusError("the text 'x' is empty:\nchoose another"), "failed", "the text 'x' is empty: choose another"),
         (ValueError("first line\nsecond line"), "failed", "ValueError: first line"),
         (MemoryError(), "failed", "MemoryError"),
         (SystemExit(3), "failed", "SystemExit: 3"),
@@ -52,20 +56,17 @@ def test_running_state_carries_this_process(tmp_path):
     ],
 )
 def test_exception_decides_the_end_and_passes_through(tmp_path, error, state, text):
-    with pytest.raises(type(error)):
-        with JobReporter(tmp_path):
-            raise error
+    with pytest.raises(type(error)), JobReporter(tmp_path):
+        raise error
     assert (read_state(tmp_path).state, read_state(tmp_path).error) == (state, text)
 
 
-def test_first_and_last_event_of_each_stage_are_written_and_the_rest_limited(tmp_path, monkeypatch):
-    current = [1000.0]
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: current[0])
+def test_first_and_last_event_of_each_stage_are_written_and_the_rest_limited(tmp_path, clock):
     with JobReporter(tmp_path) as report:
         for stage in ("calibrate", "score"):
             for step in range(1, 101):
                 report(stage, step, 100, "")
-                current[0] += 0.01
+                clock[0] += 0.01
     for name in ("calibrate", "score"):
         steps = [event["done"] for event in events(tmp_path) if event["stage"] == name]
         assert steps[0] == 1 and steps[-1] == 100 and steps == sorted(steps)
@@ -73,15 +74,13 @@ def test_first_and_last_event_of_each_stage_are_written_and_the_rest_limited(tmp
         assert 4 <= len(steps) <= 6
 
 
-def test_a_cancelled_job_stops_at_its_next_look(tmp_path, monkeypatch):
-    current = [1000.0]
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: current[0])
+def test_a_cancelled_job_stops_at_its_next_look(tmp_path, clock):
     with pytest.raises(Cancelled, match="was cancelled"):
         with JobReporter(tmp_path) as report:
             report("learn", 1, 10, "")
             write_state(tmp_path, replace(read_state(tmp_path), state="cancelling"))
             report("learn", 2, 10, "within half a second the state is not read")
-            current[0] += 0.5
+            clock[0] += 0.5
             report("learn", 3, 10, "")
     assert read_state(tmp_path).state == "cancelled" and events(tmp_path)[-1]["done"] == 3
 
@@ -100,17 +99,14 @@ def test_state_that_cannot_be_written_at_all_is_told_to_the_log_only(tmp_path, m
     assert "the job's state was not recorded" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JobError, match="cannot be used"):
-        with JobReporter(tmp_path / "file" / "job"):
-            pytest.fail("the body must not run")
-
-
-def test_job_cancelled_before_it_began_never_runs(tmp_path):
+def test_a_job_without_a_folder_or_cancelled_before_it_began_never_runs(tmp_path):
     write_state(tmp_path, JobState(state="cancelling", started=5.0, cancel_requested=6.0))
-    with pytest.raises(Cancelled, match="before it began"):
-        with JobReporter(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder, error, words in (
+        (tmp_path, Cancelled, "before it began"),
+        (tmp_path / "file" / "job", JobError, "cannot be used"),
+    ):
+        with pytest.raises(error, match=words), JobReporter(folder):
             pytest.fail("the body must not run")
     assert read_state(tmp_path).state == "cancelled"
 
@@ -127,33 +123,24 @@ def write(path, *lines, end=b"\n"):
 def test_what_a_job_waits_for_is_told_by_its_reporter(tmp_path):
     with JobReporter(tmp_path) as report:
         report("learn", 0, 1, Waiting("waiting for another run"))
-    result = measure(read_trace(tmp_path / EVENTS), JobState(), now=50.0)
+    result = measure(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0)
     assert result.waits == result.message == "waiting for another run"
     report("learn", 1, 1, "waiting for nothing")
-    assert measure(read_trace(tmp_path / EVENTS), JobState(), now=50.0).waits == ""
-
-
-def test_last_line_without_line_break_is_read_once_complete(tmp_path):
-    path = tmp_path / "e"
-    assert write(path, line(1, "learn", 1, 4), line(2, "learn", 2, 4), end=b"").last.done == 1
-    assert write(path, line(1, "learn", 1, 4), line(2, "learn", 2, 4)).last.done == 2
+    assert measure(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0).waits == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"[1, 2]", b'{"ts": 1}', b"\xff\xfe\x00"])
-def test_damaged_line_is_passed_over(tmp_path, damaged):
-    trace = write(tmp_path / "e", line(1, "learn", 1, 4), damaged, line(3, "learn", 3, 4))
+def test_damaged_and_incomplete_lines_are_passed_over(tmp_path, damaged):
+    lines = line(1, "learn", 1, 4), damaged, line(3, "learn", 3, 4)
+    assert write(tmp_path / "e", *lines, end=b"").last.done == 1
+    trace = write(tmp_path / "e", *lines)
     assert trace.last.done == 3 and trace.spans == (("learn", 1.0),)
 
 
 def test_stage_times_add_up_to_the_elapsed_time(tmp_path):
-    lines = (
-        line(10, "calibrate", 0, 2),
-        line(14, "calibrate", 2, 2),
-        line(15, "score", 0, 1),
-        line(16, "learn", 1, 4),
-    )
+    lines = (line(10, "calibrate", 0, 2), line(14, "calibrate", 2, 2), line(15, "score", 0, 1), line(16, "learn", 1, 4))
     trace = write(tmp_path / "e", *lines)
-    progress = measure(trace, JobState(state="running", started=10.0), now=30.0)
+    progress = measure(trace, JobState(state="running", started=10.0), current_time=30.0)
     assert progress.stages == (
         StageTime("calibrate", 5.0, "done"),
         StageTime("score", 1.0, "done"),
@@ -164,14 +151,14 @@ def test_stage_times_add_up_to_the_elapsed_time(tmp_path):
     assert progress.fraction == 0.25
     lines = (line(0, "evaluate", 0, 1), line(2, "prune", 0, 1), line(3, "evaluate", 1, 1))
     state = JobState(state="done", started=0.0, ended=7.0)
-    rows = measure(write(tmp_path / "e", *lines), state, now=100.0).stages
+    rows = measure(write(tmp_path / "e", *lines), state, current_time=100.0).stages
     assert rows == (StageTime("evaluate", 6.0, "done"), StageTime("prune", 1.0, "done"))
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 def test_ended_job_stops_the_clock_and_marks_its_last_stage(tmp_path, end):
     trace = write(tmp_path / "e", line(0, "calibrate", 1, 1), line(2, "score", 1, 4))
-    progress = measure(trace, JobState(state=end, started=0.0, ended=5.0), now=1000.0)
+    progress = measure(trace, JobState(state=end, started=0.0, ended=5.0), current_time=1000.0)
     assert progress.elapsed == 5.0
     assert [(row.seconds, row.state) for row in progress.stages] == [(2.0, "done"), (3.0, end)]
 

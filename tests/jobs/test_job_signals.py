@@ -74,12 +74,9 @@ class LongStudy:
         def has_begun():
             assert process.poll() is None, (folder / files.LOG).read_text()
             events = folder / files.EVENTS
-            lines = events.read_text().splitlines() if events.exists() else []
-            messages = [json.loads(line) for line in lines]
-            return (
-                sum(message["stage"] == "learning" and "cross-entropy" in message["message"] for message in messages)
-                > 2
-            )
+            messages = map(json.loads, events.read_text().splitlines() if events.exists() else [])
+            steps = [m for m in messages if m["stage"] == "learning" and "cross-entropy" in m["message"]]
+            return len(steps) > 2
 
         wait_for(has_begun, 60)
 

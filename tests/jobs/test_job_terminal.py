@@ -1,7 +1,6 @@
 """The queue from a terminal: what the app starts, the command line follows, and the other way round."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -135,9 +134,7 @@ def test_a_log_is_followed_to_the_end_of_its_job(cache):
     job = jobs.submit(cache, make_study(0), "held", ["hold"], fake_command)
     wait_for(lambda: "worker hold" in jobs.log_tail(cache, job.id))
     command = [sys.executable, "-m", "gprune", "jobs", "logs", job.id, "-f", "-n", "5", "--cache", str(cache)]
-    follower = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=os.environ
-    )
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert follower.stdout is not None and follower.stdout.readline() == "worker hold\n"
     with open(job.folder / jobs.LOG, "a") as log:
         print("said later\nand half a line", end="", file=log, flush=True)
@@ -159,7 +156,5 @@ def test_progress_and_end_of_an_export_reach_the_folder(tmp_path, monkeypatch, c
     assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == 0
     events = [json.loads(line) for line in (tmp_path / files.EVENTS).read_text().splitlines()]
     assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("export", 0, "part 4")
-    assert (
-        read_state(tmp_path).state == "done"
-        and "every layer padded with zeros to the widest" in capsys.readouterr().out
-    )
+    assert read_state(tmp_path).state == "done"
+    assert "every layer padded with zeros to the widest" in capsys.readouterr().out

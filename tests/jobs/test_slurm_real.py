@@ -88,10 +88,8 @@ def test_a_sweep_of_three_survives_a_requeue_and_computes_shared_stages_once(slu
     # what the first job computed was computed by no task
     logs = [path.read_text() for path in (cache / "slurm").glob("*/log-*.txt")]
     assert len(logs) == 4 and shared
-    computed = [
-        {entry["key"] for entry in record["stages"].values() if not entry["reused"]} & shared
-        for record in listed.values()
-    ]
+    entries = [record["stages"].values() for record in listed.values()]
+    computed = [{entry["key"] for entry in of_run if not entry["reused"]} & shared for of_run in entries]
     assert sorted(map(len, computed))[:2] == [0, 0] and set.union(*computed) <= shared
     again = gprune("sweep", file, "--slurm", "--cache", cache)
     assert again.stderr == "3 studies: all done\n" and not again.stdout

@@ -11,16 +11,8 @@ from gprune.jobs import job as records
 from gprune.jobs import local
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
-from gprune.pipeline.cache import (
-    cache_entries,
-    needed_by,
-    overview,
-    reason_to_keep,
-    remove_run,
-    remove_unneeded,
-)
+from gprune.pipeline.cache import cache_entries, needed_by, overview, reason_to_keep, remove_run, remove_unneeded
 from gprune.store import Store
-from gprune.system import processes
 from gprune.system.errors import StoreError
 
 
@@ -53,12 +45,10 @@ def test_the_room_of_runs_adds_up_to_that_of_the_results(two):
     usage = {run: overview(store).runs[run] for run in (first, second)}
     records = {run: on_disk(store.root / "runs" / run) for run in (first, second)}
     all_values = sum(cache_entry.size for cache_entry in cache_entries(store))
-    shared = [result.total - result.own for result in usage.values()]
+    shared = [result.total - result.unshared for result in usage.values()]
     assert shared[0] == shared[1] > 0
-    assert sum(usage[run].own - records[run] for run in usage) + shared[0] == all_values
-    assert all_values == sum(
-        on_disk(store.root / kind) for kind in {cache_entry.kind for cache_entry in cache_entries(store)}
-    )
+    assert sum(usage[run].unshared - records[run] for run in usage) + shared[0] == all_values
+    assert all_values == sum(on_disk(store.root / kind) for kind in {entry.kind for entry in cache_entries(store)})
 
 
 def test_a_record_that_cannot_be_read_keeps_its_results(two):
@@ -100,21 +90,12 @@ def nothing_starts(monkeypatch):
     monkeypatch.setattr(local, "start_worker", lambda *_: None)
 
 
-def a_job(
-    cache,
-    state,
-    *,
-    arguments=(),
-    seed=0,
-):
+def a_job(cache, state, arguments=()):
     home = files.root(cache)
     home.mkdir(exist_ok=True)
-    study = a_study(seed=seed)
-    job = records.create(home, study, "mine", arguments, local.worker_command)
-    pid = os.getpid()
-    at_work = {"pid": pid, "process_started": processes.process_start(pid), "started": 1.0}
-    values = at_work if state == "running" else {}
-    write_state(job.folder, JobState(state=state, **values))
+    job = records.create(home, a_study(seed=0), "mine", arguments, local.worker_command)
+    job_state = JobState(state=state, started=1.0)
+    write_state(job.folder, job_state.with_process(os.getpid()) if state == "running" else job_state)
     return job
 
 
@@ -125,13 +106,7 @@ def refused(cache, run):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("state", "does"),
-    [
-        ("queued", "waits to compute it"),
-        ("running", "is at work on it"),
-    ],
-)
+@pytest.mark.parametrize(("state", "does"), [("queued", "waits to compute it"), ("running", "is at work on it")])
 def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, state)

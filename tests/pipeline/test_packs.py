@@ -35,36 +35,46 @@ def write(store, name, path):
 
 
 @pytest.fixture
+def present(tmp_path):
+    """An empty cache to unpack into."""
+    return Store(tmp_path / "there")
+
+
+@pytest.fixture
 def source_run(tmp_path):
     """A cache with a run, and the run's name."""
     root = tmp_path / "here"
     return root, write_run(root)
 
 
-def test_everything_but_model_texts_and_steps_arrives(tmp_path, source_run):
+@pytest.fixture
+def pack(tmp_path, source_run):
     root, name = source_run
-    contents = pack_contents(Store(root), name)
-    write_pack(Store(root), contents, tmp_path / "a.zip")
-    unpacked = unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
-    before, after = arrays(root), arrays(tmp_path / "there")
+    return write(Store(root), name, tmp_path / "a.zip")
+
+
+def test_everything_but_model_texts_and_steps_arrives(source_run, pack, present):
+    root, name = source_run
+    unpacked = unpack(pack, present)
+    before, after = arrays(root), arrays(present.root)
     left_out = {kind for kind, values in KINDS.items() if values.holds_text or not values.on_pages}
     assert {"tokens", "sampled", "context_statistics"} <= left_out
     assert after == {path: data for path, data in before.items() if path.split("/")[0] not in left_out}
-    assert unpacked == Unpacked(name, len(contents.results), 0)
-    assert not (tmp_path / "there" / "checkpoint").exists()
+    assert unpacked == Unpacked(name, len(pack_contents(Store(root), name).results), 0)
+    assert not (present.root / "checkpoint").exists()
     # seconds and versions arrive too
-    present = Results(Store(tmp_path / "there"), recorded_graph(read(tmp_path / "there", name), "it"))
-    drift = stages.drift(present.graph)
-    assert present.details(drift)["seconds"] == Results(Store(root), present.graph).details(drift)["seconds"]
-    assert np.array_equal(present.get(stages.drift).magnitude, np.load(root / f"drift/{drift.key}/magnitude.npy"))
-    assert not [path for path in (tmp_path / "there").rglob("*") if path.is_dir() and path.stat().st_mode & 0o077]
+    results = Results(present, recorded_graph(read(present.root, name), "it"))
+    drift = stages.drift(results.graph)
+    assert results.details(drift)["seconds"] == Results(Store(root), results.graph).details(drift)["seconds"]
+    assert np.array_equal(results.get(stages.drift).magnitude, np.load(root / f"drift/{drift.key}/magnitude.npy"))
+    assert not [path for path in present.root.rglob("*") if path.is_dir() and path.stat().st_mode & 0o077]
 
 
-def test_a_pack_has_the_same_bytes_every_time(tmp_path, source_run):
+def test_a_pack_has_the_same_bytes_every_time(tmp_path, source_run, pack, present):
     root, name = source_run
-    first = write(Store(root), name, tmp_path / "a.zip").read_bytes()
-    unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
-    assert write(Store(tmp_path / "there"), name, tmp_path / "b.zip").read_bytes() == first
+    first = pack.read_bytes()
+    unpack(pack, present)
+    assert write(present, name, tmp_path / "b.zip").read_bytes() == first
     with pytest.raises(SettingsError, match="exists already"):
         write(Store(root), name, tmp_path / "a.zip")
     assert sorted(path.name for path in tmp_path.glob("*.zip")) == ["a.zip", "b.zip"]
@@ -81,14 +91,12 @@ def test_owner_and_notes_stay_where_they_are(tmp_path, source_run):
     assert b"secret-host" not in record and b"private" not in record
 
 
-def test_results_that_are_there_stay_and_another_run_is_not_replaced(tmp_path, source_run):
+def test_results_that_are_there_stay_and_another_run_is_not_replaced(source_run, pack, present):
     root, name = source_run
-    pack, present = write(Store(root), name, tmp_path / "a.zip"), tmp_path / "there"
-    count = len(pack_contents(Store(root), name).results)
-    unpack(pack, Store(present))
-    stamps = {path: path.stat().st_mtime_ns for path in present.glob("*/*/*.npy")}
-    assert unpack(pack, Store(present)) == Unpacked(name, 0, count)
-    assert stamps == {path: path.stat().st_mtime_ns for path in present.glob("*/*/*.npy")}
+    count = unpack(pack, present).added
+    stamps = {path: path.stat().st_mtime_ns for path in present.root.glob("*/*/*.npy")}
+    assert unpack(pack, present) == Unpacked(name, 0, count)
+    assert stamps == {path: path.stat().st_mtime_ns for path in present.root.glob("*/*/*.npy")}
     # the run that was computed here is not the one of the pack
     change_record(root, name, seconds=5.0)
     record = (root / "runs" / name / "run.json").read_bytes()
@@ -101,9 +109,8 @@ def test_results_that_are_there_stay_and_another_run_is_not_replaced(tmp_path, s
         unpack(pack, Store(root), name="../x")
 
 
-def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(tmp_path, source_run):
+def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(source_run, pack, present):
     root, name = source_run
-    pack, present = write(Store(root), name, tmp_path / "a.zip"), Store(tmp_path / "there")
     graph = recorded_graph(read(root, name), "it")
     drift, shape = stages.drift(graph), stages.shape(graph)
     record = Results(Store(root), graph).get(stages.drift)
@@ -120,19 +127,13 @@ def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(tmp_path, sourc
 
 
 @pytest.mark.parametrize("moment", [0, 7, -1])
-def test_an_interrupted_unpacking_leaves_whole_results_and_no_run(tmp_path, source_run, monkeypatch, moment):
-    root, name = source_run
-    pack, present = write(Store(root), name, tmp_path / "a.zip"), Store(tmp_path / "there")
-
+def test_an_interrupted_unpacking_leaves_whole_results_and_no_run(pack, present, monkeypatch, moment):
     def stop(done, *_):
         if done == moment:
             raise KeyboardInterrupt
 
-    def fail(*_):
-        raise KeyboardInterrupt
-
     if moment == -1:
-        monkeypatch.setattr("gprune.pipeline.packs.runs.save", fail)
+        monkeypatch.setattr("gprune.pipeline.packs.runs.save", lambda *_: stop(moment))
     with pytest.raises(KeyboardInterrupt):
         unpack(pack, present, progress=stop)
     monkeypatch.undo()
@@ -262,10 +263,8 @@ def test_content_that_is_not_what_was_written(tmp_path, draft):
         data = bytearray(changed.files[name])
         data[-3] ^= 1
         changed.files[name] = bytes(data)
-        refused(
-            changed.write(tmp_path / "a.zip"),
-            "a result of the pack .* cannot be read .*(not hold what was written|not JSON)",
-        )
+        words = "a result of the pack .* cannot be read .*(not hold what was written|not JSON)"
+        refused(changed.write(tmp_path / "a.zip"), words)
     draft.files[RECORD] = b"[]"
     refused(draft.write(tmp_path / "a.zip"), "run.json of the pack holds no JSON object")
 

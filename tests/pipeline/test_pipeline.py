@@ -7,7 +7,8 @@ import pytest
 import tiny_study
 
 from gprune import pipeline
-from gprune.pipeline import runs, stages
+from gprune.pipeline import runs
+from gprune.pipeline.stages.evaluation import overlap
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system.errors import Cancelled, ModelError, NumericsError
@@ -26,7 +27,7 @@ def study_of(workshop, **changes):
     return from_dict(tiny_study.settings(workshop["model"], workshop["texts"], **changes))
 
 
-class Heard:
+class StageLog:
     """Remembers which stages were computed and which were reused."""
 
     def __init__(self, stop_at=None):
@@ -45,7 +46,7 @@ class Heard:
 def finished(workshop):
     store = Store(workshop["folder"] / "cache")
     study = study_of(workshop, substitute=workshop["texts"][2])
-    return study, store, pipeline.run(study, store, Heard())
+    return study, store, pipeline.run(study, store, StageLog())
 
 
 def test_the_result_names_every_method_text_and_stage(finished):
@@ -64,20 +65,14 @@ def test_the_result_says_what_every_method_was_given(finished):
     study, _, result = finished
     supplied = result["given"]
     assert set(supplied) == METHODS - {"dense"}
-    assert supplied["flap"] == {
-        "texts": ["A"],
-        "forward passes": 1.0,
-        "backward passes": 0.0,
-        "steps": 0,
-        "attention of GPrune": False,
-        "repair": "bias compensation on A",
-    }
+    passes = {"forward passes": 1.0, "backward passes": 0.0, "steps": 0}
+    facts = {"texts": ["A"], "attention of GPrune": False, "repair": "bias compensation on A"}
+    assert supplied["flap"] == passes | facts
     actual = supplied["gprune"]
     # 16 sequences of each text, 8 of both a step, one epoch
     assert (actual["texts"], actual["steps"]) == (["A", "B"], 4)
-    assert actual["forward passes"] == sum(
-        result["passes"][name]["forward"] for name in ("statistics_primary", "statistics_auxiliary", "learning")
-    )
+    stages_with_passes = ("statistics_primary", "statistics_auxiliary", "learning")
+    assert actual["forward passes"] == sum(result["passes"][name]["forward"] for name in stages_with_passes)
     assert actual["backward passes"] == result["passes"]["learning"]["backward"] > 0
 
 
@@ -86,7 +81,7 @@ def test_the_result_says_what_its_texts_are_and_by_what_protocol(finished):
     other, same = study.evaluation.texts
     assert result["texts"][same]["is"] == "same text as A" and not result["texts"][same]["unseen"]
     assert result["texts"][other]["declared"] == {"A": "other", "B": "other"}
-    reference = pipeline.opened(study, store).get(stages.overlap, same)
+    reference = pipeline.opened(study, store).get(overlap, same)
     assert reference.windows == 6 and reference.run == 16
     assert result["texts"][same]["overlap"]["A"] == reference.share[0]
     (protocol,) = result["protocols"]
@@ -96,30 +91,20 @@ def test_the_result_says_what_its_texts_are_and_by_what_protocol(finished):
 
 def test_a_second_run_computes_nothing_and_says_the_same(finished):
     study, store, first = finished
-    received = Heard()
+    received = StageLog()
     second = pipeline.run(study, store, received)
     assert received.computed == []
     assert second["perplexity"] == first["perplexity"]
     assert set(second["reused"]) == set(second["keys"])
 
 
-def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
-    study, store, _ = finished
-    received = Heard()
-    pipeline.run(study.with_settings({"reliability.drift_quantile": 0.5}), store, received)
-    assert "statistics_primary" in received.reused and "partition" in received.reused
-    computed = {name.split(".")[0] for name in received.computed}
-    assert computed <= {"adapted", "learning", "masks_gprune", "checkpoint", "perplexity"}
-    assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in received.computed)
-
-
 def test_a_changed_text_leaves_no_stage_of_the_old_one_in_the_record(workshop, tmp_path):
     text = tmp_path / "changing.txt"
     text.write_bytes(Path(workshop["texts"][1]).read_bytes())
     store, study = Store(tmp_path / "c"), study_of(workshop, auxiliary=str(text))
-    old = pipeline.run(study, store, Heard(), until="adapted")
+    old = pipeline.run(study, store, StageLog(), until="adapted")
     text.write_bytes(Path(workshop["texts"][2]).read_bytes())
-    new = pipeline.run(study, store, Heard(), until="drift")
+    new = pipeline.run(study, store, StageLog(), until="drift")
     stages = runs.read(store, new["run"])["stages"]
     assert old["run"] == new["run"] and "partition" in old["keys"]
     assert "partition" not in stages and stages["drift"]["key"] != old["keys"]["drift"]
@@ -129,10 +114,10 @@ def test_a_changed_text_leaves_no_stage_of_the_old_one_in_the_record(workshop, t
 def test_a_run_stopped_at_any_stage_goes_on_and_ends_the_same(workshop, finished, tmp_path, stage):
     store, study = Store(tmp_path), study_of(workshop)
     with pytest.raises(Cancelled):
-        pipeline.run(study, store, Heard(stop_at=stage))
+        pipeline.run(study, store, StageLog(stop_at=stage))
     stopped = runs.read(store, run_name(study))
     assert stopped["state"] == "cancelled"
-    received = Heard()
+    received = StageLog()
     result = pipeline.run(study, store, received)
     assert set(stopped["stages"]) <= set(received.reused)
     assert result["perplexity"] == finished[2]["perplexity"]
@@ -149,6 +134,6 @@ def test_nan_weights_are_refused_and_the_run_says_so(workshop, tmp_path):
     AutoTokenizer.from_pretrained(workshop["model"]).save_pretrained(tmp_path / "nan")
     store, study = Store(tmp_path / "c"), study_of(workshop, model=str(tmp_path / "nan"))
     with pytest.raises((ModelError, NumericsError), match=r"(?i)nan|not finite"):
-        pipeline.run(study, store, Heard())
+        pipeline.run(study, store, StageLog())
     record = runs.read(store, next(runs.read_all(store))[0])
     assert record["state"] == "failed" and "layers.1.mlp.down_proj" in record["error"]

@@ -44,20 +44,15 @@ def study_of(workshop, **changes):
     return from_dict(values | changes)
 
 
-@pytest.fixture(
-    scope="module",
-    # the metric that needs the most with a method of each kind; in the long tests the other metrics with those
-    # that use the study's own as well (stages/test_stage_reads.py runs all methods)
-    params=[
-        ("twflap", OF_EACH_KIND),
-        *(
-            pytest.param((name, OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long)
-            for name in METRICS
-            if name != "twflap"
-        ),
-    ],
-    ids=lambda param: f"{param[0]}, {len(param[1])} methods",
-)
+# the metric that needs the most with a method of each kind; in the long tests the other metrics with those
+# that use the study's own as well (stages/test_stage_reads.py runs all methods)
+RUNS = [("twflap", OF_EACH_KIND)]
+RUNS += [
+    pytest.param((name, OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long) for name in METRICS if name != "twflap"
+]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda param: f"{param[0]}, {len(param[1])} methods")
 def finished(request, workshop):
     """A whole run of every method on one metric, with a third text, a task and speed; its plan before."""
     metric, methods = request.param
@@ -139,32 +134,15 @@ def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop,
     study, store = study_of(workshop), Store(tmp_path)
     results = pipeline.opened(study, store)
     plan = results.plan("adapted")
-    assert stage_times(results).scale is None and missing_seconds(plan, results) is None
-    assert expected_seconds(plan, results, stage_times(results)) == {
-        stage.name: KINDS[stage.kind].seconds for stage in plan
-    }
+    assert not stage_times(results).is_measured and missing_seconds(plan, results) is None
+    proportions = {stage.name: KINDS[stage.kind].seconds for stage in plan}
+    assert expected_seconds(plan, results, stage_times(results)) == proportions
     done = pipeline.run(study, store, silent, until="adapted")
     other = pipeline.opened(study.with_settings({"seed": 3}), store)
     again = execution_plan(other.graph, "adapted")
     reference = expected_seconds(again, other, stage_times(other))
     assert reference["norms"] == 0.0 and reference["partition"] == done["seconds"]["partition"]
     assert missing_seconds(again, other) == pytest.approx(sum(reference.values()))
-
-
-def test_the_outlook_counts_to_the_end_and_its_time_left_falls_steadily():
-    plan = {"a": 1.0, "b": 10.0, "c": 0.0, "d": 9.0}
-    observed = []
-    for second in range(20):
-        finished = [name for name, end in (("a", 1), ("b", 11), ("c", 11), ("d", 20)) if second >= end]
-        stage = next(name for name in ("a", "b", "d") if name not in finished)
-        start = {"a": 0, "b": 1, "d": 11}[stage]
-        result = Outlook.of(plan, finished, float(second), stage, (second - start) / plan[stage])
-        assert result.steps == 4 and result.done == len(finished)
-        observed.append(result)
-    assert [item.left for item in observed] == pytest.approx([20.0 - second for second in range(20)])
-    assert [item.share for item in observed] == pytest.approx([second / 20 for second in range(20)])
-    end = Outlook.of(plan, list(plan), 20.0)
-    assert (end.done, end.steps, end.share, end.left) == (4, 4, 1.0, None)
 
 
 def test_without_a_cache_the_time_left_follows_from_the_first_batch():
@@ -189,18 +167,14 @@ def record_of(stages, model="model", samples=8, precision="float32"):
 def test_times_are_those_of_the_latest_run_of_the_model_then_of_the_same_kind_then_scaled():
     study = Study("model", "A", "B", device="cpu").with_settings({"calibration.samples": 8, "calibration.length": 16})
     other = [record_of({"learning": {"seconds": 1.0}}, **changes) for changes in ({"model": "x"}, {"samples": 9})]
-    assert StageTimes.of(other, study, "float32").scale is None
+    assert not StageTimes.of(other, study, "float32").is_measured
     latest = {"statistics_primary": {"seconds": 22.0}, "perplexity.flap.0": {"seconds": 3.0}, "gone": {"seconds": 9.0}}
-    older = {
-        "statistics_primary": {"seconds": 50.0},
-        "learning": {"seconds": 360.0},
-    }
+    older = {"statistics_primary": {"seconds": 50.0}, "learning": {"seconds": 360.0}}
     times = StageTimes.of([*other, record_of(latest), record_of(older)], study, "float32")
     graph = stages.Graph(study)
     reference = {stage.name: times.of_stage(stage) for stage in execution_plan(graph)}
-    assert (
-        reference["statistics_primary"] == reference["statistics_auxiliary"] == 22.0 and reference["learning"] == 360.0
-    )
+    assert reference["statistics_primary"] == reference["statistics_auxiliary"] == 22.0
+    assert reference["learning"] == 360.0
     assert reference["masks_gprune"] == pytest.approx(KINDS["masks"].seconds * 382 / (2.2 + 36))
     drift = execution_plan(graph, "drift")
     assert times.total([drift[-1], *drift]) == pytest.approx(sum(reference[stage.name] for stage in drift))
@@ -250,7 +224,7 @@ def test_a_run_that_cannot_have_what_it_is_for_fails_with_the_reason(workshop, t
 
 
 def test_speed_without_a_method_is_measured_again_once_the_method_can_run(workshop, tmp_path, monkeypatch):
-    study = study_of(workshop, methods=["dense", "flap", "fang"], evaluation={"texts": [], "speed": "cpu"})
+    study = study_of(workshop, methods=["dense", "flap", "fang"])
     study = study.with_settings({"evaluation.speed": "cpu", "evaluation.texts": []})
     store, refusing = Store(tmp_path), Refusing(monkeypatch, "groups_primary")
     first = pipeline.run(study, store, silent, until="perplexity")

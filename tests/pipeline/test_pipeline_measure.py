@@ -37,8 +37,12 @@ def finished(workshop):
     endless = workshop["folder"] / "endless.jsonl"
     endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
     study = study_of(workshop, tasks=[workshop["questions"], str(endless)])
-    store = Store(workshop["folder"] / "cache")
-    return study, store, pipeline.run(study, store, silent, until="perplexity")
+    store, messages = Store(workshop["folder"] / "cache"), list[tuple[str, str]]()
+
+    def listener(stage, _done, _total, message):
+        messages.append((stage, str(message)))
+
+    return study, store, pipeline.run(study, store, listener, until="perplexity"), messages
 
 
 def test_a_run_without_the_data_of_a_task_is_refused_before_it_computes(workshop, tmp_path):
@@ -48,35 +52,28 @@ def test_a_run_without_the_data_of_a_task_is_refused_before_it_computes(workshop
     assert not list(tmp_path.rglob("*.npy"))
 
 
-def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_why(workshop):
-    folder = workshop["folder"]
-    endless = folder / "endless.jsonl"
-    endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
-    study = study_of(workshop, tasks=[str(endless), workshop["questions"]])
-    store, received = Store(folder / "cache"), list[tuple[str, str]]()
-    result = pipeline.run(
-        study, store, lambda name, *event: received.append((name, str(event[-1]))), until="perplexity"
-    )
+def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_why(workshop, finished):
+    study, store, result, messages = finished
+    endless = study.evaluation.tasks[1]
     # the answers would take the same pass once more: they go with their accuracy, and nothing is said twice
-    failed = {name for name, message in received if message.startswith("left out: ")}
-    assert failed == {f"accuracy.{name}.0" for name in study.methods}
-    assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in received)
+    failed = {name for name, message in messages if message.startswith("left out: ")}
+    assert failed == {f"accuracy.{name}.1" for name in study.methods}
+    assert not any(name.startswith("answers.") and name.endswith(".1") for name, _ in messages)
     entries = runs.read(store, result["run"])["unavailable"]
-    assert all(
-        entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"] for name in study.methods
-    )
+    for name in study.methods:
+        assert entries[f"answers.{name}.1"]["reason"] == entries[f"accuracy.{name}.1"]["reason"]
     assert all(list(tasks) == [workshop["questions"]] for tasks in result["accuracy"].values())
     assert set(result["perplexity"]) == {"dense", "flap", "wanda_sp_dense"} and not result["unavailable"]
-    reason = result["unavailable_tasks"][str(endless)]
+    reason = result["unavailable_tasks"][endless]
     assert "has 301 tokens and the model reads at most 64" in reason
     record = runs.read(store, result["run"])
-    assert (record["state"], record["missing_tasks"]) == ("done", {str(endless): reason})
+    assert (record["state"], record["missing_tasks"]) == ("done", {endless: reason})
     again = pipeline.run(study, store, silent, until="perplexity")
     assert again["unavailable_tasks"] == result["unavailable_tasks"] and again["accuracy"] == result["accuracy"]
 
 
 def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finished, capsys):
-    study, store, _ = finished
+    study, store, *_ = finished
     file = workshop["folder"] / "study.json"
     file.write_text(study.to_json())
     words = ["run", str(file), "--until", "perplexity", "--cache", str(store.root)]
@@ -96,7 +93,7 @@ def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finis
 
 
 def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop, finished):
-    _, store, _ = finished
+    store = finished[1]
     study = study_of(workshop, speed="cpu", texts=[])
     result = pipeline.run(study, store, silent, until="perplexity")
     record = store.get("speed", result["keys"]["speed"], Throughput)

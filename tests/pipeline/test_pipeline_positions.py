@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
-from tiny_study import silent
+from tiny_study import record_of, silent
 
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.cli.progress import Reporter
 from gprune.models.decoder import Decoder
 from gprune.pipeline import runs, stages
-from gprune.pipeline.estimate import TooLarge
+from gprune.pipeline.estimate.forecast import TooLarge
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system.errors import SettingsError
@@ -50,15 +50,11 @@ def older(study, fresh, tmp_path):
     return store
 
 
-def of(store, study):
-    return runs.read(store, run_name(study))
-
-
 def test_the_pass_of_the_statistics_makes_them_and_the_record_says_so(study, fresh):
     cache, result = fresh
     assert set(result["keys"]) >= MADE and not MADE & (set(result["passes"]) | set(result["reused"]))
     assert all(result["passes"][f"statistics_{role}"] == {"forward": 1.0, "backward": 0.0} for role in ROLES)
-    entry = of(Store(cache), study)["stages"]["positions_auxiliary"]
+    entry = record_of(Store(cache), study)["stages"]["positions_auxiliary"]
     assert entry["seconds"] < 0.5 and not entry["reused"]
     results = pipeline.opened(study, Store(cache))
     for role in ROLES:
@@ -78,14 +74,11 @@ def test_neither_their_absence_nor_their_number_changes_any_other_key(study, fre
 
 
 def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fresh):
-    was = of(older, study)
+    was = record_of(older, study)
     result = pipeline.run(study, older, silent, "agreement")
-    assert (
-        set(result["keys"]) - set(result["reused"])
-        == MADE
-        == set(result["passes"]) - {f"statistics_{role}" for role in ROLES}
-    )
-    record = of(older, study)
+    assert set(result["keys"]) - set(result["reused"]) == MADE
+    assert set(result["passes"]) - {f"statistics_{role}" for role in ROLES} == MADE
+    record = record_of(older, study)
     assert (record["state"], record["until"], record["result"]) == ("done", "agreement", was["result"])
     assert set(record["stages"]) == set(was["stages"]) | MADE
     neighbours, alone = (pipeline.opened(study, Store(location)) for location in (fresh[0], older.root))
@@ -108,10 +101,6 @@ def narrow(monkeypatch):
     monkeypatch.setattr(Decoder, "hidden_states", refuse)
 
 
-def heard_nothing(stage, done, total, message):
-    pass
-
-
 def test_a_halved_batch_is_said_in_log_and_record(study, narrow, tmp_path, capfd):
     store = Store(tmp_path / "cache")
     with Reporter() as reporter:
@@ -125,20 +114,18 @@ def test_a_halved_batch_is_said_in_log_and_record(study, narrow, tmp_path, capfd
     assert "notices" not in record["stages"]["drift"]
     # whoever takes the result over sees how it was made
     again = Store(store.root)
-    pipeline.run(study, again, heard_nothing, "drift")
+    pipeline.run(study, again, silent, "drift")
     assert runs.read(again, run_name(study))["stages"]["statistics_primary"]["notices"] == [notice]
 
 
 def test_memory_that_runs_out_anywhere_else_is_one_sentence(study, monkeypatch, tmp_path):
     def refuse(self):
-        raise RuntimeError(
-            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes"
-        )
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes")
 
     monkeypatch.setattr(Decoder, "weight_norms", refuse)
     expected = r"^weight norms: memory ran out \(9.0 MiB more were asked for, .* are free on cpu\): use dtype"
     with pytest.raises(SettingsError, match=expected):
-        pipeline.run(study, Store(tmp_path / "cache"), heard_nothing, "drift")
+        pipeline.run(study, Store(tmp_path / "cache"), silent, "drift")
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_made(study, monkeypatch, tmp_path, capfd):
@@ -151,7 +138,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(study, monkeypatch, 
     assert "more than the 0.2 GiB of this machine" in said and "--anyway" in said
     assert runs.read(Store(root), run_name(study)) is None
     with pytest.raises(TooLarge):
-        pipeline.run(study, Store(root), heard_nothing, "drift")
+        pipeline.run(study, Store(root), silent, "drift")
     assert main([*command, "--anyway"]) == 0
     assert "started anyway" in capfd.readouterr().err
 
@@ -165,6 +152,6 @@ def test_a_dry_run_says_memory_and_time_of_what_is_missing(study, tmp_path, capf
     lines = [line.split() for line in said.err.splitlines()]
     assert ["statistics_primary", "0.6", "0.6"] in [line[:3] for line in lines]
     assert "statistics_primary" in said.out and "at most 0.6 GiB" in said.err
-    pipeline.run(study, Store(root), heard_nothing, "drift")
+    pipeline.run(study, Store(root), silent, "drift")
     assert main(command) == 0
     assert capfd.readouterr().err.strip().endswith("stages, 0 missing")

@@ -64,14 +64,7 @@ def test_another_repair_takes_the_place_of_theirs_and_leaves_their_masks(finishe
         assert f"repaired_{name}" not in bare["keys"]
         assert bare["perplexity"][name] != result["perplexity"][name]
     # with its own settings in the study's the weights are fitted alike, but for what damping counts in
-    repaired = study.with_settings(
-        {
-            "repair.kind": "affine",
-            "repair.texts": "primary",
-            "repair.target": "own_inputs",
-            "repair.damping": 0.0,
-        }
-    )
-    affine = pipeline.run(repaired, store, silent, until="perplexity")
+    repair = {"repair.kind": "affine", "repair.texts": "primary", "repair.target": "own_inputs", "repair.damping": 0.0}
+    affine = pipeline.run(study.with_settings(repair), store, silent, until="perplexity")
     for text, value in result["perplexity"]["slimllm"].items():
         assert affine["perplexity"]["slimllm"][text] == pytest.approx(value, rel=1e-6)

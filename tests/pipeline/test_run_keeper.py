@@ -3,13 +3,12 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 import tiny_study
 from run_starters import contents, starters
-from tiny_study import silent
+from tiny_study import record_of, silent
 from waiting import limit, wait_for
 
 from gprune import pipeline
@@ -21,7 +20,7 @@ from gprune.system.errors import Cancelled, StoreError
 from gprune.system.locks import Lock
 from gprune.system.progress import Waiting
 
-Listener = Callable[[str, int, int, str], None]
+pytestmark = pytest.mark.slow
 
 
 def raising(error, stage, message=""):
@@ -35,9 +34,13 @@ def raising(error, stage, message=""):
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("keeper")
-    return from_dict(tiny_study.made(folder))
+def values(tmp_path_factory):
+    return tiny_study.made(tmp_path_factory.mktemp("keeper"))
+
+
+@pytest.fixture(scope="module")
+def study(values):
+    return from_dict(values)
 
 
 @pytest.fixture(scope="module")
@@ -54,75 +57,53 @@ def done(finished_run, tmp_path):
     return Store(tmp_path / "cache")
 
 
-def of(store, study):
-    result = runs.read(store, run_name(study))
-    assert result is not None
-    return result
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
 def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(study, done, error):
-    before = of(done, study)
+    before = record_of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(type(error)):
             pipeline.run(study, done, raising(error, "drift", "reused"), until)
-    assert pipeline.run(study, done, silent, "drift")["reused"] and of(done, study) == before
+    assert pipeline.run(study, done, silent, "drift")["reused"] and record_of(done, study) == before
 
 
-@pytest.mark.slow
 def test_whoever_wants_more_and_is_stopped_says_so(study, done):
     with pytest.raises(Cancelled):
         pipeline.run(study, done, raising(Cancelled("stop"), "perplexity.flap.0"), "perplexity")
-    result = of(done, study)
+    result = record_of(done, study)
     assert (result["state"], result["until"], result["owner"]) == ("cancelled", "perplexity", None)
     assert "masks_flap" in result["stages"] and "perplexity.dense.0" in result["stages"]
 
 
-@pytest.mark.slow
 def test_a_damaged_record_is_written_anew(study, done):
     path = done.folder("runs", run_name(study)) / "run.json"
     path.write_text('{"stages": [1], "study": {"model": 3}}')
     assert runs.read(done, run_name(study)) is None
     pipeline.run(study, done, silent, "masks")
-    assert of(done, study)["state"] == "done" and len(of(done, study)["stages"]) > 10
+    assert record_of(done, study)["state"] == "done" and len(record_of(done, study)["stages"]) > 10
 
 
-class FullDisk:
-    """Let records be written until the disk is full."""
-
-    def __init__(self, monkeypatch):
-        self.full = False
-        replaced = files.write_json
-
-        def write(path, data):
-            if self.full:
-                raise OSError(28, "No space left on device")
-            replaced(path, data)
-
-        monkeypatch.setattr(runs.writing, "write_json", write)
-
-
-@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_whole_record_and_the_next_run_ends(study, tmp_path, monkeypatch):
-    store, disk, stage = Store(tmp_path), FullDisk(monkeypatch), "drift"
+    store, stage = Store(tmp_path), "drift"
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
 
     def listener(name, done, total, words):
-        disk.full = disk.full or name == stage
+        if name == stage:
+            monkeypatch.setattr(runs.writing, "write_json", refuse)
 
     with pytest.raises(StoreError, match="is full: free some space"):
         pipeline.run(study, store, listener, "masks")
-    result = of(store, study)
+    result = record_of(store, study)
     assert result["state"] == "running" and result["owner"]["pid"] == os.getpid()
     assert stage not in result["stages"] and "tokens_primary" in result["stages"]
-    disk.full = False
+    monkeypatch.setattr(runs.writing, "write_json", files.write_json)
     pipeline.run(study, store, silent, "masks")
-    assert (of(store, study)["state"], of(store, study)["error"]) == ("done", None)
+    assert (record_of(store, study)["state"], record_of(store, study)["error"]) == ("done", None)
 
 
-@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, monkeypatch):
-    before = of(done, study)
+    before = record_of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
     def refuse(*_):
@@ -130,12 +111,11 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
 
     monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", refuse)
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
-    assert of(done, study)["state"] == "cancelled"
+    assert record_of(done, study)["state"] == "cancelled"
 
 
-@pytest.mark.slow
 def test_a_run_is_at_work_while_its_process_lives_or_on_another_machine_holds_the_lock(study, done):
-    record, root = of(done, study) | {"state": "running", "owner": processes.identify_process()}, done.root
+    record, root = record_of(done, study) | {"state": "running", "owner": processes.identify_process()}, done.root
     assert runs.current_state(root, record) == "running"
     dead = record["owner"] | {"started": record["owner"]["started"] - 1.0}
     for owner in (dead, dead | {"pid": 2**22 - 1}, None):
@@ -149,7 +129,6 @@ def test_a_run_is_at_work_while_its_process_lives_or_on_another_machine_holds_th
     assert runs.current_state(root, far) == "interrupted"
 
 
-@pytest.mark.slow
 def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
     words: list[str] = []
 
@@ -160,28 +139,22 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
 
     lock, name = Lock(runs.lock_path(done.root, run_name(study))), run_name(study)
     assert lock.acquire(0)
-    running = of(done, study) | {"state": "running", "owner": processes.identify_process()}
+    running = record_of(done, study) | {"state": "running", "owner": processes.identify_process()}
     runs.save(done, name, running | {"updated": datetime.now(UTC).isoformat()})
-    before = of(done, study)
+    before = record_of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(Cancelled, match="follows"):
             pipeline.run(study, done, listener, until)
-    assert of(done, study) == before and f"waiting for process {os.getpid()} on {processes.host()}" in words[0]
+    assert record_of(done, study) == before and f"waiting for process {os.getpid()} on {processes.host()}" in words[0]
     lock.release()
     pipeline.run(study, done, listener, "masks")
-    assert of(done, study)["state"] == "done" and len(words) == 2
+    assert record_of(done, study)["state"] == "done" and len(words) == 2
 
 
 @pytest.fixture(scope="module")
-def values(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("owner")
-    return tiny_study.made(folder)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(values, tmp_path_factory):
+def undisturbed(study, tmp_path_factory):
     cache = tmp_path_factory.mktemp("undisturbed")
-    pipeline.run(from_dict(values), Store(cache), lambda *_: None)
+    pipeline.run(study, Store(cache), silent)
     return contents(cache)
 
 
@@ -191,29 +164,22 @@ def several(values, tmp_path):
         yield created
 
 
-def record_of(graph, values):
-    result = runs.read(Store(graph.cache), run_name(from_dict(values)))
-    assert result is not None
-    return result
-
-
-@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.long
-def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(several, values, undisturbed):
+def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(several, study, undisturbed):
     first = several.start(held="partition")
     several.wait_until("computing.partition", first)
     rest = [several.start() for _ in range(3)]
     for other in rest:
         wait_for(lambda pid=other.pid: list(several.folder.glob(f"waiting.*.{pid}")))
-    assert record_of(several, values)["owner"]["pid"] == first.pid
+    assert record_of(Store(several.cache), study)["owner"]["pid"] == first.pid
     several.stop(rest[0], signal.SIGINT)
-    result = record_of(several, values)
+    result = record_of(Store(several.cache), study)
     assert (result["state"], result["owner"]["pid"]) == ("running", first.pid)
     # the owner dies: one of those that follow goes on
     several.stop(first, signal.SIGKILL)
     assert [other.wait(limit(60)) for other in rest[1:]] == [0, 0], (several.folder / "log.txt").read_text()
-    result = record_of(several, values)
+    result = record_of(Store(several.cache), study)
     assert (result["state"], result["error"], result["owner"]) == ("done", None, None)
     assert result["result"]["perplexity"] and set(result["expected"]) == set(result["stages"])
     assert contents(several.cache) == undisturbed

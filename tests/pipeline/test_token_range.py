@@ -54,18 +54,12 @@ def test_tokens_of_a_model_with_more_embeddings_are_not_taken_over(chat, tmp_pat
         pipeline.run(from_dict(settings_of(chat, **changes)), Store(tmp_path), tiny_study.silent)
 
 
-@pytest.mark.parametrize("role", ["primary", "auxiliary", "substitute"])
-def test_a_calibration_text_is_refused_before_a_forward_pass(chat, tmp_path, role):
-    study = from_dict(settings_of(chat, **{role: chat["chat"]}))
+@pytest.mark.parametrize("role", ["primary", "auxiliary", "substitute", "evaluation"])
+def test_a_text_is_refused_before_a_forward_pass(chat, tmp_path, role):
+    evaluation = {"texts": [chat["texts"][2], chat["chat"]], "preset": "16", "windows": 6}
+    study = from_dict(settings_of(chat, **{role: evaluation if role == "evaluation" else chat["chat"]}))
     with pytest.raises(CorpusError, match=SENTENCE):
         pipeline.run(study, Store(tmp_path), tiny_study.silent)
-    assert not list(tmp_path.glob("statistics/*"))
-
-
-def test_an_evaluation_text_is_refused_before_calibration(chat, tmp_path):
-    evaluation = {"texts": [chat["texts"][2], chat["chat"]], "preset": "16", "windows": 6}
-    with pytest.raises(CorpusError, match=SENTENCE):
-        pipeline.run(from_dict(settings_of(chat, evaluation=evaluation)), Store(tmp_path), tiny_study.silent)
     assert not list(tmp_path.glob("statistics/*"))
 
 

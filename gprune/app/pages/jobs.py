@@ -204,7 +204,7 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and job.exports:
         share = progress.fraction
-    elif run is not None and run.outlook and job.state != "done":
+    elif run is not None and run.expected_seconds and job.state != "done":
         estimate = run_status.run_outlook(run, progress)
         share, left = estimate.share, estimate.left
     return {
@@ -350,7 +350,7 @@ def _read_perplexity(root: str, key: str) -> float:
 
 
 def _sizes(usage: RunUsage | None) -> dict[str, str]:
-    return {"size": amount(usage.total) if usage else "–", "unique": amount(usage.own) if usage else "–"}
+    return {"size": amount(usage.total) if usage else "–", "unique": amount(usage.unshared) if usage else "–"}
 
 
 def _draw_name(run: Run) -> None:
@@ -401,9 +401,9 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
         st.warning(f"{escape_error(reason)}.", icon=":material/warning:")
         return
     if usage is not None:
-        rest = usage.total - usage.own
+        rest = usage.total - usage.unshared
         shared = f" {amount(rest)} that other runs also need are kept." if rest else ""
-        st.markdown(f"This frees **{amount(usage.own)}**.{shared} This cannot be undone.")
+        st.markdown(f"This frees **{amount(usage.unshared)}**.{shared} This cannot be undone.")
     else:
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):

@@ -98,7 +98,7 @@ def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
     verb = "is being cancelled" if job.state == "cancelling" else f"is running on {job.device or 'this machine'}"
     stage = escape(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
     run = work.run_of_active_job(situation, job)
-    if job.exports or run is None or not run.outlook:
+    if job.exports or run is None or not run.expected_seconds:
         share = min(1.0, progress.fraction) if job.exports else 0.0
         return [verb, _stage_words(stage, progress), stage], share
     estimate = run_status.run_outlook(run, progress)

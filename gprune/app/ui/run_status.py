@@ -83,10 +83,10 @@ def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     """Return the finished steps of a run and the expected time of the others."""
     ended = {*run.stages, *run.unavailable}
     if progress is None:
-        return Outlook.of(run.outlook, ended, 0.0)
+        return Outlook.of(run.expected_seconds, ended, 0.0)
     # a run goes in order: the stages before the current one are done, although the record may be read late
-    if progress.stage in run.outlook:
-        order = list(run.outlook)
+    if progress.stage in run.expected_seconds:
+        order = list(run.expected_seconds)
         ended |= set(order[: order.index(progress.stage)])
     # from when the stages began: a process that starts has yet to load its libraries
     seconds = seconds_since(run.record.get("started"))
@@ -96,7 +96,7 @@ def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     # proportions become seconds once this run has timed a batch
     from_cache = run.record.get("expected_from_cache", True)
     timed = None if from_cache else {stage.stage: stage.seconds for stage in progress.stages}
-    return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction, timed)
+    return Outlook.of(run.expected_seconds, ended, elapsed, progress.stage, progress.fraction, timed)
 
 
 def pack_reason(run: Run, title: str) -> str:

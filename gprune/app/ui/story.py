@@ -28,7 +28,7 @@ _BINS = 5
 
 def holdout_statuses(run: Run) -> dict[str, HoldoutStatus]:
     """Return how each evaluation text of a run relates to its calibration texts."""
-    return stages.standings(run.graph, run.load)
+    return stages.holdout_statuses(run.graph, run.load)
 
 
 def has_ended(run: Run) -> bool:

@@ -106,7 +106,7 @@ def build_blocks(
             block_answers = (dense, *(answer for answer in answers if answer.row.study.retention == retention))
             study = next(answer.row.study for answer in block_answers if identifier(answer.row) == reference_method)
             results = opened(study, store)
-            texts = stages.standings(results.graph, results.get)
+            texts = stages.holdout_statuses(results.graph, results.get)
             cases = tuple(_case(series, retention, text, block_answers) for text in texts.values())
             series_blocks.append(Block(series, retention, block_answers, cases, results, texts))
     return series_blocks

@@ -7,7 +7,7 @@ if it would not fit with one sequence at a time even if the formula were too lar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune.models.shapes import is_random
@@ -37,6 +37,8 @@ CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
 HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
 """share of what learning allocates on a CPU that malloc keeps besides (measured), and its most in bytes"""
+LEARNING_BATCHES = ("sparsity.batch", "scales.batch", "recovery.batch")
+"""batches of stages that allocate blocks of many sizes again and again"""
 
 
 class TooLarge(SettingsError):  # noqa: N818  (raised before the start)
@@ -86,23 +88,21 @@ class Capacity:
 class Forecast:
     """Memory and time of a run."""
 
-    model: Dimensions
-    study: Study
+    case: Case
     precision: str
+    """number type of the model"""
     capacity: Capacity
     stages: tuple[StageNeed, ...]
     """those that need the model and have no result yet, in order"""
     seconds: float | None = None
     """of all stages without a result, or None if this cache has no seconds of the model"""
-    gpus: int = 1
-    """GPUs that share the layers"""
 
     def on_device(self, need: MemoryNeed, sequences: int) -> float:
         """Return the bytes on the device with batches of this many sequences; on a CPU, all bytes."""
         if self.capacity.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
-        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.learns else 0.0
+        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING_BATCHES else 0.0
         return PROCESS[False] + size + heap
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:
@@ -119,16 +119,14 @@ def forecast(study: Study, precision: str, stages: Iterable[Stage[Any]], times: 
         model = of_model(study.model)
     except ModelError:
         return None
-    capacity, stages = Capacity.of(study.device), tuple(stages)
-    width = WIDTHS.get(precision, 4)
-    gpus = count_gpus(model, width, capacity)
-    case = Case(model, study, width, capacity.gpu, gpus)
+    stages, capacity, width = tuple(stages), Capacity.of(study.device), WIDTHS.get(precision, 4)
+    case = Case(model, study, width, capacity.gpu, count_gpus(model, width, capacity))
     needs = [
-        StageNeed(stage.id, stage.title, need, times.of_stage(stage))
+        StageNeed(stage.id, stage.title, need, times.of_stage(stage) if times.is_measured else None)
         for stage in stages
         if (need := memory_need(stage.id, case)) is not None
     ]
-    return Forecast(model, study, precision, capacity, tuple(needs), times.total(stages), gpus)
+    return Forecast(case, precision, capacity, tuple(needs), times.total(stages))
 
 
 def estimate_missing(
@@ -196,15 +194,15 @@ def judge(forecast: Forecast) -> Verdict:
     """Compare the memory of a run with that of the machine."""
     # stages that offload cannot help come first: they decide whether the run is possible at all
     ordered = sorted(forecast.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
-    refusal = next((words for stage in ordered if (words := _refusal(forecast, stage))), "")
-    warnings = [forecast.model.note]
-    needed = max((forecast.on_host(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
-    if not refusal and needed > forecast.capacity.free:
+    refusal = next((reason for stage in ordered if (reason := _refusal(forecast, stage))), "")
+    needed, free = max((forecast.on_host(s.need, s.need.batch) for s in ordered), default=0.0), forecast.capacity.free
+    warnings = [forecast.case.model.note] if forecast.case.model.note else []
+    if not refusal and needed > free:
         warnings.append(
-            f"only {_gib(forecast.capacity.free)} of this machine’s memory are free now, and the run takes about "
-            f"{_gib(needed)}: close what else uses it, or set smaller batches"
+            f"only {_gib(free)} of this machine’s memory are free now, and the run takes about {_gib(needed)}: "
+            "close what else uses it, or set smaller batches"
         )
-    return Verdict(_summary(forecast), refusal, tuple(dict.fromkeys(filter(None, warnings))))
+    return Verdict(_summary(forecast), refusal, tuple(warnings))
 
 
 def _summary(forecast: Forecast) -> str:
@@ -213,59 +211,58 @@ def _summary(forecast: Forecast) -> str:
         memory = f"{forecast.capacity.device} with {_gib(forecast.capacity.card)}, beside {memory}"
     if not forecast.stages:
         return f"nothing that needs the model is left to be made; there is {memory}"
-    peak = max(forecast.stages, key=lambda stage: forecast.on_device(stage.need, stage.need.batch))
+    peaks = {stage.title: forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages}
+    title = max(peaks, key=lambda name: peaks[name])
     time = "the time left shows after the first batch"
     if forecast.seconds is not None:
         time = f"about {duration(forecast.seconds, 1)}, as in earlier runs"
-    peak_size = _gib(forecast.on_device(peak.need, peak.need.batch))
-    return f"at most {peak_size} ({peak.title}, {forecast.precision}) of {memory}; {time}"
+    return f"at most {_gib(peaks[title])} ({title}, {forecast.precision}) of {memory}; {time}"
 
 
 def _refusal(forecast: Forecast, stage: StageNeed) -> str:
     shortage = _shortage(forecast, stage.need)
     if shortage is None:
         return ""
-    memory, needed_bytes, available = shortage
+    memory, needed, available = shortage
     smallest = " with a single sequence at a time" if stage.need.setting else ""
     return (
-        f"{stage.title} takes about {_gib(needed_bytes)}{smallest}, more than the {_gib(available)} of {memory}: "
+        f"{stage.title} takes about {_gib(needed)}{smallest}, more than the {_gib(available)} of {memory}: "
         f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
     )
 
 
 def _shortage(forecast: Forecast, need: MemoryNeed) -> tuple[str, float, float] | None:
     """Return the memory that cannot hold a stage with one sequence: its name, needed and available bytes."""
-    capacity, host = forecast.capacity, forecast.on_host(need, 1)
-    limits = [("this machine’s memory", host, capacity.host)]
+    capacity = forecast.capacity
+    limits = [
+        ("this machine’s memory", forecast.on_host(need, 1), capacity.host, 0.0 if capacity.gpu else need.weights)
+    ]
     if capacity.gpu:
-        limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card))
-    for memory, needed_bytes, available in limits:
-        exact = need.weights if memory == capacity.device or not capacity.gpu else 0.0
-        if available and exact + (needed_bytes - exact) / SLACK > available:
-            return memory, needed_bytes, available
+        limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card, need.weights))
+    for memory, needed, available, exact in limits:
+        if available and exact + (needed - exact) / SLACK > available:
+            return memory, needed, available
     return None
 
 
 def _remedy(forecast: Forecast, stage: StageNeed) -> str:
-    study, changes = forecast.study, dict[str, dict[str, Any]]()
+    case, changes = forecast.case, dict[str, dict[str, Any]]()
     if forecast.precision == "float32":
         changes["set dtype bfloat16"] = {"dtype": "bfloat16"}
-    if stage.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
+    if stage.identity.kind in OFFLOADED and not case.study.offload and not is_random(case.study.model):
         changes["switch offload on"] = {"offload": True}
-    length = study.calibration.length // 2
+    length = case.study.calibration.length // 2
     while length >= 8 and stage.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
         changes[f"set calibration.length {length}"] = {"calibration.length": length}
         length //= 2
     for remedy, settings in changes.items():
         width = WIDTHS[settings.get("dtype", forecast.precision)]
-        case = Case(forecast.model, study.with_settings(settings), width, forecast.capacity.gpu, forecast.gpus)
-        need = memory_need(stage.identity, case)
+        need = memory_need(stage.identity, replace(case, study=case.study.with_settings(settings), width=width))
         if need is not None and _shortage(forecast, need) is None:
             return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"
-    larger = "use a GPU with more memory" if forecast.capacity.gpu else "use a machine with more memory"
-    return f"choose a smaller model, or {larger}"
+    return f"choose a smaller model, or use a {'GPU' if forecast.capacity.gpu else 'machine'} with more memory"
 
 
 def _gib(size: float) -> str:

@@ -53,8 +53,6 @@ class MemoryNeed:
     """sequences of a batch as set in the study"""
     setting: str = ""
     """the setting that `batch` comes from; empty if the stage has no batches"""
-    learns: bool = False
-    """True if the stage allocates blocks of many sizes again and again, of which malloc keeps a part"""
 
     def on_device(self, sequences: int) -> float:
         """Return the bytes on the device with batches of this many sequences."""
@@ -126,7 +124,7 @@ def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
     return None if formula is None else formula(stage, case)
 
 
-def _calibration(
+def _calibration_passes(
     case: Case, *, per_sequence: float = 0.0, host: float = 0.0, fixed: float = 0.0, after: float = 0.0
 ) -> MemoryNeed:
     """Estimate passes over calibration texts: a layer's activations, and what a stage adds to them."""
@@ -135,18 +133,20 @@ def _calibration(
     return MemoryNeed(case.weights, fixed, per_sequence, after, host, calibration.batch, "calibration.batch")
 
 
-def _statistics(stage: StageId, case: Case) -> MemoryNeed:
+def _statistics(_: StageId, case: Case) -> MemoryNeed:
+    """Estimate the pass for moments and strongest positions; one for positions alone takes less."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
     # value, position and sequence of the strongest activations, and what a batch changes
     strongest = 3.0 * 4 * calibration.positions * shape.layers * shape.neurons
-    fixed, host, per_sequence = 2 * strongest, strongest, 2.0 * 4 * shape.layers * shape.neurons
-    if stage.kind == "statistics":
-        # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
-        piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
-        fixed += (2.0 * calibration.shards + 8) * units * _WIDE + 2 * 4 * piece
-        host += 3 * calibration.shards * units * _WIDE
-        per_sequence += 2 * 4 * units
-    return _calibration(case, per_sequence=per_sequence, host=host, fixed=fixed)
+    # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
+    moments = (2.0 * calibration.shards + 8) * units * _WIDE
+    piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
+    return _calibration_passes(
+        case,
+        per_sequence=4.0 * (2 * units + 2 * shape.layers * shape.neurons),
+        host=strongest + 3 * calibration.shards * units * _WIDE,
+        fixed=2 * strongest + moments + 2 * 4 * piece,
+    )
 
 
 def _contexts(_: StageId, case: Case) -> MemoryNeed:
@@ -154,7 +154,7 @@ def _contexts(_: StageId, case: Case) -> MemoryNeed:
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
     # a layer's inputs in float32, about their mean, and their images in the space of the components
     after = 2.0 * 4 * tokens * (shape.hidden + KRYLOV * contexts.dimensions / 2)
-    return _calibration(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
+    return _calibration_passes(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
 
 
 def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
@@ -164,7 +164,7 @@ def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
         fixed += case.logits(_LOGITS, 3)
-    return _calibration(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
+    return _calibration_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
 
 
 def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
@@ -186,8 +186,8 @@ def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
     if not method.layered:
         return None
     if method.decision == "sequential":
-        return _calibration(case, host=2 * stream, fixed=4.0 * 2 * _PIECE[case.gpu])
-    return _fitted(case, stream, 1.0)
+        return _calibration_passes(case, host=2 * stream, fixed=4.0 * 2 * _PIECE[case.gpu])
+    return _least_squares(case, stream, 1.0)
 
 
 def _repaired(stage: StageId, case: Case) -> MemoryNeed:
@@ -195,10 +195,10 @@ def _repaired(stage: StageId, case: Case) -> MemoryNeed:
     settings = fit_settings(study, of_masks(stage.method), ":".join(stage.variant))
     # the dense stream, the pruned one, and the output of one layer's attention
     streams = 3 * case.stream(len(settings.roles) * study.calibration.samples)
-    return _fitted(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
+    return _least_squares(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
 
 
-def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
+def _least_squares(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
     """Estimate least squares for a share of a layer's inputs, between `streams` of all sequences."""
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
     # moments of the inputs in float64, then a damped copy, its inverse and the weights
@@ -207,7 +207,7 @@ def _fitted(case: Case, streams: float, share: float, weights: float = 0.0) -> M
     inverse = (3 if case.gpu else 2) * moments - product + 2 * _WIDE * inputs * hidden
     # a repair has three cross moments with the dense stream
     crossed = 3 * _WIDE * inputs * hidden if weights else 0.0
-    return _calibration(
+    return _calibration_passes(
         case,
         per_sequence=4.0 * case.study.calibration.length * (inputs + (2 * hidden if weights else 0)),
         host=(streams if case.gpu else 0.0) + 2 * weights,
@@ -226,23 +226,23 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     samples, length = study.calibration.samples, study.calibration.length
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
-    is_pruned = stage.kind in ("scales", "recovered")
-    if stage.kind == "recovered":
+    is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
+    if is_recovery:
         name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
-        repeated = study.recovery.steps * batch > sequences
+        is_repeated = study.recovery.steps * batch > sequences
         trained, adapters = _low_rank(case)
     elif is_pruned or (stage.method and METHODS[stage.method].scaled):
         name, batch, scales = "scales", study.scales.batch, study.scales
         sequences = len(scales.roles) * min(scales.samples, samples)
-        repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
+        is_repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
     else:
         name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
-        repeated = study.sparsity.epochs > 1
+        is_repeated = study.sparsity.epochs > 1
     batch = min(batch, sequences)
     # the dense model's states, where sequences come again
-    cached = case.stream(sequences) * repeated
+    cached = case.stream(sequences) * is_repeated
     rows = min(max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary), batch * length * model.vocabulary)
-    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=stage.kind != "recovered")
+    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=not is_recovery)
     return MemoryNeed(
         weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
         # the order of all units, for masks
@@ -251,7 +251,6 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
         host=OPTIMIZER * trained + (cached if cached <= machine.cache_budget() else 0.0),
         batch=batch,
         setting=f"{name}.batch",
-        learns=True,
     )
 
 
@@ -269,23 +268,22 @@ def _low_rank(case: Case) -> tuple[float, float]:
 
 def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an evaluation: a pruned and the dense model, their activations and a block of logits."""
-    study, shape, evaluation = case.study, case.model.shape, case.study.evaluation
-    weights, per_sequence = case.weights + case.pruned(stage.method), 0.0
+    shape, evaluation = case.model.shape, case.study.evaluation
+    is_candidate, length = stage.kind == "candidate", evaluation.length
+    weights, answers = case.weights + case.pruned(stage.method), 0.0
     # a repair widens the numbers of one map
     after = 4.0 * shape.hidden * max(shape.neurons, case.model.channels) if weights > case.weights else 0.0
     if stage.kind in ("accuracy", "answers"):
         length = min(CHOICE_TOKENS, case.model.positions)
-        per_sequence = case.logits(length * case.model.vocabulary, 2)
+        answers = case.logits(length * case.model.vocabulary, 2)
     else:
         # a candidate is compared with the dense model by the logits of both
-        candidate = stage.kind == "candidate"
-        length = study.calibration.length if candidate else evaluation.length
+        length = case.study.calibration.length if is_candidate else length
         count = min(_LOGITS, evaluation.batch * length * case.model.vocabulary)
-        logits = 2 * case.logits(count, 3) if candidate else case.logits(count, 1 + (case.width < 4))
+        logits = 2 * case.logits(count, 3) if is_candidate else case.logits(count, 1 + (case.width < 4))
         after = max(after, 2.0 * evaluation.batch * length * shape.hidden * case.width + logits)
-    return MemoryNeed(
-        weights, 0.0, per_sequence + case.forward(length), after, 0.0, evaluation.batch, "evaluation.batch"
-    )
+    per_sequence = answers + case.forward(length)
+    return MemoryNeed(weights, 0.0, per_sequence, after, batch=evaluation.batch, setting="evaluation.batch")
 
 
 def _speed(_: StageId, case: Case) -> MemoryNeed:

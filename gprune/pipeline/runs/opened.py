@@ -107,7 +107,7 @@ class Run:
         return self.record.get("missing_tasks") or {}
 
     @property
-    def outlook(self) -> dict[str, float]:
+    def expected_seconds(self) -> dict[str, float]:
         """Return the seconds that every stage was expected to take when the run began, by name, in order."""
         return self.record.get("expected") or {}
 
@@ -160,7 +160,7 @@ class Run:
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
         """Return the content key of a result. Raise MissingResultError if the run has not computed it yet."""
-        return self._there(declare(self.graph, *args, **kwargs)).key
+        return self._require_result(declare(self.graph, *args, **kwargs)).key
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return a record: `run.load(stages.masks, "flap")`.
@@ -182,10 +182,10 @@ class Run:
 
     def read(self, stage: Stage[R]) -> R:
         """Return the record of a stage; for errors see `load`."""
-        kind = stages.KINDS[self._there(stage).kind].record
+        kind = stages.KINDS[self._require_result(stage).kind].record
         return cast(R, record(self.root, stage.kind, stage.key, kind.__name__ if kind else ""))
 
-    def _there(self, stage: Stage[R]) -> Stage[R]:
+    def _require_result(self, stage: Stage[R]) -> Stage[R]:
         if not self.has_result(stage):
             raise MissingResultError(stage.title)
         return stage

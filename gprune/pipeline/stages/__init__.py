@@ -27,29 +27,12 @@ from gprune.pipeline.stages.calibration import (
     tokens,
 )
 from gprune.pipeline.stages.choosing import candidate, choice, describe_candidate
-from gprune.pipeline.stages.evaluation import (
-    accuracy,
-    answers,
-    overlap,
-    perplexity,
-    questions,
-    recovered_perplexity,
-    speed,
-)
+from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, method_inputs, recovery_label, standings
+from gprune.pipeline.stages.method_inputs import MethodInputs, holdout_statuses, method_inputs, recovery_label
 from gprune.pipeline.stages.plan import UNTIL, all_stages, execution_plan, recovers, stages_by_name
-from gprune.pipeline.stages.pruned_models import (
-    checkpoint,
-    masks,
-    model_inputs,
-    pruned_model,
-    recovered_from,
-    recovered_weights,
-    scales,
-    with_repair,
-)
+from gprune.pipeline.stages.pruned_models import checkpoint, masks, model_inputs, recovered_weights, scales, with_repair
 from gprune.pipeline.stages.pruning import gates, learning, repaired_weights, repairs
 from gprune.pipeline.stages.rasa import adapted_scores, agreements, compared_partition, modules, space
 from gprune.pipeline.stages.results import Results, applied_repairs, find_choice

@@ -81,7 +81,7 @@ Declared = tuple[dict[str, Any], Callable[..., Decision]]
 """Needs of a decision, and the function that decides from their records."""
 
 
-def _ranked(graph: Graph, method: Method) -> Declared:
+def _declare_ranking(graph: Graph, method: Method) -> Declared:
     """Decide from stored scores: one ranking of the whole model (FLAP), or one ratio a layer (Wanda-sp)."""
 
     def decide(
@@ -91,8 +91,8 @@ def _ranked(graph: Graph, method: Method) -> Declared:
         from gprune.pruning.allocation.alignment import margin
 
         # for a pooled method, `parts` are the inputs of its scores
-        pooled = [_pooled(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
-        ranked = _combined(method, pooled, shape)
+        pooled = [_pooled_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
+        ranked = _combine_texts(method, pooled, shape)
         target, equal = work.study.retention, _equal_counts(work.study, shape)
         if attention is not None:
             masks = uniform.allocate_with_fixed_groups(ranked, shape, target, attention.heads, equal)
@@ -107,13 +107,13 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     return {"parts": [scores(graph, text, method.metric) for text in scored_on(method)]}, decide
 
 
-def _combined(method: Method, scores: list[UnitScores], shape: ModelShape) -> UnitScores:
+def _combine_texts(method: Method, scores: list[UnitScores], shape: ModelShape) -> UnitScores:
     from gprune.pruning.scoring import combine_scores
 
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
 
 
-def _pooled(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
+def _pooled_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
     """Return scores from the pooled statistics of both texts."""
     from gprune.pruning.scoring import score
 
@@ -121,7 +121,7 @@ def _pooled(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
     return score(metric, together, needs_by_text[0]["norms"], needs_by_text[0]["shape"], study.calibration)
 
 
-def _sequential(graph: Graph, _: Method) -> Declared:
+def _declare_sequential(graph: Graph, _: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
         from gprune.pruning.allocation.alignment import margin
@@ -143,7 +143,7 @@ def _sequential(graph: Graph, _: Method) -> Declared:
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
 
 
-def _grouped(
+def _decide_fang(
     method: Method,
     work: RunContext,
     shape: ModelShape,
@@ -162,21 +162,21 @@ def _grouped(
     together = measured[0] if len(measured) == 1 else records.pool_contexts(measured[0], measured[1])
     if pooled:
         groups = functional_groups(together.affinity, study.baselines.fang_grouping)
-        measured, heads = [together], [_pooled(study, "flap", heads)]
+        measured, heads = [together], [_pooled_scores(study, "flap", heads)]
     count = contexts.centroids.shape[1]
     profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
     scores_by_text = [
         twflap.score(statistics, contexts, norms, groups.labels, profile, head, study.contexts)
         for statistics, head in zip(measured, heads, strict=True)
     ]
-    combined, equal = _combined(method, scores_by_text, shape), _equal_counts(study, shape)
+    combined, equal = _combine_texts(method, scores_by_text, shape), _equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
     # the shared group always stays
     stays = groups.labels == groups.labels.max()
     return masks, np.where(stays, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
 
 
-def _fang(graph: Graph, method: Method) -> Declared:
+def _declare_fang(graph: Graph, method: Method) -> Declared:
     """Decide by FANG: groups, scores within them and layer changes of the primary text, or of both."""
     pooled, texts = method.scoring == "pooled", scored_on(method)
     heads = [scoring(graph, text, "flap") for text in texts]
@@ -188,7 +188,7 @@ def _fang(graph: Graph, method: Method) -> Declared:
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
         "heads": [head_scoring.needs if pooled else head_scoring.stage(graph) for head_scoring in heads],
     }
-    return needs, partial(_grouped, method)
+    return needs, partial(_decide_fang, method)
 
 
 @once
@@ -241,7 +241,7 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
     )
 
 
-def _llm_pruner(graph: Graph, _: Method) -> Declared:
+def _declare_llm_pruner(graph: Graph, _: Method) -> Declared:
     def decide(work: RunContext, shape: ModelShape, scores: UnitScores) -> Decision:
         from gprune.pruning.allocation import llm_pruner
 
@@ -265,7 +265,7 @@ def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
     return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
 
 
-def _removed(graph: Graph, method: Method) -> Declared:
+def _declare_removal(graph: Graph, method: Method) -> Declared:
     """Decide by OSSCAR or SlimLLM: each layer after those below are pruned and repaired."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
@@ -288,12 +288,12 @@ def _removed(graph: Graph, method: Method) -> Declared:
 
 
 _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
-    "flap": _ranked,
-    "uniform": _ranked,
-    "sequential": _sequential,
-    "fang": _fang,
-    "llm_pruner": _llm_pruner,
-    "osscar": _removed,
-    "slimllm": _removed,
+    "flap": _declare_ranking,
+    "uniform": _declare_ranking,
+    "sequential": _declare_sequential,
+    "fang": _declare_fang,
+    "llm_pruner": _declare_llm_pruner,
+    "osscar": _declare_removal,
+    "slimllm": _declare_removal,
     "plugin": lambda graph, method: plugins.declare_decision(graph, cast(PluginInfo, method.plugin), scores),
 }

@@ -182,12 +182,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
 
 @once
 def context_statistics(
-    graph: Graph,
-    text: str = "primary",
-    made_on: str = "primary",
-    *,
-    gradient: bool,
-    other_seed: bool = False,
+    graph: Graph, text: str = "primary", made_on: str = "primary", *, gradient: bool, other_seed: bool = False
 ) -> Stage[ContextStatistics]:
     """Declare statistics of a calibration set under the contexts of the text `made_on`.
 

@@ -77,7 +77,7 @@ _ALL = (
     Comparison("fang_bc", "FANG: B against C", FANG, _B, _C),
     Comparison("fang_other_seed", "control: FANG, another seed", CONTROL, _A, _A_SEED),
 )
-COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in _ALL}
+COMPARISONS = {comparison.name: comparison for comparison in _ALL}
 
 
 def list_comparisons(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:

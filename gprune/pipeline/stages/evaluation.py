@@ -51,16 +51,16 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Declare the perplexity of a method on an evaluation text of the study."""
-    return _perplexity(graph, "perplexity", method, text, model_inputs(graph, method))
+    return _perplexity_stage(graph, "perplexity", method, text, model_inputs(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Declare the perplexity of a method after recovery; the one before recovery has its own key."""
-    return _perplexity(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
+    return _perplexity_stage(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
-def _perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+def _perplexity_stage(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
     name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
@@ -131,7 +131,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 
     def make(work: RunContext, **parts: Any) -> Accuracy:
         try:
-            answered = _ask(graph, work, method, task, parts)
+            answered = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
             # record the failure, because the same questions would fail again
             graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
@@ -140,7 +140,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         work.keep(questions(graph, task).key, answered.questions)
         return answered.accuracy
 
-    return _asking(graph, "accuracy", method, task, make)
+    return _question_stage(graph, "accuracy", method, task, make)
 
 
 @once
@@ -148,12 +148,12 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
     """Declare the likelihood of every option of a task's questions; computed with the accuracy."""
 
     def make(work: RunContext, **parts: Any) -> Answers:
-        return _ask(graph, work, method, task, parts).answers
+        return _answer_task(graph, work, method, task, parts).answers
 
-    return _asking(graph, "answers", method, task, make)
+    return _question_stage(graph, "answers", method, task, make)
 
 
-def _asking(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+def _question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
@@ -165,7 +165,7 @@ def _asking(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage
     )
 
 
-def _ask(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
+def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
     from gprune.evaluation.accuracy import measure_tasks
 
     settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))

@@ -203,7 +203,7 @@ class Graph:
         role; `failures` are reasons of stages that a run could not compute, by key.
         """
         self.study, self.letters, self.failures = study, letters, dict(failures or {})
-        self.known = inputs is not None
+        self.has_inputs = inputs is not None
         self.inputs = inputs or Inputs.unknown(study)
         recorded = methods.recorded_plugins(self.inputs.plugins)
         self.plugins = ChainMap({plugin.id: plugin for plugin in recorded}, methods.PLUGINS)
@@ -219,7 +219,7 @@ class Graph:
 
     def require_known(self) -> None:
         """Raise StoreError if a run has not recorded its inputs."""
-        if not self.known:
+        if not self.has_inputs:
             raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
 
     def record_failure(self, stage: Stage[Any], reason: str) -> None:
@@ -270,7 +270,7 @@ class Graph:
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
         keys = {name: need.key for name, need in _flatten_needs(needs)} | dict(reads)
-        return content_key(kind, settings, keys) if self.known else ""
+        return content_key(kind, settings, keys) if self.has_inputs else ""
 
     def declared_stages(self) -> tuple[Stage[Any], ...]:
         """Return every stage that was declared, as it was declared last."""

@@ -153,11 +153,7 @@ def describe_texts(study: Study) -> None:
 
 
 def read_inputs(
-    study: Study,
-    missing_tasks: dict[str, str] | None = None,
-    *,
-    download: bool = True,
-    store: Store | None = None,
+    study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True, store: Store | None = None
 ) -> Inputs:
     """Return the digests of what a study reads.
 
@@ -184,10 +180,11 @@ def read_inputs(
     calibration = {role: content(text, role) for role, text in texts.items()}
     evaluation = {text: content(text, "evaluation") for text in study.evaluation.texts}
     _require_different(texts, calibration, evaluation)
+    libraries = [f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")]
     return Inputs(
         model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
-        tokenizing=_tokenizing(study.model),
+        tokenizing=", ".join([*libraries, f"{vocabulary.vocabulary_size(study.model)} embeddings"]),
         precision=precision,
         calibration=calibration,
         evaluation=evaluation,
@@ -201,11 +198,6 @@ def read_inputs(
 def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
     """Return the folders of digests and of texts."""
     return (store.digests, store.texts) if store else (None, None)
-
-
-def _tokenizing(model: str) -> str:
-    libraries = [f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")]
-    return ", ".join([*libraries, f"{vocabulary.vocabulary_size(model)} embeddings"])
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:

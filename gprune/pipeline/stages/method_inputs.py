@@ -55,7 +55,7 @@ class MethodInputs:
     @property
     def repaired_with(self) -> str:
         """Return the repairs and their texts in words; empty if nothing was repaired."""
-        return _described(self.repairs, self.repaired_on, self.scaled_on)
+        return _describe_repairs(self.repairs, self.repaired_on, self.scaled_on)
 
     @property
     def means(self) -> str:
@@ -79,7 +79,7 @@ def repair_label(study: Study) -> str:
         return AUTO.label
     repairs = [WORDS[name] for name in (settings.base, "scales" * settings.scaled) if name in WORDS]
     letters = ([LETTERS[role] for role in roles] for roles in (settings.roles, study.scales.roles))
-    return _described(repairs, *letters)
+    return _describe_repairs(repairs, *letters)
 
 
 def recovery_label(graph: Graph) -> str:
@@ -97,16 +97,12 @@ def recovery_label(graph: Graph) -> str:
     )
 
 
-def _described(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
+def _describe_repairs(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
     """Describe repairs and the texts they are made from, learned scales last; empty for none."""
     scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
     fits = [repair for repair in repairs if repair not in scales]
     repairs_and_letters = [(fits, letters), (scales, scaled_on)]
     return ", then ".join(f"{labels(part)} on {join_words(texts)}" for part, texts in repairs_and_letters if part)
-
-
-def _scale_letters(graph: Graph) -> tuple[str, ...]:
-    return tuple(graph.letters[role] for role in graph.study.scales.roles)
 
 
 def method_inputs(results: Results, method: str) -> MethodInputs | None:
@@ -124,13 +120,13 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
     return MethodInputs(
         method=method,
         texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in read_roles),
-        forward=_sum(passes, "forward"),
-        backward=_sum(passes, "backward"),
+        forward=_sum_passes(passes, "forward"),
+        backward=_sum_passes(passes, "backward"),
         steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
         repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
-        scaled_on=_scale_letters(graph),
+        scaled_on=tuple(graph.letters[role] for role in graph.study.scales.roles),
     )
 
 
@@ -144,11 +140,11 @@ def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
     return with_word(results.graph.study.repair, selection.repair).roles if ":" in selection.repair else ()
 
 
-def _sum(passes: list[Any], direction: str) -> float:
+def _sum_passes(passes: list[Any], direction: str) -> float:
     return float(sum(counts.get(direction, 0.0) for counts in passes)) if passes else NAN
 
 
-def standings(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
+def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
     """Return how the evaluation texts relate to the calibration texts; unknown if an overlap is corrupt.
 
     `get_record` returns the record of a declaration and its arguments, as `Results.get`.

@@ -26,9 +26,9 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if until != "drift" and ("gprune" in study.methods or not prunes):
         goals += [partition(graph), modules(graph), adapted_scores(graph)]
     if prunes:
-        goals += [size(graph), *(masks(graph, METHODS[name].masks) for name in _cutting(study))]
+        goals += [size(graph), *(masks(graph, METHODS[name].masks) for name in _pruning_methods(study))]
     if measures:
-        goals += _measured(graph)
+        goals += _measurements(graph)
     if until == "all":
         exported = [name for name in WRITTEN if name in study.methods]
         forms = (False, True)[: 1 + recovers(study)]
@@ -38,7 +38,7 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     return goals
 
 
-def _cutting(study: Study) -> list[str]:
+def _pruning_methods(study: Study) -> list[str]:
     return [name for name in study.methods if METHODS[name].decision != "none"]
 
 
@@ -47,13 +47,13 @@ def measurable(graph: Graph) -> list[str]:
     return [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
 
 
-def _measured(graph: Graph) -> list[Stage[Any]]:
+def _measurements(graph: Graph) -> list[Stage[Any]]:
     study, texts = graph.study, graph.study.evaluation.texts
     measurements: list[Stage[Any]] = [measure.overlap(graph, text) for text in texts]
     measurements += [measure.perplexity(graph, name, text) for name in study.methods for text in texts]
     measurements += [measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
-    trained = _cutting(study) if recovers(study) else []
+    trained = _pruning_methods(study) if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
 
 

@@ -13,15 +13,7 @@ from gprune.pipeline.stages.calibration import groups, shape
 from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, list_comparisons
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.pipeline.stages.scoring import (
-    Scorer,
-    Scoring,
-    partition,
-    scorers,
-    scoring,
-    scoring_under,
-    whole_and_in_shards,
-)
+from gprune.pipeline.stages.scoring import Scorer, Scoring, partition, scorers, scoring, scoring_under, shard_needs
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
 from gprune.records import AdaptedScores, Array, ModelShape, ModuleStatistics, Partition, PartitionAgreement, UnitScores
 from gprune.study.methods import METHODS
@@ -86,7 +78,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
         StageId("modules", variant=(among,) if among else ()),
         f"module statistics, {ranking_space.title}" if among else "module statistics",
         make,
-        needs=whole_and_in_shards(graph, scorings) | {"partition": ranking_space},
+        needs=shard_needs(graph, scorings) | {"partition": ranking_space},
         settings={"score_scale": graph.study.reliability.score_scale},
     )
 

@@ -87,11 +87,11 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
         # scores under the modules of another pair of texts are a separate stage
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
         identity = StageId("scores", (text, *_other_texts(pair)))
-        return _weighted(graph, identity, title, pair, partition(graph, *pair))
+        return _twflap_scoring(graph, identity, title, pair, partition(graph, *pair))
     plugin = plugins.of_metric(graph, metric)
     identity = StageId("scores", (text,), metric="" if is_study_metric else metric)
     if plugin is not None:
-        return _plugged(graph, identity, title, plugin)
+        return _plugin_scoring(graph, identity, title, plugin)
     needs = _statistics_needs(graph, text, metric)
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
@@ -112,7 +112,7 @@ def _statistics_needs(graph: Graph, text: str, metric: str) -> dict[str, Any]:
     return {"statistics": statistics, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
 
 
-def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
+def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
     """Return the scoring by a plug-in's metric."""
     needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
@@ -126,7 +126,7 @@ def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) ->
     return Scoring(identity, title, needs, scorer, settings, {})
 
 
-def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
+def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
     """Return token-weighted FLAP under some modules; contexts and affinity come from the first text."""
     text, options = identity.texts[0], graph.study.contexts
     needs = {
@@ -154,7 +154,7 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
 def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
     """Return token-weighted FLAP on a text under modules other than the study's, with their name."""
     title = f"importance scores on {graph.letters[text]}, {modules.title}"
-    return _weighted(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
+    return _twflap_scoring(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
 
 
 def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:
@@ -170,10 +170,10 @@ def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metri
     description = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
     scorings = [scoring(graph, text, metric, pair) for text in pair]
     identity = StageId("drift", _other_texts(pair), metric=metric)
-    return _drifted(graph, identity, f"{description} between {_letters(graph, pair)}", scorings)
+    return _drift_stage(graph, identity, f"{description} between {_letters(graph, pair)}", scorings)
 
 
-def _drifted(graph: Graph, identity: StageId, title: str, scorings: list[Scoring]) -> Stage[RankDrift]:
+def _drift_stage(graph: Graph, identity: StageId, title: str, scorings: list[Scoring]) -> Stage[RankDrift]:
     """Declare the drift between two texts' scores, and between their even and odd shards."""
 
     def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
@@ -184,10 +184,10 @@ def _drifted(graph: Graph, identity: StageId, title: str, scorings: list[Scoring
         halves = [(scorer.units(shards=shards[::2]), scorer.units(shards=shards[1::2])) for scorer in both_scorers]
         return rank_drift(both[0], both[1], *halves)
 
-    return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, scorings))
+    return graph.stage(identity, title, make, needs=shard_needs(graph, scorings))
 
 
-def whole_and_in_shards(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
+def shard_needs(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
     """Return needs: `both` neuron scores of two texts, and `parts` to score shards of each."""
     return {
         "both": [scoring.neurons(graph) for scoring in scorings],
@@ -196,7 +196,7 @@ def whole_and_in_shards(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]
 
 
 def scorers(study: Study, scorings: list[Scoring], needs_by_text: list[Mapping[str, Any]]) -> list[Scorer]:
-    """Return the functions that score shards of the texts, from the records of `whole_and_in_shards`."""
+    """Return the functions that score shards of the texts, from the records of `shard_needs`."""
     return [scoring.scorer(study, needs) for scoring, needs in zip(scorings, needs_by_text, strict=True)]
 
 
@@ -242,9 +242,10 @@ def partition(
         start = _first_partition(graph, pair, kind, other_seed)
         words = f"importance scores under {start.title}, on "
         scorings = [
-            _weighted(graph, _first(start, "scores", text), words + graph.letters[text], pair, start) for text in pair
+            _twflap_scoring(graph, _first_identity(start, "scores", text), words + graph.letters[text], pair, start)
+            for text in pair
         ]
-        start_drift = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", scorings)
+        start_drift = _drift_stage(graph, _first_identity(start, "drift"), f"rank drift under {start.title}", scorings)
         needs |= {"start": start, "moved": start_drift}
     else:
         scorings = [scoring(graph, text) for text in pair]
@@ -254,10 +255,10 @@ def partition(
     title = words
     if identity != StageId("partition"):
         title += f" of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}"
-    return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
+    return _partition_stage(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
 
 
-def _first(start: Stage[Partition], kind: str, text: str = "") -> StageId:
+def _first_identity(start: Stage[Partition], kind: str, text: str = "") -> StageId:
     texts = start.id.texts
     return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
@@ -276,10 +277,10 @@ def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> S
     identity = StageId("partition", _other_texts(pair), variant=variant)
     suffix = f", {kind}" if kind else ""
     title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{suffix}"
-    return _modularized(graph, identity, title, changes, other_seed, needs)
+    return _partition_stage(graph, identity, title, changes, other_seed, needs)
 
 
-def _modularized(
+def _partition_stage(
     graph: Graph, identity: StageId, title: str, changes: dict[str, Any], other_seed: bool, needs: dict[str, Any]
 ) -> Stage[Partition]:
     settings = replace(graph.study.modularization, **changes)

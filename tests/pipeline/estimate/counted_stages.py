@@ -81,17 +81,6 @@ def statistics(decoder, study, sequences, monkeypatch):
     return counts.peak
 
 
-def positions(decoder, study, sequences, monkeypatch):
-    calibration, shape = study.calibration, decoder.shape
-    ids = ids_of(decoder, sequences, calibration.length)
-    with CountedMemory() as counts, torch.no_grad():
-        strongest = PeakTracker(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
-        with observe_inputs(decoder, range(shape.layers), strongest.add, lambda *_: None):
-            decoder.hidden_states(ids)
-        strongest.commit(strongest.prepare())
-    return counts.peak
-
-
 def context_passes(decoder, study, sequences, monkeypatch):
     calibration, shape, count = study.calibration, decoder.shape, study.contexts.count
     if decoder.device.type == "meta":
@@ -146,7 +135,6 @@ def evaluation(decoder, study, sequences, monkeypatch):
 
 COUNTED = {
     "statistics": statistics,
-    "positions": positions,
     "context_statistics": context_passes,
     "learning": learning,
     "gates": gates,

@@ -26,7 +26,7 @@ def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, 
         for stage in execution_plan(Graph(study))
         if (need := memory_need(stage.id, case)) is not None
     ]
-    return Forecast(model, study, precision, capacity, tuple(needs))
+    return Forecast(case, precision, capacity, tuple(needs))
 
 
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
@@ -44,10 +44,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
         ({"precision": "float32", "card": 24.0}, "more than the 24.0 GiB of a card: set dtype bfloat16"),
         ({"host": 8.0}, "more than the 8.0 GiB of this machine’s memory"),
         ({"card": 0.0, "host": 16.0, "precision": "float32"}, "more than the 16.0 GiB of this machine’s"),
-        (
-            {"card": 18.0},
-            "writing the pruned model takes about 19.2 GiB, more than the 18.0 GiB of a card: stop",
-        ),
+        ({"card": 18.0}, "writing the pruned model takes about 19.2 GiB, more than the 18.0 GiB of a card: stop"),
         ({"card": 18.0, "calibration.length": 4096}, "with a single sequence at a time, more than the 18.0"),
     ],
 )

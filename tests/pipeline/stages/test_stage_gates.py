@@ -45,9 +45,8 @@ def test_twice_the_steps_are_the_gates_of_twice_the_epochs():
 def test_gates_start_from_the_scores_of_the_metric_on_a_or_on_both(metric):
     study = replace(demo_study(), metric=metric, methods=("gates",))
     alone, both = (stages.gates(graph_of(study.with_settings({"gates.start": start}))) for start in ("primary", "mean"))
-    texts = [
-        [stage.id.texts[0] for stage in every_need(item.needs) if stage.kind == "scores"] for item in (alone, both)
-    ]
+    needs = [[need for need in every_need(stage.needs) if need.kind == "scores"] for stage in (alone, both)]
+    texts = [[need.id.texts[0] for need in scores] for scores in needs]
     assert texts == [["primary"], ["primary", "auxiliary"]] and alone.key != both.key
     assert {"tokens_primary", "tokens_auxiliary", "scores_primary"} <= behind(study)
     # token-weighted scores are made within modules; no other metric needs any

@@ -63,11 +63,8 @@ def test_components_of_the_parameters_are_those_of_the_files(run, results):
 def test_umap_is_given_the_components_and_repeats_itself(run, results, basis, monkeypatch):
     supplied = []
     layout = neuron_embedding.umap_layout
-    monkeypatch.setattr(
-        neuron_embedding,
-        "umap_layout",
-        lambda points, seed: supplied.append((points, seed)) or layout(points, seed),
-    )
+    watched = lambda *arguments: supplied.append(arguments) or layout(*arguments)  # noqa: E731
+    monkeypatch.setattr(neuron_embedding, "umap_layout", watched)
     texts = stages.mapped_texts(results.graph, results.holds)
     assert texts == ("primary", "auxiliary")
     stage = stages.neuron_map(results.graph, 1, basis, texts)
@@ -107,10 +104,7 @@ def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
     expected = stages.components(results.graph, 0)
     (tmp_path / "texts").mkdir()
     other = tiny_study.write_model(tmp_path / "other", tiny_study.write_texts(tmp_path / "texts"), neurons=32)
-    for model, words in (
-        (other, "has changed since the run"),
-        (str(tmp_path / "gone"), "no model folder"),
-    ):
+    for model, words in ((other, "has changed since the run"), (str(tmp_path / "gone"), "no model folder")):
         changed = Results(store, Graph(study.with_settings({"model": model}), results.graph.inputs))
         with pytest.raises(ModelError, match=words):
             computing.compute_result(changed, stages.components(changed.graph, 0), silent)

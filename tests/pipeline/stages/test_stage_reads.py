@@ -17,47 +17,28 @@ from gprune.pipeline import running
 from gprune.pipeline.stages import Graph, RunContext, stages_by_name
 from gprune.store import Store
 from gprune.study import ChoiceSettings, Study, from_dict, settings
+from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS
-from gprune.study.settings import RecoverySettings
 
 pytestmark = pytest.mark.slow
 
 SECTIONS = {
-    "calibration": settings.CalibrationSettings,
-    "contexts": settings.ContextSettings,
-    "baselines": settings.BaselineSettings,
-    "modularization": settings.ModularizationSettings,
-    "reliability": settings.ReliabilitySettings,
-    "sparsity": settings.SparsitySettings,
-    "gates": settings.GateSettings,
-    "repair": settings.RepairSettings,
-    "scales": settings.ScaleSettings,
-    "recovery": RecoverySettings,
-    "choice": ChoiceSettings,
-    "evaluation": settings.EvaluationSettings,
+    field.name: type(section)
+    for field in dataclasses.fields(Study)
+    if dataclasses.is_dataclass(section := getattr(demo_study(), field.name))
 }
 SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
 """fields that change how fast a result is made, or who is asked, and not what it says"""
-READ_BY_CONTENT = {
-    "model",
-    "primary",
-    "auxiliary",
-    "substitute",
-    "choice.check_text",
-    "choice.fresh",
-    "evaluation.texts",
-    "evaluation.tasks",
-    "evaluation.task_folder",
-}
+READ_BY_CONTENT = {"model", "primary", "auxiliary", "substitute", "choice.check_text", "choice.fresh"}
+READ_BY_CONTENT |= {"evaluation.texts", "evaluation.tasks", "evaluation.task_folder"}
 """fields whose content is in the digests"""
 
 
-TRIED = tuple(
-    f"repaired_{method.masks}_{word.replace(':', '_')}"
-    for method in METHODS.values()
-    for word in ChoiceSettings().repairs
-)
+TRIED_REPAIRS = [word.replace(":", "_") for word in ChoiceSettings().repairs]
+TRIED = tuple(f"repaired_{method.masks}_{word}" for method in METHODS.values() for word in TRIED_REPAIRS)
 """fits of the candidates of a choice"""
+OTHER_PARTITIONS = ("partition_initialization", "partition_primary_substitute_initialization")
+OTHER_PARTITIONS += ("partition_random", "partition_first_random")
 READ_IN_VAIN = {
     # the statistics are asked for with or without the released recursion, whatever the study says
     "calibration.flap_variant": ("statistics",),
@@ -66,12 +47,7 @@ READ_IN_VAIN = {
     # it changes the scores of heads, and these results are of neurons alone
     "calibration.square_head_score": ("drift", "modules"),
     # a partition that is asked for under a kind of its own
-    "modularization.kind": (
-        "partition_initialization",
-        "partition_primary_substitute_initialization",
-        "partition_random",
-        "partition_first_random",
-    ),
+    "modularization.kind": OTHER_PARTITIONS,
     # a control whose selection is none, whatever that of the study
     "reliability.selection": ("adapted_msl_", "adapted_gprune_no_rasa"),
     # a candidate's kind and texts are in its name
@@ -167,10 +143,9 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     inputs = pipeline.opened(created, store).graph.inputs
     # methods that decide by themselves how much of each layer stays refuse equal widths
     leveled = replace(created, methods=tuple(name for name in created.methods if METHODS[name].levels))
+    stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items()}
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
-    stages = {
-        name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if not name.startswith("checkpoint")
-    }
+    stages = {name: fields for name, fields in stages.items() if not name.startswith("checkpoint")}
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
         study = leveled if field == "sparsity.widths" else created

@@ -107,14 +107,8 @@ def naive(model, ids):
 def test_the_digest_of_what_was_read_tells_models_and_amounts_apart(workshop):
     folder, texts, _ = workshop
     other = tiny_study.write_model(folder / "narrower", texts, neurons=25)
-    results = [
-        read_inputs(study).calibration["primary"]
-        for study in (
-            study_of(workshop),
-            study_of(workshop, model=other),
-            study_of(workshop).with_settings({"dtype": "bfloat16"}),
-            study_of(workshop).with_settings({"calibration.samples": 24}),
-        )
-    ]
-    assert len(set(results)) == 4
-    assert read_inputs(study_of(workshop)).calibration["primary"] == results[0]
+    study = study_of(workshop)
+    studies = [study, study_of(workshop, model=other)]
+    studies += [study.with_settings(change) for change in ({"dtype": "bfloat16"}, {"calibration.samples": 24})]
+    results = [read_inputs(changed).calibration["primary"] for changed in studies]
+    assert len(set(results)) == 4 and read_inputs(study).calibration["primary"] == results[0]

@@ -14,6 +14,13 @@ from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS
 
 FREE = "none"
+
+
+def same(section, value, kinds, *names):
+    """Settings of a section that are changed to one value and change the same kinds of results."""
+    return {f"{section}.{name}": (value, kinds) for name in names}
+
+
 CHANGES = {
     # what is read is in the digests, and who is called what changes nothing
     "model": ("/another/model", FREE),
@@ -56,13 +63,7 @@ CHANGES = {
     "modularization.candidates": ((8, 16), "clusters"),
     "modularization.restarts": (5, "clusters"),
     "modularization.seeding": ("greedy", "clusters"),
-    "modularization.split_fraction": (0.3, "partition"),
-    "modularization.pair_weight": (0.3, "partition"),
-    "modularization.repulsion_weight": (0.3, "partition"),
-    "modularization.consistency_weight": (0.3, "partition"),
-    "modularization.learning_rate": (0.3, "partition"),
     "modularization.steps": (3, "partition"),
-    "modularization.temperature": (0.3, "partition"),
     "modularization.direction": ("magnitude", "partition"),
     "reliability.selection": ("drift", "adapted"),
     "reliability.source": ("random", "adapted"),
@@ -72,19 +73,12 @@ CHANGES = {
     "sparsity.epochs": (5, "gates learning"),
     "sparsity.batch": (12, "gates learning"),
     "sparsity.supervision": ("dual", "learning"),
-    "sparsity.distillation_weight": (0.3, "gates learning"),
-    "sparsity.distillation_temperature": (0.3, "gates learning"),
-    "sparsity.learning_rate": (0.3, "learning"),
-    "sparsity.penalty": (0.3, "learning"),
-    "sparsity.dual_rate": (0.3, "learning"),
     "sparsity.surrogate": ("sigmoid", "learning"),
     "sparsity.attention": ("gprune", "learning masks"),
     "sparsity.alignment": (8, "gates learning masks"),
     "sparsity.widths": ("equal", "gates learning masks"),
     "sparsity.bias_compensation": (True, "accuracy answers checkpoint perplexity speed"),
     "gates.start": ("mean", "gates"),
-    "gates.learning_rate": (0.3, "gates"),
-    "gates.temperature": (0.3, "gates"),
     "repair.kind": ("affine", "repaired"),
     "repair.texts": ("primary", "repaired"),
     "repair.sampled": ("self:#seed=1", "sampled"),
@@ -95,23 +89,11 @@ CHANGES = {
     "scales.samples": (5, "gates scales"),
     "scales.texts": ("both", "gates scales"),
     "scales.learning_rate": (0.3, "scales"),
-    "scales.bias_rate": (0.3, "gates scales"),
-    "scales.distillation_weight": (0.3, "gates scales"),
-    "scales.distillation_temperature": (0.3, "gates scales"),
-    "scales.cross_entropy_weight": (0.3, "gates scales"),
     "scales.joint_steps": (5, "gates"),
-    "scales.joint_rate": (0.3, "gates"),
-    "scales.gate_rate": (0.3, "gates"),
     "recovery.kind": ("lora", FREE),
     "recovery.texts": ("primary", "recovered"),
-    "recovery.steps": (3, "recovered"),
-    "recovery.batch": (3, "recovered"),
-    "recovery.learning_rate": (0.3, "recovered"),
-    "recovery.rank": (3, "recovered"),
     "recovery.alpha": (3.0, "recovered"),
     "recovery.targets": (("o_proj", "down_proj"), "recovered"),
-    "recovery.distillation_weight": (0.3, "recovered"),
-    "recovery.distillation_temperature": (0.3, "recovered"),
     "recovery.cross_entropy_weight": (0.3, "recovered"),
     "choice.check_text": ("ptb", "candidate overlap"),
     "choice.sequences": (9, "sampled tokens"),
@@ -123,6 +105,16 @@ CHANGES = {
     "evaluation.limit": (7, "accuracy answers questions"),
     "evaluation.few_shot": (3, "accuracy answers questions"),
     "evaluation.speed": ("gpu", "speed"),
+    **same("modularization", 0.3, "partition", "split_fraction", "pair_weight", "repulsion_weight"),
+    **same("modularization", 0.3, "partition", "consistency_weight", "learning_rate", "temperature"),
+    **same("sparsity", 0.3, "gates learning", "distillation_weight", "distillation_temperature"),
+    **same("sparsity", 0.3, "learning", "learning_rate", "penalty", "dual_rate"),
+    **same("gates", 0.3, "gates", "learning_rate", "temperature"),
+    **same("scales", 0.3, "gates scales", "distillation_weight", "distillation_temperature"),
+    **same("scales", 0.3, "gates scales", "bias_rate", "cross_entropy_weight"),
+    **same("scales", 0.3, "gates", "joint_rate", "gate_rate"),
+    **same("recovery", 0.3, "recovered", "learning_rate", "distillation_weight", "distillation_temperature"),
+    **same("recovery", 3, "recovered", "steps", "batch", "rank"),
 }
 
 
@@ -151,12 +143,12 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
         study = replace(study, metric="twflap")
     if field == "sparsity.widths":
         study = replace(study, methods=tuple(name for name, method in METHODS.items() if method.levels))
-    if field.startswith("repair."):
-        study = study.with_settings({"repair.kind": "least_squares", "repair.texts": "both_and_sampled"})
-    if field.startswith("scales."):
-        study = study.with_settings({"repair.kind": "own+scales"})
-    if field.startswith("recovery.") and field != "recovery.kind":
-        study = study.with_settings({"recovery.kind": "lora"})
+    needed = {
+        "repair": {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},
+        "scales": {"repair.kind": "own+scales"},
+        "recovery": {} if field == "recovery.kind" else {"recovery.kind": "lora"},
+    }
+    study = study.with_settings(needed.get(field.partition(".")[0], {}))
     before = {stage.id: stage for stage in stages_by_name(Graph(study, inputs)).values()}
     after = {stage.id: stage for stage in stages_by_name(Graph(study.with_settings({field: value}), inputs)).values()}
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
@@ -178,24 +170,17 @@ def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     assert holdout.holdout_statuses(study, {}, {}, shares)["other.txt"].unseen
 
 
-def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
-    study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "bookcorpus"})
-    assert GRADIENT not in roles(study)
-    digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
-    requested = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
-    fewer = replace(study, methods=("dense", "llm_pruner"))
-    assert roles(fewer)[GRADIENT] == "bookcorpus"
-    assert requested.key != masks(Graph(fewer, inputs), "llm_pruner").key
-
-
-def test_pages_may_ask_for_the_recommended_recipe_where_a_study_has_drawn_nothing_for_it(study, inputs):
-    study = replace(study, methods=("dense", "flap"))
-    assert not {SAMPLED, FRESH, CHECK} & set(roles(study))
+@pytest.mark.parametrize(
+    ("method", "changes", "needed"),
+    [("llm_pruner", {"baselines.taylor_text": "bookcorpus"}, {GRADIENT}), ("recommended", {}, {SAMPLED, FRESH})],
+)
+def test_pages_may_ask_for_a_method_whose_texts_a_study_has_not_read(study, inputs, method, changes, needed):
+    study = replace(study, methods=("dense", "flap")).with_settings(changes)
+    assert not needed & set(roles(study))
     digests = {role: text for role, text in inputs.calibration.items() if role in ("primary", "auxiliary")}
-    requested = masks(Graph(study, replace(inputs, calibration=digests)), "recommended")
-    fewer = replace(study, methods=("dense", "recommended"))
-    assert {SAMPLED, FRESH} < set(roles(fewer))
-    assert requested.key != masks(Graph(fewer, inputs), "recommended").key
+    requested = masks(Graph(study, replace(inputs, calibration=digests)), method)
+    fewer = replace(study, methods=("dense", method))
+    assert needed < set(roles(fewer)) and requested.key != masks(Graph(fewer, inputs), method).key
 
 
 def test_of_each_text_as_much_is_asked_for_as_the_study_reads():
