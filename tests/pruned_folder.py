@@ -67,23 +67,14 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trained.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = BpeTrainer(
-        vocab_size=VOCABULARY - 4, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet, show_progress=False
-    )
+    sizes = {"vocab_size": VOCABULARY - 4, "special_tokens": ["<s>", "</s>"], "initial_alphabet": alphabet}
+    trainer = BpeTrainer(**sizes, show_progress=False)
     trained.train_from_iterator([TEXT], trainer)
     trained.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     return PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", eos_token="</s>")
 
 
-def save(
-    decoder: Decoder,
-    folder: Path,
-    *,
-    masks: PruningMasks | None = None,
-    compensated: bool = False,
-    tokenizer: Any = None,
-    fingerprint: str = "f00d",
-) -> Any:
+def save(decoder: Decoder, folder: Path, *, masks=None, compensated=False, tokenizer=None, fingerprint="f00d") -> Any:
     """Cuts, saves, and gives back the live model."""
     masks = masks or masks_of(decoder, [1, 2, 2], [3, 11, 7])
     pruned = with_biases(decoder, masks) if compensated else PrunedModel(masks)

@@ -66,7 +66,7 @@ class SmallHub:
     def _send(self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None) -> None:
         if code == 200 and (span := re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range") or "")):
             start, stop = int(span[1]), int(span[2]) + 1
-            extra = {**(extra or {}), "Content-Range": f"bytes {start}-{stop - 1}/{len(content)}"}
+            extra = {"Content-Range": f"bytes {start}-{stop - 1}/{len(content)}"}
             content, code = content[start:stop], 206
         handler.send_response(code)
         handler.send_header("Content-Length", str(len(content)))
@@ -102,10 +102,9 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
     hub = SmallHub()
     template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, hub.address)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.address)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    for module, name in ((constants, "ENDPOINT"), (datasets.config, "HF_ENDPOINT")):
+        monkeypatch.setattr(module, name, hub.address)
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
     HfFileSystem.clear_instance_cache()
     yield hub
     hub.server.shutdown()

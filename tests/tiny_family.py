@@ -27,15 +27,10 @@ def _wrapped(family: str, values: dict[str, Any]) -> dict[str, Any]:
         if family == "qwen2_5_vl":
             sizes |= {"hidden_size": 8, "out_hidden_size": hidden, "intermediate_size": 16}
         half = values["head_dim"] // 2
-        values["rope_parameters"] = {
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "mrope_section": [half - 2 * (half // 3), half // 3, half // 3],
-        }
-        special: dict[str, Any] = {
-            f"{name}_token_id": values["vocab_size"] - 1 - i
-            for i, name in enumerate(("image", "video", "vision_start", "vision_end"))
-        }
+        section = [half - 2 * (half // 3), half // 3, half // 3]
+        values["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": section}
+        names = ("image", "video", "vision_start", "vision_end")
+        special: dict[str, Any] = {f"{name}_token_id": values["vocab_size"] - 1 - i for i, name in enumerate(names)}
     else:
         sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 16}
         sizes |= {"image_size": 16, "patch_size": 4}

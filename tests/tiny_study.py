@@ -49,12 +49,9 @@ def _made(texts: tuple[str, ...], kv_heads: int, neurons: int) -> dict[str, byte
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    special, alphabet = ["<s>", "</s>"], pre_tokenizers.ByteLevel.alphabet()
+    options = {"vocab_size": 320, "special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    trainer = trainers.BpeTrainer(**options)
     tokenizer.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
     torch.manual_seed(0)

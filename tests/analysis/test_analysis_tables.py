@@ -65,14 +65,12 @@ def test_gain_is_a_ratio_of_perplexity_and_points_of_accuracy():
 
 
 def test_gain_is_paired_by_seed():
-    seeded = pd.concat(
-        [
-            rows([("flap", 0.5, 20.0, 40.0), ("gprune:flap", 0.5, 10.0, 41.0)]).assign(seed=0),
-            rows([("flap", 0.5, 30.0, 40.0), ("gprune:flap", 0.5, 20.0, 44.0)]).assign(seed=1),
-            rows([("gprune:flap", 0.5, 1.0, 99.0)]).assign(seed=2),
-        ]
+    seeds = (
+        [("flap", 0.5, 20.0, 40.0), ("gprune:flap", 0.5, 10.0, 41.0)],
+        [("flap", 0.5, 30.0, 40.0), ("gprune:flap", 0.5, 20.0, 44.0)],
+        [("gprune:flap", 0.5, 1.0, 99.0)],
     )
-    table = tables.gain_by_retention(seeded)
+    table = tables.gain_by_retention(pd.concat([rows(lines).assign(seed=seed) for seed, lines in enumerate(seeds)]))
     points = table[table.metric == "accuracy"].set_index("seed")["gain"]
     assert points.to_dict() == {0: 1.0, 1: 4.0}
 

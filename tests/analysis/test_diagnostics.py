@@ -22,12 +22,11 @@ GENERATOR = np.random.default_rng(0)
 
 
 def share_of_a_loop(drift, labels):
-    between = total = 0.0
-    for row, layer_labels in zip(drift, labels, strict=True):
-        for value, label in zip(row, layer_labels, strict=True):
-            total += (value - row.mean()) ** 2
-            between += (row[layer_labels == label].mean() - row.mean()) ** 2
-    return between / total
+    total = sum((value - row.mean()) ** 2 for row in drift for value in row)
+    rows = [
+        (row, row[members == label].mean()) for row, members in zip(drift, labels, strict=True) for label in members
+    ]
+    return sum((mean - row.mean()) ** 2 for row, mean in rows) / total
 
 
 def test_the_share_explained_is_that_of_a_loop_and_of_drawn_modules():
@@ -132,17 +131,10 @@ def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
 
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model():
-    answers = {
-        "dense": answers_of(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)),
-        "flap": answers_of(([0, -8], 1), ([-1, -2], 0)),
-    }
-    table = changed_answers.of_question(answers, ACC, 1)
-    assert table.to_dict("list") == {
-        "option": ["A", "B"],
-        "right": [True, False],
-        "dense": [-3.0, -4.0],
-        "flap": [-1.0, -2.0],
-    }
+    dense, flap = answers_of(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)), answers_of(([0, -8], 1), ([-1, -2], 0))
+    table = changed_answers.of_question({"dense": dense, "flap": flap}, ACC, 1)
+    likelihoods = {"dense": [-3.0, -4.0], "flap": [-1.0, -2.0]}
+    assert table.to_dict("list") == {"option": ["A", "B"], "right": [True, False]} | likelihoods
     assert changed_answers.letter(25) == "Z" and changed_answers.letter(26) == "27"
 
 

@@ -154,8 +154,10 @@ def test_budgets_that_agree_to_the_printed_digit_are_equal():
 
 
 def test_a_claim_of_the_paper_is_not_judged_before_every_method_of_it_is_run():
-    losses = {name: {0: WINDOWS + level} for name, level in (("gprune", 0.1), ("flap", 0.5))}
-    claim = Claim("", "", "gprune", ("flap", "fang"))
+    losses, claim = (
+        {"gprune": {0: WINDOWS + 0.1}, "flap": {0: WINDOWS + 0.5}},
+        Claim("", "", "gprune", ("flap", "fang")),
+    )
     case = Case("m", 0.5, "c", False, losses)
     # of three seeds one is there
     waits = replace(case, losses=losses | {"fang": {0: WINDOWS}}, missing=frozenset({"fang"}))

@@ -1,5 +1,7 @@
 """The cut model gives the logits of the masked one, whatever the family, the widths and the grouping."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -65,24 +67,22 @@ def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cu
     decoder, zeroed = decoder_of("llama", 6, 2), decoder_of("llama", 6, 2)
     masks, ids = random_masks(decoder), token_ids(2, 7)
     for layer in range(3):
-        for neuron in np.flatnonzero(~masks.ffn[layer]):
-            zeroed.down_proj(layer).weight.data[:, neuron] = 0
+        zeroed.down_proj(layer).weight.data[:, ~masks.ffn[layer]] = 0
         for group in np.flatnonzero(~masks.heads[layer]):
-            first = group * 3 * 6
-            zeroed.o_proj(layer).weight.data[:, first : first + 18] = 0
+            zeroed.o_proj(layer).weight.data[:, group * 18 : (group + 1) * 18] = 0
     with masked(decoder, masks):
         assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
     decoder = decoder_of("llama")
     masks = random_masks(decoder)
     ffn, heads = masks.ffn.copy(), masks.heads.copy()
-    ffn[1] = False
-    with masked(decoder, PruningMasks("none", ffn, heads, 0.5, 0.5)):
+    ffn[1] = heads[2] = False
+    without_neurons, without_groups = replace(masks, ffn=ffn), replace(masks, heads=heads)
+    with masked(decoder, without_neurons):
         assert bool(torch.isfinite(decoder.model(token_ids(1, 4)).logits).all())
     with pytest.raises(ModelError, match="layer 1 would lose all 13 neurons"):
-        cut(decoder, PruningMasks("none", ffn, heads, 0.5, 0.5))
-    heads[2] = False
+        cut(decoder, without_neurons)
     with pytest.raises(ModelError, match="layer 2 would lose all 3 key/value groups"):
-        cut(decoder, PruningMasks("none", masks.ffn, heads, 0.5, 0.5))
+        cut(decoder, without_groups)
 
 
 def test_masks_of_another_model_are_refused():

@@ -7,25 +7,11 @@ import numpy as np
 from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
 from gprune.analysis.resampling import Law, Resampled
 
-PLAIN = Against(
-    letter="B",
-    name="b",
-    drift=0.1,
-    drift_sampling=0.02,
-    drift_beyond=0.1,
-    changed=0.2,
-    changed_sampling=0.05,
-    groups_changed=0.125,
-    jaccard=0.6,
-    jaccard_chance=0.3,
-    jaccard_sampling=0.9,
-    jaccard_halves=0.85,
-    jaccard_across=0.58,
-    token_distance=0.4,
-    distinct_shared=0.5,
-    runs_shared=0.0,
-    run=13,
-)
+DRIFT = {"drift": 0.1, "drift_sampling": 0.02, "drift_beyond": 0.1}
+DECISIONS = {"changed": 0.2, "changed_sampling": 0.05, "groups_changed": 0.125}
+JACCARD = {"": 0.6, "_chance": 0.3, "_sampling": 0.9, "_halves": 0.85, "_across": 0.58}
+CONTENT = {"token_distance": 0.4, "distinct_shared": 0.5, "runs_shared": 0.0, "run": 13}
+PLAIN = Against("B", "b", **DRIFT, **DECISIONS, **{f"jaccard{key}": x for key, x in JACCARD.items()}, **CONTENT)
 
 
 def against(**changes):

@@ -22,9 +22,8 @@ def rows(tmp_path):
 
 
 def test_copy_under_another_name_is_the_same_content(tmp_path):
-    (tmp_path / "a.txt").write_text("words")
-    (tmp_path / "b.raw").write_text("words")
-    (tmp_path / "c.txt").write_text("other words")
+    for name, content in (("a.txt", "words"), ("b.raw", "words"), ("c.txt", "other words")):
+        (tmp_path / name).write_text(content)
     assert same_content(f"{tmp_path}/a.txt", f"{tmp_path}/b.raw")
     assert not same_content(f"{tmp_path}/a.txt", f"{tmp_path}/c.txt")
     assert texts.fingerprint(f"{tmp_path}/a.txt", "calibration") == texts.fingerprint(f"{tmp_path}/a.txt", "evaluation")

@@ -34,15 +34,13 @@ def unit_scores(shape, seed=0, metric="flap"):
 def loop_flap(scores, shape, target):
     """AL-AM: z-score per layer (ddof 1), a head is the mean z of its channels, one ranking, cut by price."""
     units = []
+    price = (2 * shape.heads // shape.kv_heads + 2) * shape.head_width / 3
     for layer in range(shape.layers):
-        row = scores.ffn[layer]
-        for i, value in enumerate(row):
-            units.append(((value - np.mean(row)) / np.std(row, ddof=1), 1.0, "ffn", layer, i))
-        row = scores.channels[layer]
-        z = [(value - np.mean(row)) / np.std(row, ddof=1) for value in row]
+        rows = scores.ffn[layer], scores.channels[layer]
+        neurons, channels = ([(value - np.mean(row)) / np.std(row, ddof=1) for value in row] for row in rows)
+        units += [(z, 1.0, "ffn", layer, i) for i, z in enumerate(neurons)]
         for g in range(shape.kv_heads):
-            group = np.mean(z[g * shape.group_channels : (g + 1) * shape.group_channels])
-            price = (2 * shape.heads // shape.kv_heads + 2) * shape.head_width / 3
+            group = np.mean(channels[g * shape.group_channels : (g + 1) * shape.group_channels])
             units.append((group, price, "heads", layer, g))
     units.sort(key=lambda unit: -unit[0])
     total = sum(unit[1] for unit in units)
@@ -109,13 +107,10 @@ def random_shape(generator):
     )
 
 
-def possible(shape, target):
-    """Whether one to all neurons a layer can meet the target with some number of groups."""
-    layer_budget = target * shape.decoder_weights / shape.layers
-    return any(
-        shape.neuron_weights <= layer_budget - groups * shape.group_weights <= shape.neurons * shape.neuron_weights
-        for groups in range(1, shape.kv_heads + 1)
-    )
+def is_possible(shape, target):
+    """Return True if one to all neurons a layer can meet the target with some number of groups."""
+    left = target * shape.decoder_weights / shape.layers - np.arange(1, shape.kv_heads + 1) * shape.group_weights
+    return ((left >= shape.neuron_weights) & (left <= shape.neurons * shape.neuron_weights)).any()
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -126,7 +121,7 @@ def test_uniform_meets_the_target_within_a_group(seed):
     assert masks.ffn.any(axis=1).all()
     assert masks.heads.any(axis=1).all()
     assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
-    if possible(shape, target):
+    if is_possible(shape, target):
         assert abs(masks.retention - target) * shape.decoder_weights <= shape.group_weights
     assert len(set(masks.heads.sum(axis=1).tolist())) == 1
     assert np.ptp(masks.ffn.sum(axis=1)) <= 1

@@ -78,10 +78,8 @@ def test_merged_weights_are_the_old_ones_and_scale_times_b_a(family, heads, kv_h
             assert torch.equal(new[name].weight, linear.weight)
             continue
         rows, columns = linear.weight.shape
-        right = numbers[at : at + 3 * columns].reshape(3, columns)
-        at += 3 * columns
-        left = numbers[at : at + 3 * rows].reshape(rows, 3)
-        at += 3 * rows
+        right, left = np.split(numbers[at : at + 3 * (columns + rows)], [3 * columns])
+        right, left, at = right.reshape(3, columns), left.reshape(rows, 3), at + 3 * (columns + rows)
         expected = linear.weight.double().numpy() + 5.0 / 3 * (left @ right)
         np.testing.assert_array_equal(new[name].weight.numpy(), expected.astype(np.float32))
         assert np.abs(left @ right).max() > 0
@@ -139,8 +137,7 @@ def test_losses_and_gradient_are_those_of_a_naive_loop(monkeypatch):
     values = adapters.begin(0).clone()
     all_ids = np.concatenate([text.ids for text in case.texts]).astype(np.int64)
     ids = torch.from_numpy(all_ids[np.random.default_rng(0).permutation(18)[:5]])
-    said = adapted(ids).logits
-    target = decoder.model(ids).logits.detach()
+    said, target = adapted(ids).logits, decoder.model(ids).logits.detach()
     soft, hard = distillation(said, target, 2.0), cross_entropy(said, ids)
     np.testing.assert_allclose(record.steps[0, 1:3], [soft.item(), hard.item()], rtol=1e-5)
     (0.7 * soft + 0.4 * hard).backward()

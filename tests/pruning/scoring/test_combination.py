@@ -19,10 +19,8 @@ def scored(metric, text, seed):
     return UnitScores(metric, text, ffn, heads, channels)
 
 
-def loop_rank(row, unit):
-    below = sum(other < row[unit] for other in row)
-    equal = sum(other == row[unit] for other in row)
-    return below + (equal - 1) / 2
+def loop_ranks(row):
+    return [sum(other < x for other in row) + (sum(other == x for other in row) - 1) / 2 for x in row]
 
 
 @pytest.mark.parametrize("metric", ["flap", "twflap", "wanda_sp"])
@@ -33,11 +31,10 @@ def test_averages_are_those_of_a_loop(scoring, metric):
     assert (combined.metric, combined.text) == (metric, "a + b")
     for layer in range(3):
         means = {}
-        for part, width in (("ffn", 13), ("channels", 12)):
+        for part in ("ffn", "channels"):
             rows = getattr(first, part)[layer], getattr(second, part)[layer]
-            if scoring == "rank_average":
-                rows = [[loop_rank(row, unit) for unit in range(width)] for row in rows]
-            means[part] = [(rows[0][unit] + rows[1][unit]) / 2 for unit in range(width)]
+            rows = map(loop_ranks, rows) if scoring == "rank_average" else rows
+            means[part] = [(a + b) / 2 for a, b in zip(*rows, strict=True)]
             np.testing.assert_allclose(getattr(combined, part)[layer], means[part], rtol=1e-12)
         for group in range(2):
             channels = means["channels"][group * 6 : group * 6 + 6]

@@ -35,15 +35,13 @@ def test_wanda_sp_is_magnitude_times_norm_per_sequence(example):
     scores = score("wanda_sp", statistics, norms, SHAPE, CalibrationSettings())
     for layer in range(SHAPE.layers):
         heads = np.zeros(2)
-        for part, width in (("ffn", 5), ("attention", 12)):
-            for j in range(width):
+        for part, actual in (("ffn", scores.ffn[layer]), ("attention", scores.channels[layer])):
+            for j, score_of_unit in enumerate(actual):
                 # energy over all tokens divided by the number of sequences, not of tokens
                 norm = np.sqrt(sum(v**2 for v in x[part][layer, :, :, j].ravel()) / SAMPLES)
                 value = np.mean([abs(w) * norm for w in weights[part][layer, :, j]])
-                if part == "ffn":
-                    assert scores.ffn[layer, j] == pytest.approx(value, rel=1e-12)
-                else:
-                    assert scores.channels[layer, j] == pytest.approx(value, rel=1e-12)
+                assert score_of_unit == pytest.approx(value, rel=1e-12)
+                if part == "attention":
                     heads[group_of(j)] += value
         np.testing.assert_allclose(scores.heads[layer], heads, rtol=1e-12)
 
@@ -76,11 +74,8 @@ SHAPES = {
     "gqa": ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=3, hidden=5),
     "mqa": ModelShape(layers=1, neurons=7, heads=3, kv_heads=1, head_width=2, hidden=4),
 }
-VARIANTS = {
-    "paper": CalibrationSettings(samples=8, shards=4, length=5),
-    "not squared": CalibrationSettings(samples=8, shards=4, length=5, square_head_score=False),
-    "released": CalibrationSettings(samples=8, shards=4, length=5, flap_variant="released"),
-}
+CHANGES = {"paper": {}, "not squared": {"square_head_score": False}, "released": {"flap_variant": "released"}}
+VARIANTS = {name: CalibrationSettings(samples=8, shards=4, length=5, **values) for name, values in CHANGES.items()}
 
 
 @pytest.fixture(params=sorted(METRICS))
@@ -149,9 +144,8 @@ def test_some_shards_score_as_their_samples_alone(metric, shape, shards):
     alone = the_moments({part: x[:, chosen] for part, x in data.items()}, [range(len(chosen))])
     expected = score(metric, alone, norms(shape), shape, settings)
     actual = score(metric, the_moments(data, four()), norms(shape), shape, settings, shards=shards)
-    np.testing.assert_allclose(actual.ffn, expected.ffn, rtol=1e-11)
-    np.testing.assert_allclose(actual.heads, expected.heads, rtol=1e-11)
-    np.testing.assert_allclose(actual.channels, expected.channels, rtol=1e-11)
+    for name in ("ffn", "heads", "channels"):
+        np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=1e-11)
 
 
 def test_dead_channels_score_zero_and_one_token_is_finite(metric, shape, settings):

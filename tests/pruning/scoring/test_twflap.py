@@ -90,11 +90,12 @@ def test_some_shards_score_as_their_tokens_alone(shards):
     labels, profile = grouping()
     arguments = contexts_of(SHAPE), column_norms(), labels, profile, HEADS, ContextSettings(count=CONTEXTS)
     actual = twflap.score(measured(inputs, kinds), *arguments, shards=shards)
-    chosen = list(shards)
-    expected = token_loop(
-        inputs[:, chosen], kinds[:, chosen], labels, profile, arguments[0].distances, arguments[1], 1.0
-    )
+    some = inputs[:, list(shards)], kinds[:, list(shards)]
+    expected = token_loop(*some, labels, profile, arguments[0].distances, arguments[1], 1.0)
     np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
+
+
+LABELS = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
 
 
 def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
@@ -102,16 +103,11 @@ def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
     affinity = generator.gamma(1, 1, (2, 3, 10))
     # one context has larger gradients throughout; that alone must not decide
     affinity[:, 1] *= 50
-    labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
-    profile = twflap.module_profile(affinity, labels, 4)
-    chosen = set()
+    profile, chosen = twflap.module_profile(affinity, LABELS, 4), set()
     for layer in range(2):
-        for module in range(int(labels[layer].max()) + 1):
-            members = [j for j in range(10) if labels[layer, j] == module]
-            stands_out = [
-                sum(affinity[layer, c, j] for j in members) / len(members) / affinity[layer, c].mean() for c in range(3)
-            ]
-            best = max(range(3), key=lambda c: stands_out[c])
+        for module in range(int(LABELS[layer].max()) + 1):
+            members = np.flatnonzero(LABELS[layer] == module)
+            best = int(np.argmax([np.mean(row[members]) / np.mean(row) for row in affinity[layer]]))
             np.testing.assert_array_equal(profile[layer, module], np.eye(3)[best])
             chosen.add(best)
     assert len(chosen) > 1
@@ -121,15 +117,12 @@ def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
 def test_a_modules_profile_is_the_mean_affinity_of_its_neurons():
     generator = np.random.default_rng(8)
     affinity = generator.gamma(1, 1, (2, 3, 10))
-    labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
-    affinity[0, :, labels[0] == 2] = 0.0
-    profile = twflap.module_profile(affinity, labels, 4, "mixed")
+    affinity[0, :, LABELS[0] == 2] = 0.0
+    profile = twflap.module_profile(affinity, LABELS, 4, "mixed")
     for layer in range(2):
         for module in range(4):
-            members = [j for j in range(10) if labels[layer, j] == module]
-            means = [sum(affinity[layer, c, j] for j in members) / max(len(members), 1) for c in range(3)]
-            total = sum(means)
-            expected = [m / total for m in means] if total > 0 else [1 / 3] * 3
+            sums = [sum(row[LABELS[layer] == module]) for row in affinity[layer]]
+            expected = [value / sum(sums) for value in sums] if sum(sums) > 0 else [1 / 3] * 3
             np.testing.assert_allclose(profile[layer, module], expected, rtol=1e-12)
     np.testing.assert_allclose(profile.sum(-1), 1, rtol=1e-12)
     np.testing.assert_array_equal(profile[1, 2:], 1 / 3)
@@ -180,12 +173,8 @@ def published(decoder, ids, target):
     price = (2 * shape.heads // shape.kv_heads + 2) * width / 3
     units = [(value, price) for value in heads.ravel()] + [(value, 1.0) for value in mlp.ravel()]
     order = sorted(units, reverse=True)
-    sums, total = [], 0.0
-    for _, cost in order:
-        total += cost
-        sums.append(total)
-    at = min(range(len(order)), key=lambda i: abs(sums[i] - target * total))
-    threshold = order[at][0]
+    sums = np.cumsum([cost for _, cost in order])
+    threshold, _ = order[np.abs(sums - target * sums[-1]).argmin()]
     return mlp > threshold, heads > threshold, mlp == threshold, heads == threshold
 
 
@@ -205,7 +194,5 @@ def test_every_decision_but_that_of_the_unit_at_the_cut_is_the_published_one(kin
     assert mlp_cut.sum() + heads_cut.sum() == 1
     np.testing.assert_array_equal(masks.ffn, mlp | mlp_cut)
     np.testing.assert_array_equal(masks.heads, heads | heads_cut)
-    plain = flap.allocate(
-        score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings()), decoder.shape, target
-    )
-    assert (plain.ffn != masks.ffn).any()
+    scores = score("flap", statistics, decoder.weight_norms(), decoder.shape, CalibrationSettings())
+    assert (flap.allocate(scores, decoder.shape, target).ffn != masks.ffn).any()

@@ -110,8 +110,7 @@ def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_head
     steps = dict(zip(learned.columns, learned.steps.T, strict=True))
     assert np.allclose(steps["retention"], learned.retention, atol=1e-6) and not steps["multiplier"].any()
     assert (learned.ffn == twin.ffn).all()
-    unlearned = replace(setting, settings=replace(settings, epochs=0))
-    start = learn(unlearned, scores, heads, partition, 0.5)
+    start = learn(replace(setting, settings=replace(settings, epochs=0)), scores, heads, partition, 0.5)
     assert (start.ffn != learned.ffn).any()
 
 
@@ -127,6 +126,5 @@ def test_gates_keep_the_highest_of_every_layer(kv_heads):
     last = learn_gates(setting, [unit_scores], GateSettings(), 0.5, 3)
     assert widths(last) == ([count] * 2, [groups] * 2)
     family = EqualGates.of(decoder.shape, 0.5, 1, 1.5, torch.device("cpu"))
-    gates = torch.zeros(family.count)
-    mask, _ = family.split(family.hard_masks(gates))
+    mask, _ = family.split(family.hard_masks(torch.zeros(family.count)))
     assert mask[0].nonzero().flatten().tolist() == list(range(count))
