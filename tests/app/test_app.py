@@ -109,6 +109,7 @@ NO_STATISTICS = [name for name in names() if not name.startswith(("statistics_au
         ("card", {"cd_view": "A"}, {"stages": NO_STATISTICS}, "no other text to compare it with", 1),
         ("speed", {}, {"stages": "drift"}, "has not been measured", 0),
         ("export", {}, {"stages": "masks"}, "has not written its model", 0),
+        ("export", {}, {"stages": "drift"}, "No method of this run has masks yet", 0),
         ("questions", {}, WITH_TASKS | {"stages": "drift"}, "Needs “answers of dense, task 1”", 0),
         ("questions", {}, NO_DENSE, "Needs a run that includes the dense model", 0),
     ],

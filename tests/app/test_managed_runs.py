@@ -4,13 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-from app_driver import on, open_page, opened, words
+from app_driver import on, open_page, opened, plain_words, words
 from synthetic_run import a_study, change_record, the_run, write_run
 
 from gprune.app.pages import jobs
 from gprune.app.ui import run_choice
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
+from gprune.jobs import folder as job_files
+from gprune.jobs import job as job_records
+from gprune.jobs.local import worker_command
 from gprune.pipeline import cache as disk_use
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
@@ -114,6 +117,17 @@ def test_a_run_at_work_is_not_deleted(cache):
     assert disk_use.remove_run(Store(cache), done) > 0
     with pytest.raises(StoreError, match="there is no run"):
         disk_use.remove_run(Store(cache), done)
+
+
+def test_a_run_that_a_job_waits_for_is_not_deleted(cache, monkeypatch):
+    name, home = write_run(cache), job_files.root(cache)
+    home.mkdir()
+    job = job_records.create(home, a_study(), "mine", (), worker_command)
+    monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda _: None)
+    app = on_runs(name)
+    app.button(key=f"runs_delete_{name}").click().run()
+    assert f"gprune jobs cancel {job.id}" in plain_words(app)
+    assert "runs_delete_yes" not in [button.key for button in app.button]
 
 
 def test_a_run_that_cannot_be_read_can_be_deleted(cache):

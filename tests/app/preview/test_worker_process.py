@@ -1,6 +1,7 @@
 """The true worker in a process of its own: what it answers, what it survives, and when it ends."""
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -75,6 +76,18 @@ def test_one_that_is_killed_while_it_loads_is_a_sentence(pool, source):
     os.kill(pool.state(source).pid, signal.SIGKILL)
     answer = finished(pool, identity)
     assert answer.progress == "failed" and "killed" in answer.problem
+
+
+@pytest.mark.long
+def test_a_model_that_is_deleted_after_it_was_loaded_is_a_sentence(pool, source, tmp_path):
+    text = source.graph.study.evaluation.texts[0]
+    finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 0)), owner="me"))
+    assert pool.state(source).phase == "warm"
+    shutil.rmtree(tmp_path / "model")
+    answer = finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 1)), owner="me"))
+    assert answer.progress == "failed"
+    assert answer.problem.startswith(f"the model folder {str(tmp_path / 'model')!r} is missing or incomplete")
+    assert pool.state(source).phase == "ended" and pool.state(source).reason == answer.problem
 
 
 @pytest.mark.long
