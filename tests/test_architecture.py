@@ -88,6 +88,7 @@ READ_ELSEWHERE = {
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
     "gprune/app/ui/documents.py": "from the words of the glossary, escaped",
+    "gprune/pipeline/eta.py": "from the kinds of stages",
     "gprune/experiments/reproduction/scale.py": "constants of the module",
 }
 """files that match a regular expression which is not written out in the call, and why they may"""

@@ -268,7 +268,7 @@ def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, cap
         choice = results_of(opened).get(stages.choice, name)
         own = table[table["chosen for"] == KNOWN[name].label]
         assert sorted(own[choices.NUMBER]) == pytest.approx(sorted(choice.numbers))
-    alone = panels.tried_of(run, {"recommended": panels.chosen_of(run)["recommended"]})
+    alone = panels.find_candidates(run, {"recommended": panels.find_choices(run)["recommended"]})
     assert list(choices.candidate_table(alone)) == list(table.drop(columns="chosen for"))
     assert "25%" in panel.caption or "%" in panel.caption
     marks = [x for trace in panel.figure.data for x in trace.x]

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from system.test_odd_files import DEEP, said
+from system.test_odd_files import DEEP, require_one_sentence
 
 from gprune.__main__ import main
 from gprune.data.texts import source
@@ -32,7 +32,7 @@ def test_a_study_that_nests_deeply_or_is_infinite(tmp_path):
         (tmp_path / "study.json").write_text(content)
         with pytest.raises(SettingsError, match=message) as refusal:
             from_file(tmp_path / "study.json")
-        said(refusal.value)
+        require_one_sentence(refusal.value)
 
 
 @pytest.mark.parametrize("preset", ["²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
@@ -47,24 +47,24 @@ def test_a_model_or_text_that_no_file_can_be_or_of_a_user_who_is_not_there(name)
         identity.locate("~nosuchuser/model")
     with pytest.raises(ModelError, match="the model cannot be") as refusal:
         identity.locate(name)
-    said(refusal.value)
+    require_one_sentence(refusal.value)
     with pytest.raises(CorpusError, match="there is no text there: the path cannot be") as refusal:
         source.resolve(name, "calibration")
-    said(refusal.value)
+    require_one_sentence(refusal.value)
 
 
 @pytest.mark.parametrize("kind", [["llama"], {"a": 1}, 3, None, "x" * 5000])
 def test_a_model_type_that_is_no_word(kind):
     with pytest.raises(ModelError, match="cannot be pruned here") as refusal:
         layout_of(kind, "the model")
-    assert said(refusal.value).endswith("choose a dense model of a family that `python -m gprune models` lists")
+    assert require_one_sentence(refusal.value).endswith("choose a dense model of a family that `python -m gprune models` lists")
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES.keys())
 def test_a_size_that_no_machine_has_time_for(size):
     with pytest.raises(SettingsError, match="must be (at most|1 to|2 to)") as refusal:
         from_dict({**STUDY, **size})
-    said(refusal.value)
+    require_one_sentence(refusal.value)
 
 
 def test_large_honest_studies_are_taken():

@@ -12,7 +12,7 @@ from tiny_study import results_of
 import gprune
 from gprune import pipeline
 from gprune.app.figures import jobs as job_panels
-from gprune.app.figures.comparison import recovered_of, recovery
+from gprune.app.figures.comparison import find_recoveries, recovery
 from gprune.cli.progress import print_summary
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, model_card, pruning_file
@@ -172,7 +172,7 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     opened, result = made
     run, text = opened._loaded, opened.study.evaluation.texts[0]
-    results = {(item.method, item.text): item for item in recovered_of(run)}
+    results = {(item.method, item.text): item for item in find_recoveries(run)}
     item = results["gprune", text]
     assert item.before.perplexity == result["perplexity"]["gprune"][text]
     assert item.after.perplexity == result["recovery"]["perplexity"]["gprune"][text]

@@ -176,7 +176,7 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     server.require_trust(True)
 
 
-POOL = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
+POOL = preview.manager.Client(start=lambda *_: pytest.fail("a worker was started"))
 SOURCE = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
 QUESTION = Question(TRUSTING.evaluation.texts[0])
 

@@ -10,7 +10,7 @@ LONG = "LLaMA2-7B, FLAP at 50%, least squares with a bias on A and B, seed 2"
 
 
 def row(job="Bundled demo", **changes):
-    reference = {"job": job, "state": "done", "on": "this machine", "stage": "", "progress": 1.0}
+    reference = {"job": job, "state": "done", "device": "this machine", "stage": "", "progress": 1.0}
     return reference | {"elapsed": "2 min", "time left": "", "submitted": "2026-11-25 22:01"} | changes
 
 

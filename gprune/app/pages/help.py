@@ -84,7 +84,7 @@ def show_glossary() -> None:
         st.caption("No glossary entry matches.")
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
     tables.download_button(
-        "CSV", lambda: tables.to_csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary"
+        "CSV", lambda: tables.encode_csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary"
     )
 
 

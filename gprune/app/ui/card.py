@@ -164,7 +164,7 @@ class Card:
                     is_shown = switch and address.toggle("Table", f"{self.key}_table")
                     file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
                     tables.download_button(
-                        "CSV", lambda: tables.to_csv(table()), file, "text/csv", key, type="tertiary"
+                        "CSV", lambda: tables.encode_csv(table()), file, "text/csv", key, type="tertiary"
                     )
         if is_shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
@@ -349,4 +349,4 @@ def _draw_sources(key: str, content: Content) -> None:
     with st.container(horizontal=True):
         latex = source.encode("utf-8", "replace")
         tables.download_button("LaTeX", latex, f"{content.name}.tex", "text/x-tex", f"{key}_take_tex")
-        tables.download_button("CSV", tables.to_csv(numbers), f"{content.name}.csv", "text/csv", f"{key}_take_csv")
+        tables.download_button("CSV", tables.encode_csv(numbers), f"{content.name}.csv", "text/csv", f"{key}_take_csv")

@@ -74,7 +74,7 @@ def download_button(words: str, data: Any, file: str, mime: str, key: str, **loo
     st.download_button(words, data, **({"icon": ":material/download:"} | shared | look))
 
 
-def to_csv(frame: pd.DataFrame) -> bytes:
+def encode_csv(frame: pd.DataFrame) -> bytes:
     """Return a table as CSV bytes, with cells escaped for spreadsheets."""
     from gprune.analysis.table import Table
 
