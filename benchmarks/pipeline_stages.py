@@ -21,7 +21,7 @@ from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
-from gprune.pruning.removal.walk import remove_layer_by_layer
+from gprune.pruning.removal.walk import remove_layerwise
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.surgery import cut
@@ -135,15 +135,15 @@ def _repair(bench: Bench) -> float:
 
 
 def _removed(bench: Bench, method: str) -> float:
-    """Half of the weights leave by a rule that decides on each layer above pruned ones, on one text."""
+    """Remove half of the weights layer by layer (OSSCAR or SlimLLM) on one text."""
     decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
     if method == "osscar":
         decide = osscar.osscar_decision(decoder.shape, 0.5)
     else:
-        decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
-    own = METHODS[method].fit
-    assert own is not None
-    remove_layer_by_layer(decoder, tokens, sizes.batch, decide, own)
+        decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.layer_cosines(decoder, tokens, sizes.batch))
+    own_repair = METHODS[method].fit
+    assert own_repair is not None
+    remove_layerwise(decoder, tokens, sizes.batch, decide, own_repair)
     return 3 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
