@@ -140,16 +140,16 @@ def _repair(bench: Bench) -> float:
     return 3 * bench.weights * -(-2 * sizes.samples // sizes.batch)
 
 
-def _removal(bench: Bench, method: str) -> float:
-    # half of the weights are removed layer by layer, from the first to the last, on one text
+def _removed(bench: Bench, method: str) -> float:
+    """Remove half of the weights layer by layer (OSSCAR or SlimLLM) on one text."""
     decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
     if method == "osscar":
         decide = osscar.osscar_decision(decoder.shape, 0.5)
     else:
-        decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
-    repair = METHODS[method].fit
-    assert repair is not None
-    remove_layerwise(decoder, tokens, sizes.batch, decide, repair)
+        decide = slimllm.slimllm_decision(decoder, 0.5, slimllm.layer_cosines(decoder, tokens, sizes.batch))
+    own_repair = METHODS[method].fit
+    assert own_repair is not None
+    remove_layerwise(decoder, tokens, sizes.batch, decide, own_repair)
     return 3 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
@@ -276,8 +276,8 @@ def _perplexity(bench: Bench) -> float:
 STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
     "least-squares repair": _repair,
-    "OSSCAR": partial(_removal, method="osscar"),
-    "SlimLLM": partial(_removal, method="slimllm"),
+    "OSSCAR": partial(_removed, method="osscar"),
+    "SlimLLM": partial(_removed, method="slimllm"),
     "context inputs": _inputs,
     "context clusters": _contexts,
     "context statistics": _context_statistics,

@@ -57,7 +57,9 @@ def test_a_model_or_text_that_no_file_can_be_or_of_a_user_who_is_not_there(name)
 def test_a_model_type_that_is_no_word(kind):
     with pytest.raises(ModelError, match="cannot be pruned here") as refusal:
         layout_of(kind, "the model")
-    assert require_one_sentence(refusal.value).endswith("choose a dense model of a family that `python -m gprune models` lists")
+    assert require_one_sentence(refusal.value).endswith(
+        "choose a dense model of a family that `python -m gprune models` lists"
+    )
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES.keys())

@@ -74,7 +74,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         "--tasks",
         nargs="+",
         metavar="TASK",
-        help="zero-shot tasks of all_series study: names, paper (the seven), demo (the bundled ones), or none",
+        help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
     )
     scale.add_argument(
         "--without-controls",
@@ -86,7 +86,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
-    add_settings(scale, "any other field of all_series study, as calibration.batch=8 (repeatable)")
+    add_settings(scale, "any other field of every study, as calibration.batch=8 (repeatable)")
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -159,7 +159,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, 
     work.check_inputs(series)
     table_work = work_of(options, chosen, series)
     missing = len(table_work.missing())
-    left = f"{missing} studies to run" if missing else "all_series study is there"
+    left = f"{missing} studies to run" if missing else "every study is there"
     say(f"{short(series.model)}: {left}", file=sys.stderr)
     with StudiesProgress(reporter, "reproduce") as display:
         assembled = table_work.run(display.update, display.print_end)

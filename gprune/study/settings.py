@@ -122,7 +122,7 @@ class CalibrationSettings(Form):
     length: Annotated[Whole, at_least(2, "tokens"), _SEQUENCE] = 128
     """tokens of each sequence (paper: 128)"""
     shards: Annotated[Whole, _EVEN, at_most(16)] = 8
-    """disjoint groups of sequences kept apart, for the resampling control and the repeatability"""
+    """disjoint groups of sequences with separate statistics, for the resampling control and the repeatability"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """sequences of one forward pass; changes speed, not results"""
     flap_variant: Literal["paper", "released"] = "paper"
@@ -130,7 +130,7 @@ class CalibrationSettings(Form):
     square_head_score: bool = True
     """square FLAP's o_proj channel scores once more, as its released code does"""
     positions: Annotated[Whole, between(0, limits.MOST_POSITIONS)] = 8
-    """strongest positions kept for each neuron and text; 0 keeps none; changes no other result"""
+    """number of strongest positions to store per neuron and text; changes no other result"""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
@@ -141,37 +141,37 @@ class CalibrationSettings(Form):
 @validate_form
 @dataclass(frozen=True, slots=True)
 class ContextSettings(Form):
-    """The kinds of context behind token-weighted FLAP and FANG's groups (section 4, base metrics)."""
+    """Contexts of token-weighted FLAP and FANG's groups (section 4, base metrics)."""
 
     WHERE: ClassVar = "contexts."
     count: Annotated[Whole, between(2, limits.MOST_CONTEXTS)] = 7
     """context clusters of each layer (FANG: 7)"""
     dimensions: Annotated[Whole, between(1, limits.MOST_COUNT)] = 64
-    """principal components the tokens are clustered in (FANG: 64); clamped to what there is"""
+    """principal components in which tokens are clustered (FANG: 64); at most the available number"""
     tokens: Annotated[Whole, at_least(2), at_most(limits.MOST_CONTEXT_TOKENS, "tokens held in memory")] = 16384
-    """tokens that the clusters are made from, rounded up to whole sequences"""
+    """tokens to which the clusters are fitted, rounded up to complete sequences"""
     temperature: Annotated[float, POSITIVE] = 1.0
-    """of the token weights; distances between contexts have a mean of 1"""
+    """temperature of the token weights; distances between contexts have a mean of 1"""
     clustering: Literal["balanced", "released"] = "balanced"
-    """clusters of equal size, or as FANG's code has them: within 40% of that, the best of several starts"""
+    """balanced: clusters of equal size; released: as in FANG's code, sizes within 40% and the best of several starts"""
     module_profile: Literal["dominant", "mixed"] = "dominant"
-    """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
+    """contexts by which a module of GPrune weights tokens: the dominant one, or a mixture of all"""
 
 
 @validate_form
 @dataclass(frozen=True, slots=True)
 class BaselineSettings(Form):
-    """Settings that the baselines of section 4 leave open."""
+    """Settings of the baselines of section 4."""
 
     WHERE: ClassVar = "baselines."
     taylor_samples: Annotated[Whole, between(1, limits.MOST_BATCH)] = 10
-    """sequences of LLM-Pruner's gradient (LLM-Pruner: 10)"""
+    """sequences for LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: Annotated[Whole, at_least(2), _SEQUENCE] = 64
-    """tokens of each of them (LLM-Pruner: 64)"""
+    """tokens of each sequence for LLM-Pruner's gradient (LLM-Pruner: 64)"""
     taylor_text: Text = ""
-    """text of this gradient, cut as LLM-Pruner's code cuts (it reads bookcorpus); empty: the primary text"""
+    """text of this gradient, cut into windows as in LLM-Pruner's code (bookcorpus); empty: the primary text"""
     fang_grouping: Literal["balanced", "released"] = "balanced"
-    """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
+    """balanced: group sizes differ by at most one; released: as in FANG's code, which needs evenly divisible widths"""
 
 
 @validate_form
@@ -187,7 +187,7 @@ class ModularizationSettings(Form):
     restarts: Annotated[Whole, between(1, limits.MOST_RESTARTS)] = 3
     """k-means starts for each candidate count; the best silhouette wins"""
     seeding: Literal["plain", "greedy"] = "plain"
-    """k-means++ draws each centroid once, or several times and takes the best: better silhouettes"""
+    """k-means++ draws each centroid once, or greedily takes the best of several draws for better silhouettes"""
     split_fraction: Annotated[float, SHARE] = 0.2
     """share of modules with the largest drift variation that are split in two (paper: 20%)"""
     pair_weight: Annotated[float, NOT_NEGATIVE] = 0.1
@@ -203,7 +203,7 @@ class ModularizationSettings(Form):
     temperature: Annotated[float, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""
     direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
-    """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
+    """auto: the paper's admission rule; preset: its published outcome for the metric; others: a fixed profile"""
 
 
 @validate_form
@@ -221,7 +221,7 @@ class ReliabilitySettings(Form):
     score_quantile: Annotated[float, SHARE] = 0.90
     """γ_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
     score_scale: Literal["raw", "standardized"] = "raw"
-    """mean raw score as in the paper, or of scores standardised within the layer"""
+    """scale of the mean score of a module: raw as in the paper, or standardized within the layer"""
 
 
 @validate_form
@@ -251,12 +251,12 @@ class SparsitySettings(Form):
     bias_compensation: bool = False
     """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
     attention: Literal["own", "gprune"] = "own"
-    """whose key/value groups the controls keep: each its own, or GPrune's, at the same retention in all"""
+    """key/value groups of the controls: their own, or GPrune's; the retention is the same"""
     alignment: Annotated[Whole, between(1, limits.MOST_ALIGNMENT)] = 1
-    """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
+    """FFN widths of every method are multiples of this, for faster hardware kernels (8 to 256; 1 = any)"""
     widths: Literal["free", "equal"] = "free"
-    """free: every layer keeps what it is given; equal: all layers keep as many neurons and key/value groups,
-    as many as fit the budget, so that the pruned model is one of its family's own architecture"""
+    """free: widths can differ between layers; equal: all layers keep the same number of neurons and key/value groups,
+    so that the pruned model has the standard architecture of its family"""
 
     @property
     def equal(self) -> bool:
@@ -273,15 +273,15 @@ class SparsitySettings(Form):
 @validate_form
 @dataclass(frozen=True, slots=True)
 class GateSettings(Form):
-    """Gates: a value for each unit, learned by MSL's losses and in its batches and epochs."""
+    """Gates: a value per unit, learned with the losses, batches and epochs of MSL."""
 
     WHERE: ClassVar = "gates."
     start: Literal["primary", "mean"] = "primary"
-    """whose ranks the gates start from: those of the primary text's scores, or the mean of both texts'"""
+    """initial gates: ranks of the scores on the primary text, or mean ranks on both texts"""
     learning_rate: Annotated[float, POSITIVE] = 0.1
     """Adam step size of the gates, which start between 0 and 1, with cosine decay"""
     temperature: Annotated[float, POSITIVE] = 1.5
-    """of the sigmoid that stands in for the mask on the way back (GRASPrune: 1.5)"""
+    """temperature of the sigmoid that replaces the mask in the backward pass (GRASPrune: 1.5)"""
 
 
 SCALED = "+scales"
@@ -291,17 +291,17 @@ SCALED = "+scales"
 @validate_form
 @dataclass(frozen=True, slots=True)
 class ScaleSettings(Form):
-    """Learned scales: a factor for each kept unit, a bias for each output channel, everything else fixed."""
+    """Learned scales: a factor per kept unit and a bias per output channel, with frozen weights."""
 
     WHERE: ClassVar = "scales."
     steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 128
     """steps of learning after masks and other repairs"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 18
-    """sequences of one step, equally many of each text"""
+    """sequences of one step, the same number from each text"""
     samples: Annotated[Whole, at_least(1), at_most(limits.MOST_COUNT)] = 128
-    """sequences of each text that take part, at most calibration.samples"""
+    """sequences of each text that are used, at most calibration.samples"""
     texts: TextsUsed = "both_and_sampled"
-    """calibration texts that scales are learned on; sampled is what the dense model writes, repair.sampled"""
+    """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
     learning_rate: Annotated[float, POSITIVE] = 0.01
     """Adam step size of the scales, with cosine decay"""
     bias_rate: Annotated[float, NOT_NEGATIVE] = 0.25
@@ -334,7 +334,7 @@ class ScaleSettings(Form):
 @validate_form
 @dataclass(frozen=True, slots=True)
 class RepairSettings(Form):
-    """Repair of the kept weights, once the masks are decided; the same for every method."""
+    """Repair of the kept weights after the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
     kind: Literal[
@@ -352,19 +352,19 @@ class RepairSettings(Form):
         "least_squares+scales",
         "least_squares_bias+scales",
     ] = "own"
-    """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
-    output channel, least_squares new weights for the kept columns of o_proj and down_proj; auto tries several
-    and takes the best on held-out text, as `choice` says; scales learns a factor for each kept unit, alone or
-    after another repair, as the section `scales` says"""
+    """own: the method's own repair; bias: FLAP's compensation; affine: a scale and a shift of each output channel;
+    least_squares: new weights for the kept columns of o_proj and down_proj; auto: the best of several repairs on
+    held-out text (section `choice`); scales: a learned factor per kept unit, alone or after another repair (section
+    `scales`)"""
     texts: TextsUsed = "both"
-    """calibration texts that it is made from; sampled is what the dense model writes itself"""
+    """calibration texts of the repair; sampled is text from the dense model"""
     sampled: SampledText = "self:"
-    """the text that the model writes, where it is among those of the repair or of the recovery"""
+    """sampled text for repair, scales and recovery"""
     target: Literal["residual_stream", "dense_inputs", "own_inputs"] = "residual_stream"
-    """what is fitted to: the dense model's residual stream after the block, what its projection gives there,
-    or what the dense projection gives for the pruned model's own inputs"""
+    """target of the fit: the dense model's residual stream after the block, the output of the dense projection for the
+    dense inputs, or its output for the inputs of the pruned model"""
     damping: Annotated[float, NOT_NEGATIVE] = 0.1
-    """ridge towards the old weights, in means of the diagonal of the inputs' second moments"""
+    """ridge towards the old weights, relative to the mean diagonal of the inputs' second moments"""
 
     @property
     def base(self) -> str:
@@ -397,23 +397,23 @@ class EvaluationSettings(Form):
 
     WHERE: ClassVar = "evaluation."
     texts: Annotated[Several[Text], _DIFFERENT] = ()
-    """texts whose perplexity is measured, by name or file"""
+    """evaluation texts for perplexity, by name or file"""
     preset: Annotated[Text, _LENGTH] = "128"
     """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
     windows: _AtMost = None
-    """windows measured at most; null measures all"""
+    """maximum number of windows per text; null for all"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """windows, or choices of a task, of one forward pass; changes speed, not results"""
     tasks: Annotated[Several[Text], _DIFFERENT] = ()
     """tasks: any of lm-eval's (the paper's seven: boolq, piqa, ...), the demo's (demo_...), or own .jsonl files"""
     few_shot: _Shots = None
-    """examples before each question; null: as many as the task's definition has, none for the paper's seven"""
+    """examples before each question; null: the number in the task's definition, none for the paper's seven"""
     limit: _AtMost = None
-    """documents of each task at most; null measures all"""
+    """maximum number of questions per task; null for all"""
     task_folder: Text = ""
     """folder with local rows of tasks, TASK.jsonl (docs/tasks.md); empty reads them from the hub"""
     speed: Literal["none", "auto", "cpu", "gpu"] = "none"
-    """measure tokens a second of every method side by side: gpu is the paper's setting, cpu a small one"""
+    """measure tokens per second of every method: gpu is the paper's setting, cpu a small one"""
 
     @property
     def length(self) -> int:
@@ -439,16 +439,15 @@ _MAPS = Rule(
 class RecoverySettings(Form):
     """Recovery: low-rank training (LoRA) of every pruned model after its repair; the same for every method.
 
-    It is no part of the paper, and changes weights by gradients: what is measured after it stands apart from every
-    figure of methods that changed none.
+    It is not part of the paper. Results after recovery are reported separately from results without training.
     """
 
     WHERE: ClassVar = "recovery."
     kind: Literal["none", "lora"] = "none"
-    """lora trains a change of low rank of the linear maps of every pruned model and merges it into the
-    weights; what is measured then stands apart from what is measured without (needs the extra `recovery`)"""
+    """lora trains low-rank updates of the linear maps of every pruned model and merges them into the weights; results
+    are reported separately (needs the extra `recovery`)"""
     texts: TextsUsed = "both_and_sampled"
-    """calibration texts that it is trained on; sampled is what the dense model writes, repair.sampled"""
+    """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
     steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 100
     """steps of training"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
@@ -456,9 +455,9 @@ class RecoverySettings(Form):
     learning_rate: Annotated[float, POSITIVE] = 0.003
     """Adam step size of the factors, with cosine decay"""
     rank: Annotated[Whole, at_least(1), at_most(limits.MOST_RANK)] = 8
-    """rank of the change of each map"""
+    """rank of the update of each map"""
     alpha: Annotated[float, POSITIVE] = 16.0
-    """the product of both factors is multiplied by alpha / rank"""
+    """scale of the updates: they are multiplied by alpha / rank"""
     targets: Annotated[Several[Text], _MAPS] = LINEAR_MAPS
     """linear maps of each layer that are trained"""
     distillation_weight: Annotated[float, NOT_NEGATIVE] = 1.0
@@ -507,17 +506,16 @@ def _words(candidates: tuple[str, ...]) -> bool:
 @validate_form
 @dataclass(frozen=True, slots=True)
 class ChoiceSettings(Form):
-    """Settings of the choice by `repair.kind` auto and by the recommended method."""
+    """Settings of the selection by `repair.kind` auto and by the recommended recipe."""
 
     WHERE: ClassVar = "choice."
     check_text: Text = ""
-    """text by whose perplexity alone is chosen; empty: by held-out sequences of A and of B, and by how far
-    the model is from the dense one on fresh text that this one writes"""
+    """text whose perplexity is the criterion; empty: perplexity on held-out sequences of A and B, and divergence from
+    the dense model on text sampled from it"""
     sequences: Annotated[Whole, between(2, limits.MOST_COUNT)] = 128
-    """sequences of each of these texts, of calibration.length tokens: drawn in addition to the calibration
-    ones, and only where something is chosen"""
+    """held-out sequences per text, of calibration.length tokens, disjoint from the calibration set"""
     fresh: SampledText = "self:#seed=1"
-    """the fresh text; its seed is none of those that anything is fitted to"""
+    """sampled text of the criterion; its seed must differ from those of sampled text for fits"""
     repairs: Annotated[
         Several[Text],
         Rule(
@@ -526,14 +524,13 @@ class ChoiceSettings(Form):
         ),
         Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
     ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")
-    """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts); for the
-    recommended recipe one with scales, which takes steps of learning, for the first masks alone"""
+    """candidate repairs besides none and the method's own, as kind:texts (repair.kind, repair.texts); the recommended
+    recipe tries repairs with scales, which need training, for the first masks only"""
     masks: Annotated[
         Several[Text],
         Rule("methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)),
     ] = ("gprune", "gates", "flap", "wanda_sp_uniform")
-    """methods whose masks the recommended recipe is chosen from; the first one's, not repaired, are its
-    reference"""
+    """methods of the candidate masks of the recommended recipe; the first masks without repair are the reference"""
 
 
 def with_word(settings: RepairSettings, word: str) -> RepairSettings:

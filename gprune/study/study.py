@@ -82,9 +82,8 @@ class Study(Form):
 
     WHAT: ClassVar = "a study"
     model: _RequiredText
-    """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
-    weights in that shape, `random:llama2-7b#layers=2` with two of its layers, to see what a study takes (see
-    `speed --help` for the shapes)"""
+    """folder or hub name of the dense model; `demo` is the bundled model, `random:llama2-7b` has random weights in that
+    shape, `random:llama2-7b#layers=2` two of its layers, to test memory and time (see `speed --help` for the shapes)"""
     primary: _RequiredText
     """primary calibration text A, by name or file (paper: WikiText2)"""
     auxiliary: _RequiredText
@@ -94,17 +93,17 @@ class Study(Form):
     retention: Annotated[float, _PARTIAL] = 0.5
     """fraction R* of the decoder layers' linear weights that is kept"""
     substitute: Text = ""
-    """third calibration text C, which the agreement figure substitutes for A and for B"""
+    """third calibration text C, which replaces A and B for module agreement"""
     seed: Annotated[Whole, NOT_NEGATIVE] = 0
     """seed of every random choice (paper: 0)"""
     methods: Annotated[Several[Text], _EACH_ONCE] = DEFAULT
-    """what is pruned and measured side by side"""
+    """methods to compare"""
     name: _Name = ""
-    """what to call the study on the pages; changes no result"""
+    """display name of the study; changes no result"""
     group: _Name = ""
-    """the series of studies it belongs to; changes no result"""
+    """name of the series of studies; changes no result"""
     text_names: Several[Text] = ()
-    """what to call texts on the pages, as NAME=TEXT; a field of a text takes the same form; changes no result"""
+    """display names of texts, as NAME=TEXT; fields of texts accept the same form; changes no result"""
     device: Annotated[
         Text, Rule("auto, cpu or cuda", lambda name: name in ("auto", "cpu") or name.startswith("cuda"))
     ] = "auto"
@@ -114,14 +113,14 @@ class Study(Form):
     trust_remote_code: bool = False
     """run Python code that comes with this model; only for models you trust"""
     offload: bool = False
-    """leave the layers' weights in their files and read each when it is needed, for a model larger than memory:
-    not with methods that learn; changes no result"""
+    """read the layers' weights from their files when needed, for a model larger than memory; not with methods that
+    learn; changes no result"""
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
     """calibration sets and their statistics"""
     contexts: ContextSettings = field(default_factory=ContextSettings)
     """context clusters of token-weighted FLAP and FANG"""
     baselines: BaselineSettings = field(default_factory=BaselineSettings)
-    """what the baselines leave open"""
+    """settings of the baselines"""
     modularization: ModularizationSettings = field(default_factory=ModularizationSettings)
     """BCM"""
     reliability: ReliabilitySettings = field(default_factory=ReliabilitySettings)
@@ -137,9 +136,9 @@ class Study(Form):
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     """recovery: low-rank training of every pruned model"""
     choice: ChoiceSettings = field(default_factory=ChoiceSettings)
-    """what is chosen by measurement"""
+    """selection of repairs and masks by measurement"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    """what the result is measured on"""
+    """texts and tasks of the evaluation"""
 
     def __post_init__(self) -> None:
         """Check the fields against each other, and the names of metric and methods."""

@@ -69,7 +69,7 @@ class Sampler:
 class SubsetSampler(Sampler):
     """Draw the sequences of each step, a quarter from each of A', A'', B' and B'', in this order.
 
-    Sequences are numbered over both texts, starting_gates with the primary text.
+    Sequences are numbered over both texts, starting with the primary text.
     """
 
     def __init__(self, primary: Tokens, auxiliary: Tokens, batch: int, seed: int) -> None:
