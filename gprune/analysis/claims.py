@@ -95,17 +95,13 @@ _MAIN = "main table"
 _COMPENSATED = repaired_id(REPAIRS[COMPENSATION])
 CLAIMS = (
     Claim("GPrune is better than its base metric FLAP", _MAIN, "gprune", ("flap",)),
-    Claim(
-        "GPrune is better than FLAP without bias compensation",
-        *("", "gprune", ("flap_no_bias",)),
-    ),
+    Claim("GPrune is better than FLAP without bias compensation", *("", "gprune", ("flap_no_bias",))),
     Claim("GPrune with bias compensation is better than FLAP", "", _COMPENSATED, ("flap",)),
     Claim("GPrune is better than the best baseline", _MAIN, "gprune", BASELINES),
     Claim("GPrune is better than the best baseline on unseen text", _MAIN, "gprune", BASELINES, UNSEEN),
     Claim("GPrune uses two texts better than joint scoring", "multi-dataset table", "gprune", MULTI),
     Claim(
-        "behavior-consistent modules are better than random modules",
-        *("ablation", "gprune_no_rasa", ("msl_random",)),
+        "behavior-consistent modules are better than random modules", *("ablation", "gprune_no_rasa", ("msl_random",))
     ),
     Claim(
         "behavior-consistent modules are better than shuffled modules of the same sizes",
@@ -117,10 +113,7 @@ CLAIMS = (
         "one learned threshold per layer is better than the same ratio in every layer",
         *("", "msl_layers", ("flap_uniform",)),
     ),
-    Claim(
-        "a gate per unit is better than a threshold per module, with the same steps",
-        *("", "gates", ("gprune",)),
-    ),
+    Claim("a gate per unit is better than a threshold per module, with the same steps", *("", "gates", ("gprune",))),
     Claim(
         "the settings chosen on the development model are better, with the same passes and steps",
         *("", RECOMMENDED, ("gprune",)),

@@ -174,12 +174,7 @@ def unstable_layer(drift: RankDrift) -> int:
 
 
 def movers(
-    drift: RankDrift,
-    primary: UnitScores,
-    auxiliary: UnitScores,
-    layer: int,
-    count: int = 20,
-    among: int | None = None,
+    drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, layer: int, count: int = 20, among: int | None = None
 ) -> Movers:
     """Return at most `count` neurons of a layer by falling drift; neuron `among` replaces the last if not included."""
     magnitude = drift.magnitude[layer]

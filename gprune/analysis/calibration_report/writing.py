@@ -39,17 +39,11 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
         ("– by chance", lambda other: _decimal(other.jaccard_chance)),
         ("– of two samples of one text, expected", lambda other: _decimal(other.jaccard_sampling)),
         (f"– of two halves of {card.letter}", lambda other: _decimal(other.jaccard_halves)),
-        (
-            f"– of a half of {card.letter} and a half of the other",
-            lambda other: _decimal(other.jaccard_across),
-        ),
+        (f"– of a half of {card.letter} and a half of the other", lambda other: _decimal(other.jaccard_across)),
         ("Token distance", lambda other: _decimal(other.token_distance)),
         (f"Distinct tokens of {card.letter} that it shares", lambda other: _percent(other.distinct_shared)),
         (f"Runs of {run} tokens of {card.letter} that it shares", lambda other: _percent(other.runs_shared)),
-        (
-            f"Sequences for sampling at {percent(share)}",
-            lambda other: _count(card.recommended(share, other)),
-        ),
+        (f"Sequences for sampling at {percent(share)}", lambda other: _count(card.recommended(share, other))),
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:
