@@ -146,6 +146,7 @@ def test_no_operation_mixes_two_devices(gpu):
         assert torch.equal((first.to(second.device) + second).cpu(), torch.full((2,), 2.0))
 
 
+@pytest.mark.long
 def test_layers_on_two_devices(gpu, workshop, monkeypatch):
     map_parts(monkeypatch, **PARTS, lm_head=0)
     changes = {"metric": "flap", "dtype": "float32", "methods": studies.OF_EACH_KIND}
@@ -182,7 +183,6 @@ def test_a_layer_in_the_memory_of_the_host(gpu, workshop, monkeypatch):
     [
         ("wanda_sp", "float16", studies.OF_EACH_KIND),
         ("twflap", "bfloat16", studies.OF_EACH_KIND),
-        ("twflap", "float32", studies.ALL_METHODS),
         ("flap", "float32", studies.ALL_METHODS),
     ],
     ids=lambda value: value if isinstance(value, str) else len(value),
