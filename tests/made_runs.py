@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gprune import records
-from gprune.pipeline import provenance, stages
+from gprune.pipeline import stages
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import KINDS, Graph, Stage, execution_plan
 from gprune.pipeline.stages.inputs import text_of
@@ -29,7 +29,7 @@ from gprune.pruning.ranking import ranks
 from gprune.pruning.sparsity.rounding import exact_masks
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, budget
-from gprune.store import Store
+from gprune.store import Store, provenance
 from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.system.files import temporary_path

@@ -2,8 +2,8 @@
 
 from contextlib import AbstractContextManager
 
-from gprune.models import masking
 from gprune.models.decoder import Decoder
+from gprune.pruning import masking
 from gprune.records import PruningMasks
 
 

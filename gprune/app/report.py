@@ -25,8 +25,8 @@ from gprune.app.ui.page_names import NAMES
 from gprune.app.ui.panel import KEYS, Panel, Selection, available_part
 from gprune.app.ui.text import strip_markdown
 from gprune.evaluation import protocol
-from gprune.pipeline.provenance import versions
 from gprune.pipeline.runs.opened import Run
+from gprune.store.provenance import versions
 from gprune.study import field_names
 from gprune.study.settings import require, require_choice
 from gprune.system.errors import GpruneError, SettingsError, StoreError

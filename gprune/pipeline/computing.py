@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gprune.models import identity
-from gprune.pipeline import provenance
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, required_stages, resolve
-from gprune.store import states
+from gprune.store import provenance, states
 from gprune.store.resumption import Resumption, Spent
 from gprune.system import machine
 from gprune.system.errors import StoreError

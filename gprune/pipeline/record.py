@@ -13,10 +13,11 @@ from itertools import product
 from typing import Any
 
 from gprune.data import texts
-from gprune.pipeline import provenance, runs
+from gprune.pipeline import runs
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import roles
 from gprune.pipeline.stages.plan import measurable
+from gprune.store import provenance
 from gprune.study import run_name
 from gprune.system import processes
 from gprune.system.progress import Reused

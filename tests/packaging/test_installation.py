@@ -10,8 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import gprune
-from gprune.pipeline import provenance
-from gprune.store import default_cache
+from gprune.store import default_cache, provenance
 from gprune.system import installation
 
 FILES = [

@@ -31,9 +31,9 @@ from gprune.experiments.reproduction.comparison_rows import (
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, ResultLookup
 from gprune.pipeline import opened, stages
-from gprune.pipeline.provenance import code
 from gprune.pipeline.stages import Results
 from gprune.store import Store
+from gprune.store.provenance import code
 from gprune.study import short
 from gprune.study.methods import METHODS, RECOMMENDED, of_masks
 from gprune.study.profiles import development_models

@@ -14,9 +14,9 @@ import torch
 
 from gprune.models import devices
 from gprune.models.decoder import Decoder
-from gprune.models.masking import mask_units
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
 from gprune.pruning.calibration.collection import batch_runner, observe_inputs
+from gprune.pruning.masking import mask_units
 from gprune.records import Array, Tokens
 from gprune.system.progress import Progress, silent
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.masking import replace_forward
 from gprune.models.offloading import execution_device
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import StopForward as StopForward
 from gprune.pruning.calibration.sequential import embed_sequences
+from gprune.pruning.masking import replace_forward
 from gprune.pruning.repair import OutputMap, dense_maps
 from gprune.pruning.repair.fitted import pack_maps
 from gprune.pruning.repair.least_squares import FitMoments, solve

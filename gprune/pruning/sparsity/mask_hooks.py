@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.masking import replace_forward
 from gprune.models.parts import Rows
+from gprune.pruning.masking import replace_forward
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, add_bias, apply_mask, masked_product, recompute
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
