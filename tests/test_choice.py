@@ -162,7 +162,7 @@ def test_a_text_that_is_too_short_is_refused_before_the_model_runs(tmp_path):
     with open(study.primary, encoding="utf-8") as file:
         available = len(tokens(file.read())["input_ids"]) // 16
     assert f"gives {available:,} sequences of 16 tokens" in str(refused.value)
-    assert "5,016 were asked for" in str(refused.value)
+    assert "5,016 were requested" in str(refused.value)
     assert not (store.root / "shape").exists() and not (store.root / "statistics").exists()
 
 
@@ -178,7 +178,7 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
     assert [row["check"] for row in message["tried"]] == sorted(row["check"] for row in message["tried"])
     settings = result["texts"][study.evaluation.texts[0]]
     assert settings["declared"].keys() == {"A", "B", "the check text"} and len(settings["overlap"]) == 3
-    with pytest.raises(SettingsError, match=r"choice.check_text must be .* no evaluation text"):
+    with pytest.raises(SettingsError, match=r"choice.check_text must be .* not an evaluation text"):
         read_inputs(study.with_settings({"choice.check_text": study.evaluation.texts[0]}))
     copy = tmp_path / "copy.txt"
     copy.write_bytes(check.read_bytes())
@@ -187,7 +187,7 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
 
 
 def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
-    with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', which is fitted to"):
+    with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', to which a repair is fitted"):
         read_inputs(from_dict(values_of(tmp_path, fresh="self:#seed=0")))
     study = Study("model", "A", "B", methods=("recommended",))
     for setting, values, message in (

@@ -10,8 +10,8 @@ import torch
 from tiny_study import results_of
 
 from gprune import pipeline
-from gprune.app.preview import Question, Source, left_out
-from gprune.app.preview.requests import against, resolve
+from gprune.app.preview import Question, Source, describe_left_out
+from gprune.app.preview.requests import base_question, resolve
 from gprune.app.preview.worker.loop import RequestHandler
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import checkpoint, pruning_file
@@ -131,20 +131,20 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     results = results_of(run[0])
     text, source = run[0].study.evaluation.texts[0], Source(str(results.store.root), results.graph)
     other = Question(text, "gprune", results.get(stages.masks, "flap"))
-    base = against(source, other, Question(text, "gprune"))
+    base = base_question(source, other, Question(text, "gprune"))
     for question in (other, base):
         assert resolve(source, question).arguments["pruning"].repairs == ()
     assert resolve(source, base).stored is None
     question = Question(text, "gprune", results.get(stages.masks, "gprune"))
-    base = against(source, question, Question(text, "flap"))
+    base = base_question(source, question, Question(text, "flap"))
     assert base.fitted and resolve(source, base).stored is not None
     played = replace(question, fitted=False)
-    assert not against(source, played, Question(text, "flap")).fitted
+    assert not base_question(source, played, Question(text, "flap")).fitted
     request = resolve(source, played)
     assert request.arguments["pruning"].repairs == () and request.stored is None
-    assert "leave out least squares with a bias" in left_out(results.graph, "gprune")
+    assert "leave out least squares with a bias" in describe_left_out(results.graph, "gprune")
     plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
-    assert left_out(plain, "flap") == ""
+    assert describe_left_out(plain, "flap") == ""
 
 
 def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):

@@ -87,7 +87,10 @@ def substitution() -> pd.DataFrame:
 
 
 def main_frame(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
-    """Return the published main table of one of `gprune.data.published.MODELS` as a frame for `analysis.tables`."""
+    """Return the published main table of a model as a frame for `analysis.tables`.
+
+    `model` is one of `gprune.data.published.MODELS`, `rule` the accuracy rule, max or fixed.
+    """
     return published.frame(published.table("main", model, rule))
 
 

@@ -50,7 +50,7 @@ class Law:
         """Return the expected difference between two samples of `sequences` sequences; NaN without a fit."""
         return float(np.sqrt(self.scale / (sequences + self.shift))) if self.fitted else float("nan")
 
-    def reaches(self, level: float) -> float:
+    def sequences_for(self, level: float) -> float:
         """Return the number of sequences at which the effect equals `level`; infinity if never, NaN without a fit."""
         if not self.fitted:
             return float("nan")

@@ -58,8 +58,8 @@ COST_DIGITS = 3
 """decimals of a relative cost for display and comparison"""
 ALIKE = 0.02
 """smallest difference of ARIs that is reported"""
-HARDLY = 1.5
-"""ratio of rank drift to resampling drift below which a text shifts ranks "hardly more\""""
+SMALL_RATIO = 1.5
+"""ratio of rank drift to resampling drift below which another text shifts ranks "only slightly more\""""
 PAPER_SAMPLES = 2048
 """sequences of each calibration text in section 4"""
 _PAPER_CLAIMS = tuple(claim.words for claim in CLAIMS if claim.source in ("main table", "ablation") and not claim.where)
@@ -421,8 +421,8 @@ def drift_title(curves: Sequence[Distribution]) -> str:
     cross, floor = curves[0], max(curves[2].median, curves[3].median)
     if floor <= 0:
         return f"Changing the calibration text shifts ranks by {percent(cross.median, 1)} of the ranking (median)"
-    if cross.median < HARDLY * floor:
-        return "Changing the calibration text shifts ranks hardly more than resampling it"
+    if cross.median < SMALL_RATIO * floor:
+        return "Changing the calibration text shifts ranks only slightly more than resampling it does"
     return f"Changing the calibration text shifts ranks {cross.median / floor:.1f}× more than resampling it"
 
 

@@ -144,10 +144,10 @@ def _read_masks(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
         raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (missing: {', '.join(missing)})")
     for column in ("layer", "index"):
         if not pd.api.types.is_integer_dtype(masks[column]):
-            raise SettingsError(f"the column {column} of masks must hold whole numbers (got {masks[column].dtype})")
+            raise SettingsError(f"the mask column {column!r} must hold integers (got {masks[column].dtype})")
     # a missing value and the string False are both true
     if masks["kept"].dtype != bool:
-        raise SettingsError(f"the column kept of masks must hold True or False (got {masks['kept'].dtype})")
+        raise SettingsError(f"the mask column 'kept' must hold True or False (got {masks['kept'].dtype})")
     ffn = _unit_mask(masks, frames.NEURON, (shape.layers, shape.neurons))
     heads = _unit_mask(masks, frames.GROUP, (shape.layers, shape.kv_heads))
     retention = budget.retention(shape, ffn, heads)
@@ -175,7 +175,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     Args:
         model: model from `Run.model`, from `prune`, or loaded from a pruned folder; it may have been trained since.
         folder: target folder; it must not exist, or be empty.
-        tokenizer: tokenizer of the dense model; by default it is read from where that was loaded.
+        tokenizer: tokenizer of the dense model; by default the one in the model's source folder.
 
     Returns:
         The folder.
@@ -196,7 +196,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     from gprune.models.export import checkpoint
 
     if hasattr(model, "merge_and_unload"):
-        raise SettingsError("the model has adapters beside its weights: save model.merge_and_unload()")
+        raise SettingsError("the model has unmerged adapters: save model.merge_and_unload() instead")
     require_language_model(model)
     with safe_parsing.reraise_as(CheckpointError):
         target = safe_parsing.path(os.fspath(folder), "the folder")

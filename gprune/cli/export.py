@@ -1,4 +1,4 @@
-"""`export` and `gguf`: the pruned model of a method as a folder, padded on request, or as a GGUF file."""
+"""Commands `export` and `gguf`: write a pruned model as a folder, optionally padded, or as a GGUF file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gprune.study.settings import require
 from gprune.system import safe_parsing
 
 _ABOUT = (
-    "Writes the pruned model of any method of a run as a folder that loads anywhere, with the repair of the "
-    "run, a model card with its perplexities, and pruning.json, which lists the kept units. `export FOLDER OUT "
+    "Writes a method's pruned model, with the run's repair, as a folder that loads anywhere. The folder includes "
+    "a model card with the perplexities, and pruning.json, which lists the kept units. `export FOLDER OUT "
     "--padded` pads such a folder with zeros to an ordinary model that needs no code of this project."
 )
 
@@ -24,8 +24,8 @@ def add(commands: Any) -> None:
     export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it; with --padded a folder")
     export.add_argument("method", metavar="METHOD", nargs="?", default="", help="a method of its study")
     export.add_argument("out", metavar="OUT", type=to_path, help="folder to write")
-    export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
-    export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
+    export.add_argument("--repair", help="repair to use instead of the run's, such as least_squares or none")
+    export.add_argument("--recovered", action="store_true", help="export the model after the run's recovery")
     export.add_argument("--padded", action="store_true", help="pad a folder that was exported earlier")
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export, submit_command)

@@ -27,33 +27,33 @@ _ROW = 8
 
 
 class EagerDecoding:
-    """Kernel by kernel, with the library's growing cache."""
+    """Greedy decoding, kernel by kernel, with the library's growing cache."""
 
     def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int) -> None:
-        """Store a causal language model, its prompt as (batch, tokens) ids, and the number of tokens to write."""
+        """Store a causal language model, its prompt as (batch, tokens) ids, and the number of tokens to generate."""
         self._model: Any = model
         self._prompt, self._new_tokens = prompt, new_tokens
         self._cache: Any = None
-        self._written: list[Tensor] = []
+        self._generated: list[Tensor] = []
 
     def prefill(self) -> None:
-        """Read the prompt and write the first token."""
-        self._cache, self._written = None, []
+        """Read the prompt and generate the first token."""
+        self._cache, self._generated = None, []
         self._step(self._prompt)
 
     def decode(self) -> None:
-        """Write the remaining tokens."""
+        """Generate the remaining tokens."""
         for _ in range(self._new_tokens - 1):
-            self._step(self._written[-1])
+            self._step(self._generated[-1])
 
     def _step(self, ids: Tensor) -> None:
         result = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         self._cache = result.past_key_values
-        self._written.append(_greedy(result.logits))
+        self._generated.append(_greedy(result.logits))
 
     def tokens(self) -> Tensor:
-        """Return the written tokens, (batch, new tokens) int64."""
-        return torch.cat(self._written, dim=1)
+        """Return the generated tokens, (batch, new tokens) int64."""
+        return torch.cat(self._generated, dim=1)
 
     def cache_bytes(self) -> int:
         """Return the bytes of the keys and values; 0 after `release`."""
@@ -73,7 +73,7 @@ class StaticKeyValues(Cache):
     """
 
     def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
-        """Take the tokens of the prompt, those of the buffers, and where the next token goes, (1,) int64."""
+        """Store the lengths of the prompt and of the buffers, and the index of the next token, (1,) int64."""
         super().__init__(layers=[])
         self.reading = True
         self.buffers: list[tuple[Tensor, Tensor]] = []
@@ -119,8 +119,8 @@ class StaticDecoding:
     ) -> None:
         """Take a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
 
-        A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for 7
-        B. Raises SettingsError if the model attends to a sliding window shorter than the text.
+        If ``compiled``, the first call of ``decode`` compiles the step, which takes a minute for 7B parameters.
+        Raises SettingsError if the model attends to a sliding window shorter than the text.
         """
         length = prompt.shape[1] + new_tokens
         _require_full_attention(model, length)
@@ -134,20 +134,20 @@ class StaticDecoding:
         self._columns = torch.arange(capacity, device=prompt.device)
         self._cache = StaticKeyValues(prompt.shape[1], capacity, self._position)
         self._token = prompt.new_zeros((batch, 1))
-        self._written = prompt.new_zeros((batch, new_tokens))
+        self._generated = prompt.new_zeros((batch, new_tokens))
         self._graph: Any = None
 
     def prefill(self) -> None:
-        """Read the prompt and write the first token."""
+        """Read the prompt and generate the first token."""
         self._cache.reading = True
         result = self._model(input_ids=self._prompt, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         self._cache.reading = False
         self._token.copy_(_greedy(result.logits))
-        self._written[:, :1].copy_(self._token)
+        self._generated[:, :1].copy_(self._token)
         self._position.fill_(self._prompt.shape[1])
 
     def decode(self) -> None:
-        """Write the remaining tokens; the first call compiles the step and captures the graph."""
+        """Generate the remaining tokens; the first call compiles the step and captures the graph."""
         if self._uncompiled:
             with self._first_step("compiled here", "leave out the mode compiled"):
                 self._step()
@@ -161,8 +161,8 @@ class StaticDecoding:
             step()
 
     def tokens(self) -> Tensor:
-        """Return the written tokens, (batch, new tokens) int64."""
-        return self._written.clone()
+        """Return the generated tokens, (batch, new tokens) int64."""
+        return self._generated.clone()
 
     def cache_bytes(self) -> int:
         """Return the bytes of the keys and values, which stay in memory after `release`."""
@@ -172,7 +172,7 @@ class StaticDecoding:
         """Do nothing, because nothing is allocated anew."""
 
     def _step(self) -> None:
-        """Read the last token and write the next; only tensors of fixed address change."""
+        """Read the last token and generate the next; only tensors of fixed address change."""
         dtype = self._cache.buffers[0][0].dtype
         hidden = torch.zeros_like(self._columns, dtype=dtype)
         hidden.masked_fill_(self._columns > self._position, torch.finfo(dtype).min)
@@ -186,7 +186,7 @@ class StaticDecoding:
         )
         self._token.copy_(_greedy(result.logits))
         self._position.add_(1)
-        self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
+        self._generated.index_copy_(1, self._position - self._prompt.shape[1], self._token)
 
     @contextmanager
     def _first_step(self, action: str, remedy: str) -> Iterator[None]:
@@ -204,7 +204,7 @@ class StaticDecoding:
 
 
 Decoding = EagerDecoding | StaticDecoding
-"""A model and a prompt whose continuation is written repeatedly."""
+"""A model and a prompt whose continuation is generated repeatedly."""
 
 
 def _greedy(logits: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune.store import explain
+from gprune.store import store_error
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, UnreadableError
 from gprune.system.locks import Lock
@@ -94,7 +94,7 @@ def writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise JobError(str(explain(error, folder))) from error
+        raise JobError(str(store_error(error, folder))) from error
 
 
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:

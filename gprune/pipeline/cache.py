@@ -17,7 +17,7 @@ from gprune import jobs
 from gprune.pipeline import runs
 from gprune.pipeline.runs.cached import recorded_graph
 from gprune.pipeline.stages import KINDS, stages_by_name
-from gprune.store import DAMAGED, Store, explain, explain_errors, require_folder
+from gprune.store import DAMAGED, Store, explain_errors, require_folder, store_error
 from gprune.store.checksums import Stamp, stamp
 from gprune.system.errors import DamagedError, GpruneError, StoreError, UnreadableError
 from gprune.system.files import discard, make_folder, remove
@@ -213,7 +213,7 @@ def remove_run(store: Store, run: str) -> int:
                 discard(path)
         return freed + sum(entry.size for entry in remove_unneeded(store, unshared))
     except OSError as error:
-        raise explain(error, store.root) from error
+        raise store_error(error, store.root) from error
     finally:
         lock.release()
 

@@ -166,7 +166,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
 def _packed_record(contents: PackContents) -> dict[str, Any]:
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
-        # the packed run is no longer running, because no process of another machine works on it
+        # no process works on the unpacked run, so it counts as cancelled
         record |= {"state": "cancelled", "error": "it was packed before it had ended"}
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
@@ -208,7 +208,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
         record, graph = _read_record(archive)
         run = name or record.get("run", "")
         if not _RUN_NAME.fullmatch(run):
-            raise SettingsError(f"a run cannot be called {quote(run)}: use small letters, digits, dots and dashes")
+            raise SettingsError(f"invalid run name {quote(run)}: use lowercase letters, digits, dots and dashes")
         record["run"] = run
         _require_results_of(graph, results)
         _require_free(store, run, record)
@@ -253,7 +253,7 @@ def _result_of(name: str) -> tuple[str, str]:
     """Return kind and key of the result that a file of the archive belongs to."""
     match = _RESULT_FILE.fullmatch(name)
     if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
-        raise UnreadableError(f"the pack holds {quote(name)}, which no run has: do not use it")
+        raise UnreadableError(f"the pack contains {quote(name)}, which is no file of a run: do not use it")
     return match[1], match[2]
 
 
@@ -278,14 +278,14 @@ def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
 
 
 def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
-    """Raise StoreError if another run has the name; one unpacked from the same study is replaced."""
+    """Raise StoreError if the name belongs to another run; a run unpacked from the same study may be replaced."""
     if not (store.folder("runs", run) / RECORD).exists():
         return
     present = runs.read(store, run) or {}
     same_origin = "packed" in present and all(present.get(name) == record.get(name) for name in ("study", "provenance"))
     if not same_origin and {**present, "packed": None} != {**record, "packed": None}:
         raise StoreError(
-            f"the cache {store.root} holds another run called {run!r}: say --as NAME to read the pack beside it"
+            f"the cache {store.root} has another run named {run!r}: use --as NAME to unpack under a new name"
         )
 
 

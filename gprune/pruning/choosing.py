@@ -1,10 +1,10 @@
-"""Choose a combination of masks and repair by one number that is computed on held-out text.
+"""Choose a combination of masks and repair by one number computed on held-out text.
 
 Each candidate is measured on text that was not used for pruning: perplexity on held-out sequences of A and B, and
 the mean divergence KL(dense | pruned) on text sampled from the dense model. The number is the weighted geometric
-mean of the ratios of these measures to those of a reference candidate. The reference is the unrepaired model, for
-the recommended recipe that of the first method; it does not affect the order of the candidates. A check text that
-the user names replaces all three measures.
+mean of the ratios of these measures to those of a reference candidate. The reference is the unrepaired model (of
+the first method in the recommended recipe) and does not affect the order of the candidates. If the user names a check
+text, its perplexity replaces all three measures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigu
     successful candidate replaces it. Raises MethodError if all candidates failed.
     """
     if not results:
-        raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
+        raise MethodError("all candidates of the choice failed: see the reasons given for their repairs")
     base = reference if reference in results else min(results)
     measures = results[base].measures
     means = np.full((len(pairs), len(measures)), np.nan)

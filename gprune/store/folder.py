@@ -14,7 +14,7 @@ NAME = "gprune"
 
 
 def default_cache() -> Path:
-    """Return the cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
+    """Return the cache folder: GPRUNE_CACHE, else `cache/` in a checkout or a folder among the user's caches.
 
     Raises StoreError if no folder can have the name in GPRUNE_CACHE, or there is no home folder.
     """
@@ -33,12 +33,12 @@ def _of_user() -> Path:
 
 
 def require_folder(root: Path) -> None:
-    """Raise StoreError if a cache cannot be a folder because something else lies in its place."""
+    """Raise StoreError if the cache or a parent of it exists and is not a folder."""
     existing = next((parent for parent in (root, *root.parents) if os.path.lexists(parent)), root.parent)
     if not existing.is_dir():
         raise StoreError(
-            f"the cache {root} cannot be a folder, because {existing} is none: set GPRUNE_CACHE to another "
-            "folder, or move what lies there away"
+            f"the cache {root} cannot be a folder, because {existing} is a file: set GPRUNE_CACHE to another "
+            "folder, or move that file"
         )
 
 
@@ -48,8 +48,8 @@ def is_full(error: OSError) -> bool:
     return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def explain(error: OSError, folder: Path) -> StoreError:
-    """Turn an operating system error about the cache into one sentence with the remedy."""
+def store_error(error: OSError, folder: Path) -> StoreError:
+    """Return the StoreError for an operating system error on the cache: one sentence with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
     if is_full(error):
         disk = f"the disk that holds the cache {folder}, or your quota on it,"
@@ -61,8 +61,8 @@ def explain(error: OSError, folder: Path) -> StoreError:
 
 @contextlib.contextmanager
 def explain_errors(folder: Path) -> Iterator[None]:
-    """Around work on the cache: an error of the operating system is told as `explain` has it."""
+    """Raise an operating system error of the block as the StoreError of `store_error`."""
     try:
         yield
     except OSError as error:
-        raise explain(error, folder) from error
+        raise store_error(error, folder) from error

@@ -17,7 +17,7 @@ import numpy as np
 
 from gprune.records.base import Axes, axes_of
 from gprune.store import checksums, digests, manifests
-from gprune.store.folder import default_cache, explain, explain_errors
+from gprune.store.folder import default_cache, explain_errors, store_error
 from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import discard, is_temporary_name, make_folder, remove, sync, temporary_path
 from gprune.system.locks import Lock
@@ -183,7 +183,7 @@ class Store:
             self.set_aside(stage, key)
             self._rename(temporary, final)
         except OSError as error:
-            raise explain(error, self.root) from error
+            raise store_error(error, self.root) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final

@@ -163,27 +163,27 @@ def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     differ = [resampling.share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
     assert decisions.at(320) == pytest.approx(np.mean(differ), rel=0.15)
     # and back from the level to the number
-    assert drift.reaches(drift.at(320)) == pytest.approx(320)
+    assert drift.sequences_for(drift.at(320)) == pytest.approx(320)
 
 
 def test_a_law_that_is_met_exactly_is_found_and_where_nothing_falls_there_is_no_law():
     sizes = np.array([10.0, 20.0, 30.0, 40.0])
     fitted = fit_drift_law(sizes, np.sqrt(0.5 / (sizes + 12))[:, None].repeat(3, axis=1))
     assert (fitted.scale, fitted.shift) == (pytest.approx(0.5), pytest.approx(12))
-    assert fitted.reaches(0.05) == pytest.approx(0.5 / 0.0025 - 12)
-    assert fitted.reaches(10.0) == 0
+    assert fitted.sequences_for(0.05) == pytest.approx(0.5 / 0.0025 - 12)
+    assert fitted.sequences_for(10.0) == 0
     # one size alone: the square root of the number
     alone = fit_drift_law(np.array([16.0]), np.array([[0.1, 0.3]]))
     assert (alone.at(64), alone.shift) == (pytest.approx(0.1), 0.0)
     sizes = np.array([10.0, 20.0, 30.0])
     for values in ([0.1, 0.11, 0.12], [0.1, float("nan"), 0.1], [0.1, 0.0, 0.1], [0.1, 0.1, 0.1]):
         fitted = fit_drift_law(sizes, np.array(values)[:, None])
-        assert not fitted.fitted and np.isnan(fitted.at(50)) and np.isnan(fitted.reaches(0.1)), values
+        assert not fitted.fitted and np.isnan(fitted.at(50)) and np.isnan(fitted.sequences_for(0.1)), values
     assert not fit_drift_law(np.array([]), np.empty((0, 2))).fitted
     # samples that agree in everything need none
     still = fit_drift_law(sizes, np.zeros((3, 4)))
-    assert still.fitted and still.at(10) == 0 and still.reaches(0) == 0 and still.reaches(0.1) == 0
-    assert resampling.Law(0.5, 0.0).reaches(0.0) == np.inf
+    assert still.fitted and still.at(10) == 0 and still.sequences_for(0) == 0 and still.sequences_for(0.1) == 0
+    assert resampling.Law(0.5, 0.0).sequences_for(0.0) == np.inf
 
 
 def test_drift_beyond_sampling_is_that_of_endless_texts():

@@ -84,10 +84,10 @@ def test_bad_arguments_are_refused_with_the_value_and_what_there_is(run):
         (lambda: prune(dense, masks[1:]), "list each of 2 × 27 neurons once"),
         (lambda: prune(dense, masks.assign(kept="False")), "must hold True or False (got str)"),
         (lambda: prune(dense, masks.assign(kept=np.nan)), "must hold True or False (got float64)"),
-        (lambda: prune(dense, masks.assign(layer="first")), "layer of masks must hold whole numbers"),
+        (lambda: prune(dense, masks.assign(layer="first")), "mask column 'layer' must hold integers"),
         (
             lambda: prune(dense, masks.assign(index=masks["index"] + 0.5)),
-            "column index of masks must hold whole numbers",
+            "mask column 'index' must hold integers",
         ),
     )
     require_refused(cases)
@@ -187,12 +187,12 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
 
     require_refused(
         [
-            (lambda: gprune.scores(dense, 5, **reference), "a text is a name, a file or a list of strings (got 5)"),
+            (lambda: gprune.scores(dense, 5, **reference), "must be a name, a file or a list of strings (got 5)"),
             (lambda: scored(samples="8"), "samples must be a whole number (got '8')"),
             (lambda: scored(batch=1.5), "batch must be a whole number (got 1.5)"),
             (lambda: scored(seed=None), "seed must be a whole number (got None)"),
             (lambda: scored(seed=-1), "seed must be 0 or more (got -1)"),
-            (lambda: scored(tokenizer=5), "tokenizer must be one of transformers (got 5)"),
+            (lambda: scored(tokenizer=5), "tokenizer must be a transformers tokenizer (got 5)"),
             (lambda: scored(tokenizer=foreign), "tokenize it with the model's own tokenizer"),
             (lambda: measured(windows=1.5), "windows must be a whole number (got 1.5)"),
             (

@@ -106,10 +106,10 @@ def test_own_task_takes_an_index_or_the_choice_itself(tmp_path):
         ({"answer": -1}, "holds -1 in the column 'answer'"),
         ({"answer": 0.0}, "holds 0.0 in the column 'answer'"),
         ({"answer": "hot"}, "holds 'hot' in the column 'answer', which must be one of cold, warm"),
-        ({"choices": ["cold"]}, "which must be a list of at least 2 texts"),
-        ({"choices": ["cold", 3]}, "which must be a list of at least 2 texts"),
-        ({"choices": ["cold", " "]}, "which must be a list of at least 2 texts, none empty and none twice"),
-        ({"choices": ["cold", "cold"]}, "which must be a list of at least 2 texts, none empty and none twice"),
+        ({"choices": ["cold"]}, "which must be a list of at least 2 different texts"),
+        ({"choices": ["cold", 3]}, "which must be a list of at least 2 different texts"),
+        ({"choices": ["cold", " "]}, "which must be a list of at least 2 different texts, none of them empty"),
+        ({"choices": ["cold", "cold"]}, "which must be a list of at least 2 different texts, none of them empty"),
         ({"question": 5}, "holds 5 in the column 'question', which must be text"),
     ],
 )
@@ -122,7 +122,7 @@ def test_wrong_own_question_is_named_with_its_line(change, message, tmp_path):
 
 def test_empty_missing_and_damaged_files_are_named(tmp_path):
     empty = write_rows(tmp_path / "empty.jsonl", [])
-    with pytest.raises(CorpusError, match=f"'{empty}' is empty, it must hold one question a line"):
+    with pytest.raises(CorpusError, match=f"'{empty}' is empty: write one question per line"):
         read(str(empty), EvaluationSettings())
     with pytest.raises(CorpusError, match="there is no file '.*nowhere.jsonl'"):
         read(str(tmp_path / "nowhere.jsonl"), EvaluationSettings())

@@ -100,12 +100,12 @@ def test_results_that_are_there_stay_and_another_run_is_not_replaced(source_run,
     # the run that was computed here is not the one of the pack
     change_record(root, name, seconds=5.0)
     record = (root / "runs" / name / "run.json").read_bytes()
-    with pytest.raises(StoreError, match="holds another run called .* say --as NAME"):
+    with pytest.raises(StoreError, match="has another run named .* use --as NAME"):
         unpack(pack, Store(root))
     assert (root / "runs" / name / "run.json").read_bytes() == record
     assert unpack(pack, Store(root), name="beside").present == count
     assert read(root, "beside")["run"] == "beside"
-    with pytest.raises(SettingsError, match="cannot be called '../x'"):
+    with pytest.raises(SettingsError, match="invalid run name '../x'"):
         unpack(pack, Store(root), name="../x")
 
 
@@ -244,7 +244,7 @@ def test_names_that_no_pack_has(tmp_path, draft, name):
     info = zipfile.ZipInfo("x")
     info.filename = name
     draft.more.append((info, b"x"))
-    refused(draft.write(tmp_path / "a.zip"), "the pack holds .* which no run has")
+    refused(draft.write(tmp_path / "a.zip"), "the pack contains .* which is no file of a run")
 
 
 def test_files_that_are_missing_or_there_twice(tmp_path, draft):

@@ -127,7 +127,7 @@ class TextCard:
         of one text, and NaN without a fitted law.
         """
         other_text = other_text or self.nearest
-        return self.drift.reaches(share * other_text.drift_beyond) if other_text else float("nan")
+        return self.drift.sequences_for(share * other_text.drift_beyond) if other_text else float("nan")
 
     def recommended(self, share: float, other_text: Against | None = None) -> int | None:
         """Return the needed sequences, rounded up to two significant digits, at least 1; None if not finite."""

@@ -91,7 +91,7 @@ def most_drifting_layer(run: Run) -> int:
 
 @panel("ranks", "rd_joint", "Ranks on both texts", reads={"layer": "layer"})
 def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) -> Panel:
-    """Rank on A against rank on B of one layer: that with the largest median drift where none is named."""
+    """Rank on A against rank on B in one layer, by default the one with the largest median drift."""
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
     layer = in_range("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
     rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
@@ -124,7 +124,7 @@ def _drift_end(curves: list[rank_analysis.Distribution]) -> float:
 
 
 def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Figure:
-    """Plot histograms of the drift over each other: bars across texts, grey steps for the floors."""
+    """Plot overlaid histograms of the drift: bars across texts, grey steps for the resampling floors."""
     figure = go.Figure()
     edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     for curve in curves:
@@ -228,7 +228,7 @@ _PLOT_PIXELS, _LEGEND_LINE_PIXELS = 290, 21
 
 @panel("agreement", "ma_lines", "Agreement of the modules, layer by layer", reads={"comparisons": "ma_pairs"})
 def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selection = NOTHING) -> Panel:
-    """Agreement of the modules in every layer; without comparisons those of the paper."""
+    """Agreement of the modules in every layer, by default for the comparisons of the paper."""
     record = run.agreement()
     for name in comparisons:
         require_choice("comparisons", name, record.comparisons)
@@ -296,7 +296,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
     for name, series in zip(record.comparisons, record.ari, strict=True):
         comparison = COMPARISONS[name]
         # a comparison keeps its look whatever else is chosen
-        look = _look(comparison, positions[comparison.kind])
+        look = _comparison_style(comparison, positions[comparison.kind])
         positions[comparison.kind] += 1
         if name not in chosen:
             continue
@@ -315,8 +315,8 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
     return figure.update_yaxes(range=[lowest - 0.03, 1.03])
 
 
-def _look(comparison: Comparison, index: int) -> dict[str, Any]:
-    """Line and marker of the comparison that comes `index`-th of its kind."""
+def _comparison_style(comparison: Comparison, index: int) -> dict[str, Any]:
+    """Return line and marker of the `index`-th comparison of its kind."""
     colors, symbols, dashes = _LOOKS[comparison.kind]
     if comparison.fang:
         colors = (_PURPLE,)

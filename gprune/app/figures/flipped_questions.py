@@ -25,7 +25,7 @@ from gprune.system.errors import StoreError
 
 DENSE = "dense"
 MOST_OPTIONS = 12
-"""options that are drawn; the table below has all"""
+"""maximum number of options in the chart; the table has all"""
 _ROW_PIXELS = 44
 
 
@@ -46,12 +46,12 @@ class TaskAnswers:
 
     @property
     def pruned(self) -> list[str]:
-        """The methods to compare with the dense model; none where that has not answered."""
+        """The methods to compare with the dense model; empty if the dense model has no answers."""
         return list(self.methods[1:]) if self.methods[0] == DENSE else []
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The figures that the task has: ACC, and ACC_NORM where it is measured."""
+        """The accuracy rules of the task: ACC, and ACC_NORM if it is measured."""
         try:
             accuracy = self.run.load(stages.accuracy, self.methods[0], self.task)
         except StoreError:
@@ -63,13 +63,13 @@ class TaskAnswers:
         return self.run.load(stages.answers, method, self.task)
 
     def choices(self, method: str, rule: str) -> Choices:
-        """Return the options that a method chooses, by ACC where the task lacks the rule."""
+        """Return the options that a method chooses under a rule, or under ACC if the task lacks the rule."""
         rule = rule if rule in self.rules else ACC
         return _choices(self.run.root, self.run.key(stages.answers, method, self.task), rule)
 
     @property
     def questions(self) -> Questions | None:
-        """The questions, or None if they are missing, as in a run that was unpacked."""
+        """The questions, or None if they are missing, as in an unpacked run."""
         return self.run.find(stages.questions, self.task)
 
 
@@ -96,19 +96,19 @@ def _has_questions(run: Run, method: str, task: str) -> bool:
 
 
 def measured_tasks(run: Run) -> list[str]:
-    """Return the tasks of a run that had data when it was made."""
+    """Return the tasks of a run whose data was available when the run started."""
     return [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
 
 
 def missing_answers(run: Run) -> MissingResultError:
-    """Return the error that names the first answers of a run."""
+    """Return an error that names the first missing answers of a run."""
     tasks = measured_tasks(run)
     first = stages.answers(run.graph, run.study.methods[0], tasks[0]).title if tasks else "answers to tasks"
     return MissingResultError(first)
 
 
 def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yield the open question, by default the one that moved furthest."""
+    """Yield the panel's options for the open question, by default the first changed one."""
     tasks = [task for task in answered_tasks(run) if task.pruned]
     place = int(values.get("fq_task") or 0)
     for task in tasks[place : place + 1] or tasks[:1]:
@@ -124,7 +124,7 @@ def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
 
 @panel("answers", "fq_item", "One question", reads=_options_in)
 def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, method: str = "") -> Panel:
-    """Likelihood of the options of one question under every model."""
+    """Likelihood of each option of one question under every model."""
     tasks = {answered.task: answered for answered in answered_tasks(run)}
     if not tasks:
         raise missing_answers(run)
@@ -157,7 +157,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
 
 
 def default_method(answered: TaskAnswers) -> str:
-    """Return the pruned method that is compared by default; empty if there is none."""
+    """Return the pruned method of the default comparison; empty if there is none."""
     return "gprune" if "gprune" in answered.pruned else next(iter(answered.pruned), "")
 
 

@@ -59,14 +59,14 @@ COLORINGS = {
 }
 """values that a color can stand for"""
 MOST_POINTS = 12_000
-"""neurons that a chart shows at most: more would take longer to send than to look at"""
+"""maximum number of neurons in a chart, because more are slow to send"""
 _CROWDED = 1500
-"""points beyond which they are drawn smaller"""
+"""number of points above which the marks are smaller"""
 _SYMBOLS = (
     *("circle", "diamond-open", "cross", "square-open", "triangle-up"),
     *("hexagon-open", "star", "circle-open", "x", "triangle-down-open"),
 )
-"""for modules beyond the hues that stay apart, in turn"""
+"""symbols for modules beyond the distinguishable hues, in turn"""
 _BOTH = "#5B7F95"
 """hue of neurons that both masks keep"""
 _LETTERS = dict(zip(("primary", "auxiliary", "substitute"), "ABC", strict=True))
@@ -130,7 +130,8 @@ def neuron_map(
 ) -> Panel:
     """Neurons of one layer in a plane, with similar neurons close together.
 
-    By itself UMAP where a job has made it and else PCA, by who keeps a neuron where methods have decided.
+    The default layout is UMAP if a job has computed it, else PCA. The default colours show which masks keep a neuron,
+    if the run has masks.
     """
     layer = in_range("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
@@ -262,7 +263,7 @@ def mask_choices(run: Run, colour: str) -> list[str]:
 
 
 def default_masks(run: Run, colour: str) -> str:
-    """Return the masks of the run's own metric where a coloring compares masks, else nothing.
+    """Return the masks of the run's own metric if a coloring compares masks, else an empty name.
 
     Raises MissingResultError if the run has no masks, and the coloring needs them.
     """
@@ -316,7 +317,7 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
 
 
 def group_by_module(labels: Array) -> tuple[Group, ...]:
-    """Return a group for every module of (neurons,) labels: hues in turn, then a further symbol."""
+    """Return a group for every module of (neurons,) labels: one hue each, and another symbol when the hues repeat."""
     groups = []
     for module in range(int(labels.max()) + 1):
         turn, hue = divmod(module, len(MODULES))
@@ -394,11 +395,11 @@ def _add_neurons(
 _MOST_SCORE_BINS = 40
 MOST_ACTIVATION_BINS = 80
 _LEAST_SCORE = 1e-300
-"""below it a score has no logarithm worth drawing"""
+"""smallest score on a log axis"""
 
 
 def most_drifting_neuron(run: Run) -> Selection:
-    """Return the first neuron with the largest drift; nothing without drift."""
+    """Return the first neuron with the largest drift, or an empty selection if the run has no drift."""
     with contextlib.suppress(StoreError):
         if run.has(stages.drift):
             drift = run.load(stages.drift).magnitude

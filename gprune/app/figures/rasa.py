@@ -38,7 +38,7 @@ from gprune.study.settings import ReliabilitySettings
 
 P = ParamSpec("P")
 RULE: dict[str, Any] = {"drift_quantile": None, "score_quantile": None, "score_scale": "", "selection": ""}
-"""options that set the thresholds; the run's own value where left out"""
+"""options that set the thresholds; the run's own value is the default"""
 _READS = {name: key for name, key in zip(RULE, ("rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"), strict=True)}
 _RULES = {
     "drift_and_score": "A module in the shaded corner is at or above the drift line and at or below the score "
@@ -71,9 +71,9 @@ REMOVED, ADDED = "#E08214", "#8073AC"
 CurvePoint = tuple[str, float, Answer]
 """method, retention and losses; an answer without an identity is a measurement of the run"""
 _SAME = 0.005
-"""retentions this near to each other are the same"""
+"""largest difference of equal retentions"""
 _MARGIN = 1.15
-"""factor of perplexity that is left free above and below"""
+"""factor by which the perplexity axis extends beyond the points"""
 
 
 def _rule_panel(name: str, card: str, heading: str, **reads: str) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
@@ -82,7 +82,7 @@ def _rule_panel(name: str, card: str, heading: str, **reads: str) -> Callable[[C
 
 @_rule_panel("modules", "rasa_scatter", "Modules by drift and score", log="rasa_log")
 def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
-    """Modules by drift and score, with the lines of a rule; without one the run's own."""
+    """Modules by drift and score, with the thresholds of a rule, by default the run's own."""
     rule = rule_of(run, **values)
     decision = derived_cache.preview(run, rule)
     statistics, adapted = decision
@@ -130,24 +130,27 @@ def measured_curve(run: Run, *, text: str = "", retention: float | None = None, 
     """Perplexity of every measured method against retention, on a text of the run, by default an unseen one."""
     text = text or story.headline_measurements(run)[0]
     points = measured_points(derived_cache.measurements(run), text)
-    moved = rule_of(run, **values) != run.study.reliability
+    is_edited = rule_of(run, **values) != run.study.reliability
     level = run.study.retention if retention is None else retention
-    return curve_panel(points, level, run.study.text_name(text), moved)
+    return curve_panel(points, level, run.study.text_name(text), is_edited)
 
 
-def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, moved: bool) -> Panel:
-    """Perplexity on a text against retention, of measured and live points; `moved` if the rule is not the run's."""
+def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_edited: bool) -> Panel:
+    """Perplexity on a text against retention, of measured and live points.
+
+    `is_edited` is True if the rule differs from the run's own.
+    """
     is_measured = any(method == "gprune" and not answer.identity for method, _, answer in points)
-    note = " GPrune's measured point uses this run's own thresholds." if moved and is_measured else ""
+    note = " GPrune's measured point uses this run's own thresholds." if is_edited and is_measured else ""
     return Panel(
-        plot_retention_curve(points, retention, moved),
+        plot_retention_curve(points, retention, is_edited),
         "Hollow points still lack windows. Bars are the 95% interval of the ratio to dense, paired over windows; a "
         "point with one window has none." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {escape(text)} against retention",
         how="The legend shows each method's perplexity at the slider's retention, interpolated between points on the "
         "log axis. On release, every method recomputes its masks for that retention.",
-        table=lambda: curve_table(points, moved),
+        table=lambda: curve_table(points, is_edited),
     )
 
 
@@ -173,7 +176,7 @@ def scatter(
 ) -> go.Figure:
     """Plot modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
-    That is the corner of both lines, all right of the drift line, or nothing, by `selection`.
+    By `selection`, the region is the corner of both lines, everything right of the drift line, or empty.
     """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)
@@ -201,7 +204,7 @@ def _diameters(sizes: Array) -> Array:
 
 
 def _set_ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:
-    """Set the range of both axes; return the lowest and highest score that is drawn."""
+    """Set the range of both axes; return the lowest and highest score on the axis."""
     figure.update_xaxes(range=list(_padded(statistics.drift)))
     positive = statistics.score[statistics.score > 0]
     if not (log and positive.size):
@@ -248,7 +251,7 @@ def _draw_thresholds(
 
 
 def _padded(values: Array) -> tuple[float, float]:
-    """Range of the values with a margin of 4% on both sides; of one value, a range around it."""
+    """Return the range of the values with a margin of 4% on both sides; for a single value, a range around it."""
     low, high = float(np.min(values)), float(np.max(values))
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.04
     return low - margin, high + margin
@@ -284,23 +287,23 @@ def measured_points(cells: Sequence[Measurement], text: str) -> list[CurvePoint]
     ]
 
 
-def curve_table(points: Sequence[CurvePoint], moved: bool = False) -> pd.DataFrame:
+def curve_table(points: Sequence[CurvePoint], is_edited: bool = False) -> pd.DataFrame:
     """Return the numbers of the curves, by method and retention, with the difference from the dense model.
 
-    `moved` if the thresholds are not the run's own.
+    `is_edited` is True if the thresholds differ from the run's own.
     """
     dense, rows = dense_perplexity(points), []
     for method, level, answer in sorted(points, key=itemgetter(1)):
         nats, margin = (answer.difference.nats, answer.difference.nats_margin) if answer.difference else (0.0, np.nan)
         row = {"method": label(method), "kept": level, "perplexity": dense * float(np.exp(nats))}
         row |= {"log-perplexity over dense": nats, "± (95% interval)": margin}
-        row |= {"windows": answer.done, "of": answer.windows, "source": _point_source(method, answer, moved)}
+        row |= {"windows": answer.done, "of": answer.windows, "source": _describe_source(method, answer, is_edited)}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def dense_perplexity(points: Sequence[CurvePoint]) -> float:
-    """Return the dense model's perplexity over the most windows that are measured; NaN without a point."""
+    """Return the dense model's perplexity from the answer with the most windows; NaN without a point."""
     most = max((answer for _, _, answer in points), key=lambda answer: answer.done, default=None)
     return most.base_perplexity if most is not None else float("nan")
 
@@ -308,7 +311,7 @@ def dense_perplexity(points: Sequence[CurvePoint]) -> float:
 def read_curve(points: pd.DataFrame, retention: float) -> str:
     """Return a method's perplexity at a retention in words, from its rows of `curve_table`.
 
-    Between two points it is interpolated on the log axis; outside of them it is not known.
+    Between two points, the perplexity is interpolated on the log axis. Outside their range it is unknown (–).
     """
     levels, values = points["kept"].to_numpy(), points["perplexity"].to_numpy()
     nearest = int(np.abs(levels - retention).argmin())
@@ -321,7 +324,7 @@ def read_curve(points: pd.DataFrame, retention: float) -> str:
 
 
 def describe_retention(points: Sequence[CurvePoint], retention: float, text: str) -> str:
-    """Return a sentence on GPrune's perplexity at a retention, read off its curve among those of all points."""
+    """Return a sentence on GPrune's perplexity at a retention, interpolated from the points of its curve."""
     table = curve_table(points)
     value = _interpolate(table[table["method"] == label("gprune")], retention) if len(table) else None
     if value is None:
@@ -333,16 +336,16 @@ def describe_retention(points: Sequence[CurvePoint], retention: float, text: str
 
 
 def _interpolate(points: pd.DataFrame, retention: float) -> float | None:
-    """Return the perplexity of a method at a retention, along the log axis; None outside of its points."""
+    """Return a method's perplexity at a retention, interpolated on the log axis; None outside its points."""
     levels = points["kept"]
     if not len(points) or not levels.min() <= retention <= levels.max():
         return None
     return float(np.exp(np.interp(retention, levels, np.log(points["perplexity"]))))
 
 
-def plot_retention_curve(points: Sequence[CurvePoint], retention: float, moved: bool = False) -> go.Figure:
-    """Return the curves of all methods, with a line at a retention and what each curve reads there."""
-    table, dense, figure = curve_table(points, moved), dense_perplexity(points), go.Figure()
+def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edited: bool = False) -> go.Figure:
+    """Plot the curves of all methods, with a line at `retention` and each method's perplexity there in the legend."""
+    table, dense, figure = curve_table(points, is_edited), dense_perplexity(points), go.Figure()
     for method in dict.fromkeys(name for name, _, _ in points):
         rows = table[table["method"] == label(method)]
         values, margin = rows["perplexity"], rows["± (95% interval)"].fillna(0.0)
@@ -385,8 +388,9 @@ def _symbol(method: str, is_complete: bool) -> str:
     return f"{shape}{'' if is_complete else '-open'}{dot}"
 
 
-def _point_source(method: str, answer: Answer, moved: bool) -> str:
-    if moved and METHODS[method].decision == "learned":
+def _describe_source(method: str, answer: Answer, is_edited: bool) -> str:
+    # without an identity, the answer is a measurement of the run, with its own thresholds
+    if is_edited and METHODS[method].decision == "learned":
         return "these thresholds" if answer.identity else "this run’s own thresholds"
     return "measured"
 

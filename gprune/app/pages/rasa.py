@@ -99,7 +99,7 @@ def _selections(run: Run) -> dict[str, str]:
 
 
 def set_rule(drift: float, score: float, selection: str = "", scale: str = "") -> None:
-    """Set both quantiles, and selection and score scale where they are given."""
+    """Set both quantiles, and optionally selection and score scale."""
     values = {DRIFT: float(drift), SCORE: float(score), SELECTION: selection, SCALE: scale}
     address.set_values({key: value for key, value in values.items() if value != ""})
 
@@ -267,7 +267,7 @@ def _show_answer(text: str, answer: Answer | None, reference: str, slot: str) ->
 
 
 def tuned_study(run: Run, choice: whatif.LabChoice) -> Study:
-    """Return the run's study with the rule and retention of a choice, and a name that says the rule."""
+    """Return the run's study with the rule and retention of a choice, and a name that describes the rule."""
     study, rule = run.study, choice.settings
     if rule != study.reliability:
         name = (study.name or short(study.model)).split(_STUDY_MARK)[0]
@@ -341,7 +341,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
         text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
         address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
         methods = address.multiselect("Live points", offered, CURVES, pair if live else [])
-    moved = choice.settings != run.study.reliability
+    is_edited = choice.settings != run.study.reliability
     rule = figures.rule_options(run, choice.settings)
     panel = figures.measured_curve(run, text=text, retention=choice.retention, **rule)
     if not methods or not asking.can_ask(run, True):
@@ -350,22 +350,22 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     curve_card.note_panel(panel)
     measured = figures.measured_points(derived_cache.measurements(run), text)
     # live points lack what is fitted to the run's own masks
-    measured = [point for point in measured if not preview.left_out(run.graph, point[0])]
+    measured = [point for point in measured if not preview.describe_left_out(run.graph, point[0])]
     requests = curve_requests(run, choice, methods, text)
     identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("curve"))
     curve = dict(zip(requests.points, identities, strict=True))
 
     def draw(refining: bool) -> None:
         points = _answered(curve, measured)
-        curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), moved))
+        curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), is_edited))
         for method, reason in requests.refused.items():
             st.caption(f"Points of {escape(label(method))} are missing: {escape_error(reason)}.")
         if refining:
             asking.draw_worker_state(run, "Measuring.")
 
     asking.draw_until_complete(lambda: asking.is_refining(identities), draw)
-    if "gprune" in methods and (moved or abs(choice.retention - run.study.retention) > 1e-9):
-        words = "the thresholds above" if moved else "the run's thresholds"
+    if "gprune" in methods and (is_edited or abs(choice.retention - run.study.retention) > 1e-9):
+        words = "the thresholds above" if is_edited else "the run's thresholds"
         st.caption(f"GPrune's live points use {words}, shifted to meet each retention. A full run may differ.")
 
 
@@ -405,5 +405,5 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("slide"))
     curve = dict(zip(requests.points, identities, strict=True))
     # live points lack what is fitted to the run's own masks
-    points = [point for point in points if point[0] in methods and not preview.left_out(run.graph, point[0])]
+    points = [point for point in points if point[0] in methods and not preview.describe_left_out(run.graph, point[0])]
     asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_answered(curve, points)))

@@ -29,7 +29,7 @@ from gprune.app.preview.questions import (
     WorkerState,
     verdict,
 )
-from gprune.app.preview.requests import DENSE, MOST_CHARACTERS, Source, left_out, repair_of, scale_roles
+from gprune.app.preview.requests import DENSE, MOST_CHARACTERS, Source, describe_left_out, repair_of, scale_roles
 
 if TYPE_CHECKING:
     from gprune.app.preview.manager import Client

@@ -26,7 +26,7 @@ from gprune.app.preview.requests import (
     ModelSpec,
     Source,
     WorkerRequest,
-    against,
+    base_question,
     digest,
     missing_model,
     resolve,
@@ -40,33 +40,33 @@ from gprune.system.errors import GpruneError, ModelError
 
 COMMAND = installation.command("gprune.app.preview.worker.loop")
 LOOK_SECONDS = 20.0
-"""a question that nobody has looked at for so long is dropped"""
+"""time after which a question is dropped if no page reads its answer"""
 JOBS_SECONDS = 0.5
-"""between two looks at the queue of jobs"""
+"""time between two reads of the job queue"""
 IDLE_SECONDS = 120.0
-"""a worker without questions for so long ends and gives its memory back"""
+"""time after which a worker without questions ends and frees its memory"""
 RETRY_SECONDS = 10.0
-"""before the same question is tried again after a failure"""
+"""delay before a failed question is retried"""
 MOST_ENTRIES = 256
-"""questions whose answers are kept, the newest"""
+"""maximum number of questions whose answers are stored"""
 _TICK = 0.25
 _WIDTHS = {"bfloat16": 2, "float16": 2}
-"""bytes of a number; 4 otherwise"""
+"""bytes per number; 4 for other types"""
 _LOG_BYTES = 4096
 GoOn = Callable[[int, int, str], bool]
 
 
 class RequestError(GpruneError):
-    """The worker could not answer a request; `usable` says whether its model can still be asked."""
+    """The worker could not answer a request; `usable` is True if it can still answer others."""
 
     def __init__(self, problem: str, usable: bool = False) -> None:
-        """Keep one sentence that says what went wrong and what to do."""
+        """Store the problem: one sentence with the cause and the remedy."""
         super().__init__(problem)
         self.usable = usable
 
 
 class WorkerProcess:
-    """One worker process; it lives no longer than this one, since its socket ends with it."""
+    """A worker process; it ends with this process, which closes its socket."""
 
     def __init__(self, model: ModelSpec) -> None:
         """Start the process.
@@ -117,7 +117,7 @@ class WorkerProcess:
         return reply[1] if reply[0] == "answer" else None
 
     def kill(self) -> None:
-        """End the process at once; it keeps nothing that could be lost."""
+        """End the process at once; it has no state that could be lost."""
         self._process.kill()
 
     def end(self) -> None:
@@ -128,7 +128,7 @@ class WorkerProcess:
         self._log.close()
 
     def exit_sentence(self) -> str:
-        """Return one sentence about a process that has ended by itself."""
+        """Return one sentence on why the process ended unexpectedly."""
         code = self._process.returncode
         if code in (-signal.SIGKILL, -signal.SIGTERM):
             return "the worker process was killed, probably out of memory: try again"
@@ -202,9 +202,9 @@ class Entry:
     owners: dict[str, bool] = field(default_factory=dict)
     """sessions that ask, and True if it is a preview, not a point of a curve"""
     last_viewed: float = 0.0
-    """when somebody last looked at its answer"""
+    """time at which a page last read its answer"""
     served: int = 0
-    """when it last had its turn, as a running number"""
+    """number of its last turn, in a running count"""
     progress: Progress = "open"
     problem: str = ""
     retry: float = 0.0
@@ -237,16 +237,16 @@ class Client:
         self._worker: WorkerProcess | None = None
         self._loaded = False
         self._report: tuple[int, int, str] | None = None
-        """progress of what takes long"""
+        """progress of a long computation"""
         self._worked = 0.0
         self._jobs: dict[ModelSpec, tuple[float, str]] = {}
         """when the queue of jobs was read for a model, and the reason to wait"""
         self._ended: dict[ModelSpec, str] = {}
 
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
-        """Ask what masks cost; the owner's earlier question is dropped, unless it is the same.
+        """Request the losses of a masked model; the owner's earlier question is dropped unless it is the same.
 
-        `owner` is one name for a session and a place of a page; questions of other owners go on. `base` is the
+        `owner` names a session and a place on a page; questions of other owners continue. `base` is the
         question it is compared with on the same text, the dense model by default. Returns the identity under
         which `latest` has the answer; asking the same again is harmless and cheap. Raises SettingsError if the
         study does not measure the text, there is no such method, or its model needs code that this server does
@@ -262,15 +262,14 @@ class Client:
         base: Question | None = None,
         preview: bool = False,
     ) -> list[str]:
-        """Ask the points of a curve, which refine in turn, after every other question. See `ask`."""
+        """Request the points of a curve, which refine in turn after every other question. See `ask`."""
         require_trust(source.graph.study.trust_remote_code)
-        sides = [
-            (resolve(source, question), resolve(source, against(source, question, base))) for question in questions
-        ]
+        pairs = [(question, base_question(source, question, base)) for question in questions]
+        sides = [(resolve(source, question), resolve(source, reference)) for question, reference in pairs]
         return self._replace_questions(sides, owner, preview)
 
     def read(self, source: Source, question: TokenQuestion, models: Sequence[Question], owner: str) -> str:
-        """Ask for a passage token by token, a continuation, or facts of a neuron; the owner's last one is dropped.
+        """Request token losses, a continuation, or facts of a neuron; the owner's earlier request is dropped.
 
         The text of `models` is not used, and facts of a neuron are of the dense model. Returns the identity under
         which `reading` has the answers; for errors see `ask`.
@@ -280,9 +279,9 @@ class Client:
         return self._replace_questions([requests], owner, preview=True)[0]
 
     def latest(self, identity: str) -> Answer | None:
-        """Return the newest answer, or None if nothing of this identity was asked, or long ago.
+        """Return the newest answer, or None if the identity was never requested or has expired.
 
-        A question that nobody looks at for a while is dropped, and goes on with the next look.
+        A question whose answer is not read for LOOK_SECONDS is dropped. The next read resumes it.
         """
         with self._lock:
             entry = self._touch_entry(identity)
@@ -399,7 +398,7 @@ class Client:
     def _next_entry(self) -> Entry | None:
         """Return the next question: previews before curves, those of the loaded model first, in turn.
 
-        What nobody looks at is dropped.
+        Questions whose answers are no longer read are dropped.
         """
         moment = time.monotonic()
         for entry in self._open_entries():
@@ -487,7 +486,7 @@ class Client:
             self._report, self._worked = None, time.monotonic()
 
     def _load(self, model: ModelSpec) -> None:
-        """Start a worker with a model; one with another model makes way first."""
+        """Start a worker with a model, after ending the worker of another model."""
         if self._worker is not None:
             self._end_worker("live evaluation of another run replaced it")
         try:
@@ -528,7 +527,7 @@ class Client:
                     each.progress = "complete"
 
     def _fail_entries(self, entries: list[Entry], problem: str, usable: bool = False) -> None:
-        """Note why questions have no answer; end the worker where its model cannot be asked."""
+        """Store the problem of questions; end the worker unless it is `usable`."""
         if not usable:
             self._end_worker(problem, entries[0].model if entries else None)
         with self._lock:

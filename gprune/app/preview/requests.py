@@ -29,7 +29,7 @@ from gprune.system.errors import ModelError, SettingsError
 DENSE = "dense"
 """the method that has no masks"""
 MOST_CHARACTERS = 200_000
-"""of a typed passage; the rest is not sent"""
+"""maximum length of a typed passage; the rest is not sent"""
 Place = tuple[str, str]
 """kind and key of a result in the store"""
 
@@ -81,17 +81,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The windows of an evaluation text, or the sequences that a run has drawn of a calibration text."""
+    """The windows of an evaluation text, or the sequences that a run has drawn from a calibration text."""
 
     name: str
     length: int
     """tokens of a window"""
     batch: int
-    """windows that are measured at a time at most"""
+    """maximum number of windows per batch"""
     windows: int | None = None
-    """the most windows that the run measures"""
+    """maximum number of windows that the run measures"""
     digest: str = ""
-    """of the evaluation text as the run has read it"""
+    """digest of the evaluation text that the run read"""
     sampled: str = ""
     """key of the tokens of a text that the model has written"""
     tokens: Place | None = None
@@ -126,7 +126,7 @@ class Pruning:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """places of the records that the repairs need, by parameter"""
     fit: Fit | None = None
-    """of the parameter `weights`, where no result has them"""
+    """settings to fit the parameter `weights` if no result has it"""
 
     @property
     def key(self) -> str:
@@ -136,17 +136,17 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerRequest:
-    """One task of a worker: what one model is asked."""
+    """One task of a worker, for one model."""
 
     identity: str
     """equal for requests whose answers are the same numbers"""
     model: ModelSpec
     task: Literal["losses", "read", "write", "neuron"]
     arguments: dict[str, Any]
-    """of the function that does the task, see gprune.app.preview.worker.loop"""
+    """arguments of the task's function, see gprune.app.preview.worker.loop"""
     question: Any
     stored: WindowLosses | None = None
-    """the answer, where the run has it"""
+    """the answer, if the run has stored it"""
 
 
 def missing_model(name: str) -> ModelError:
@@ -201,7 +201,7 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
         case Prompt():
             task, arguments = "write", {"prompt": replace(question, typed=question.typed[:MOST_CHARACTERS])}
         case Neuron():
-            tokens = _drawn_place(source, question.role) if question.role else None
+            tokens = _tokens_place(source, question.role) if question.role else None
             task, arguments = "neuron", {"question": question, "tokens": tokens}
     requests = []
     for model in models:
@@ -212,12 +212,11 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
     return tuple(requests)
 
 
-def against(source: Source, question: Question, base: Question | None) -> Question:
-    """Return the base of a question, the dense model where left out, with the repairs that the question has.
+def base_question(source: Source, question: Question, base: Question | None) -> Question:
+    """Return the question to compare with: `base`, by default the dense model, with the repairs of the question.
 
-    Weights that are fitted to masks exist for the run's own alone: where other masks are asked for, the
-    base does without them as well. Where the question names a repair, the base is as it says. Errors as
-    `resolve`.
+    Stored weights are fitted to the run's own masks. If the question has other masks and therefore no fitted
+    weights, its base has none either, unless the question names a repair. Errors as `resolve`.
     """
     base = base or Question(question.text, DENSE, role=question.role)
     if question.repair is not None:
@@ -227,8 +226,8 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
     return replace(base, fitted=False)
 
 
-def left_out(graph: Graph, method: str) -> str:
-    """Say that live figures of other masks lack a fitted repair; empty if they lack none."""
+def describe_left_out(graph: Graph, method: str) -> str:
+    """Return a sentence on the fitted repairs that live figures of other masks lack; empty if there are none."""
     names = " and ".join(repair.label for repair in stages.repairs(graph, method) if repair.fitted)
     if not names:
         return ""
@@ -279,10 +278,10 @@ def evaluation_text(source: Source, text: str) -> Text:
 
 
 def drawn_text(source: Source, role: str) -> Text:
-    """Return the sequences that a run has drawn of a calibration text. Raises StoreError if they are gone."""
+    """Return the sequences that a run has drawn from a calibration text. Raises StoreError if they are missing."""
     calibration = source.graph.study.calibration
     name = str(getattr(source.graph.study, role))
-    return Text(name, calibration.length, calibration.batch, tokens=_drawn_place(source, role))
+    return Text(name, calibration.length, calibration.batch, tokens=_tokens_place(source, role))
 
 
 def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
@@ -292,7 +291,7 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
     """
     source.graph.require_known()
     if question.method not in METHODS:
-        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+        raise SettingsError(f"unknown method {question.method!r}: choose one of {', '.join(METHODS)}")
     if question.neuron is not None:
         return Pruning(_all_but(source.results.get(stages.shape), *question.neuron)), False
     masks, is_own = _masks(source, question)
@@ -326,9 +325,9 @@ def _is_fitted(source: Source, question: Question) -> bool:
 
 
 def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
-    """Return masks with the repair of the source's study, whose weights the worker fits where no result has them.
+    """Return masks with the repair of the source's study; the worker fits its weights if no result has them.
 
-    Raises SettingsError if the repair is none that is fitted to masks, StoreError if the tokens of a
+    Raises SettingsError if the repair is not fitted to masks, StoreError if the tokens of a
     text are missing.
     """
     graph, results, settings = source.graph, source.results, source.graph.study.repair
@@ -344,7 +343,7 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
         return Pruning(masks, names, {"weights": _place_of(results, weights)})
     scaling = None
     if settings.scaled:
-        tokens = [_drawn_place(source, role) for role in scale_roles(source)]
+        tokens = [_tokens_place(source, role) for role in scale_roles(source)]
         scaling = Scaling(graph.study.scales, graph.study.seed, tokens)
     places = stages.resolve(weights.needs["texts"], lambda stage: _place_of(results, stage))
     kind = cast(Any, settings.base)
@@ -378,13 +377,13 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...]
     return tuple(repair.name for repair in repairs), inputs
 
 
-def _drawn_place(source: Source, role: str) -> Place:
+def _tokens_place(source: Source, role: str) -> Place:
     source.graph.require_known()
     return _place_of(source.results, stages.tokens(source.graph, role))
 
 
 def _place_of(results: Results, stage: stages.Stage[Any]) -> Place:
-    """Return kind and key of a result; StoreError says that it is missing, before a process is started for it."""
+    """Return kind and key of a result. Raises StoreError if it is missing, so that no process starts in vain."""
     results.record(stage)
     return stage.kind, stage.key
 

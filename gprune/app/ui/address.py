@@ -179,7 +179,7 @@ def drawing_page(page: str) -> Iterator[None]:
 
 
 def write_address(slot: Any) -> None:
-    """Write the values that the page has read into the address, and warn in the slot of values that cannot be used."""
+    """Write the values that the page has read into the address; show warnings about unusable values in `slot`."""
     state = current_state()
     state.is_drawing_page, state.ignored_query = False, None
     state.write()
@@ -240,7 +240,7 @@ def apply_changes() -> None:
 
 
 def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[..., None]:
-    """Return a part of a page that is redrawn alone, and every so many seconds if a number is given."""
+    """Return a part of a page that is redrawn alone, and every `every` seconds if given."""
 
     @wraps(draw)
     def draw_part(*arguments: Any) -> None:
@@ -248,7 +248,7 @@ def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[
             draw(*arguments)
         finally:
             if in_fragment():
-                # of widgets that are not in it nobody has moved any
+                # widgets outside the fragment have not changed
                 current_state().changes.clear()
 
     return st.fragment(draw_part, run_every=every)
@@ -285,7 +285,7 @@ def read_text(key: str, default: str = "") -> str:
 
 
 def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
-    """Read some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
+    """Read a list of names of `options`, in the order of selection; unknown names are dropped with a warning."""
     state = current_state()
     texts = state.unread.pop(key, None)
     names = [name for name in (texts or state.values.get(key, default)) if name]
@@ -346,7 +346,7 @@ def _truth(value: Any) -> bool:
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
-    """Draw a slider for a number or whole number, whichever the default is."""
+    """Draw a slider for a number, or for a whole number if the default is one."""
     widget: Any = st.slider
     bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))
@@ -367,37 +367,37 @@ def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
 
 
 def segmented_control(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
-    """Draw a row of alternatives of which one is chosen."""
+    """Draw a row of options to choose one from."""
     bound = _bind(key, "segmented", lambda: read_option(key, choices, default), choices)
     return str(st.segmented_control(label, list(choices), **({"required": True} | bound | options)))
 
 
 def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
-    """Draw a list of which one is chosen."""
+    """Draw a drop-down list to choose one option from."""
     bound = _bind(key, "selectbox", lambda: read_option(key, choices, default), choices)
     return str(st.selectbox(label, list(choices), **(bound | options)))
 
 
 def radio(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
-    """Draw alternatives of which one is chosen, each with its dot."""
+    """Draw radio buttons."""
     bound = _bind(key, "radio", lambda: read_option(key, choices, default), choices)
     return str(st.radio(label, list(choices), **(bound | options)))
 
 
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
-    """Draw a list of which any number is chosen."""
+    """Draw a drop-down list to choose any number of options from."""
     bound = _bind(key, "multiselect", lambda: read_list(key, choices, default), choices)
     return list(st.multiselect(label, list(choices), **(bound | options)))
 
 
 def text_field(label: str, key: str, longest: int, **options: Any) -> str:
-    """Draw a field to type a line of text in; what an address has beyond its length is cut off."""
+    """Draw a one-line text field; text of the address beyond `longest` characters is cut off."""
     bound = _bind(key, "text", lambda: read_text(key)[:longest])
     return str(st.text_input(label, max_chars=longest, **bound, **options))
 
 
 def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
-    """Draw tabs of which one is open; return them by name, as containers that know whether they are."""
+    """Draw tabs; return their containers by name, each with a flag for whether it is open."""
     widget, label_shown = f"{key}_tabs", choices[read_option(key, choices, default)]
     if st.session_state.get(widget) != label_shown:
         st.session_state[widget] = label_shown
@@ -435,10 +435,10 @@ def _take(key: str, widget: str, names: Mapping[str, str] | None = None) -> None
 
 
 def show(places: Mapping[str, Callable[[], None]]) -> None:
-    """Draw the tabs of a page, and in the open one what it shows; nothing of the others is computed.
+    """Draw the tabs of a page and the content of the open one; the content of the others is not computed.
 
     Args:
-        places: what draws each place of the page, in the order of its tabs; the only one has no tab.
+        places: the function that draws each place of the page, in the order of its tabs; a single place has no tab.
     """
     first = next(iter(places))
     labels = PAGE_OF[first].places
@@ -451,7 +451,7 @@ def show(places: Mapping[str, Callable[[], None]]) -> None:
 
 
 def link_query(place: str, shared: Iterable[str] = SHARED) -> dict[str, list[str]]:
-    """Return what the address of another place holds, as it was left, with the shared keys: for links to it."""
+    """Return the query of a link to another place: the values it was left with, and the shared keys."""
     state = current_state()
     defaults = {key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)}
     query = state.query(state.defaults.get(place, {}) | defaults)
@@ -460,12 +460,12 @@ def link_query(place: str, shared: Iterable[str] = SHARED) -> dict[str, list[str
 
 
 def last_place(page: page_names.Page) -> str:
-    """Return the place of a page that was shown last; its first one where none was."""
+    """Return the place of a page that was shown last, by default its first."""
     return current_state().last_places.get(page.url, page_names.first(page.url))
 
 
 def link(place: str, label: str, icon: str | None = None, run: str = "", **look: Any) -> None:
-    """Draw a link to a place, as it was left, with what is shared; of another run if one is named."""
+    """Draw a link to a place with the values it was left with and the shared keys, optionally for another run."""
     query = link_query(place) | ({RUN: run} if run else {})
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=query or None, **look)
 
@@ -482,12 +482,12 @@ def compare_runs(names: Iterable[str]) -> None:
 
 
 def to_launch(study: Study, source: str) -> None:
-    """Open the launch form with a study's settings filled in; `source` is the sentence's beginning on it."""
+    """Open the launch form with a study's settings; `source` begins the form's sentence on their origin."""
     st.session_state[_SENT] = study, source
     open_page("launch")
 
 
 def sent_to_launch() -> tuple[Study, str] | None:
-    """Return, once, what `to_launch` sent."""
+    """Return the arguments of the last `to_launch`, at the first call after it; else None."""
     sent: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
     return sent

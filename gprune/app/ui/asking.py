@@ -30,12 +30,12 @@ _WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker 
 
 
 def owner(place: str) -> str:
-    """Return the name of this session for one place of a page, where a new question replaces the last."""
+    """Return the owner of the questions of this session at one place of a page; a new question replaces the last."""
     return f"{st.session_state.setdefault('preview_owner', uuid.uuid4().hex)}:{place}"
 
 
 def can_ask(run: Run, is_requested: bool) -> bool:
-    """Return True if a reader wants to ask the worker and can; else say what a packed run lacks."""
+    """Return True if live evaluation is requested and possible; show what a packed run lacks for it."""
     missing = run_status.missing_inputs(run) if is_requested else ""
     if missing:
         st.info(escape_error(missing), icon=":material/inventory_2:")
@@ -43,19 +43,19 @@ def can_ask(run: Run, is_requested: bool) -> bool:
 
 
 def is_refining(identities: Iterable[str]) -> bool:
-    """Return True if more windows of some answers will come."""
+    """Return True if some answers still lack windows."""
     answers = [preview.pool().latest(identity) for identity in identities]
     return any(answer is None or answer.progress == "open" for answer in answers)
 
 
 def is_reading(identities: Iterable[str]) -> bool:
-    """Return True if more of some readings, token by token, will come."""
+    """Return True if some token-by-token answers are incomplete."""
     readings = [preview.pool().reading(identity) for identity in identities]
     return any(reading is None or reading.progress == "open" for reading in readings)
 
 
 def describe_wait(run: Run, otherwise: str, **words: str) -> str:
-    """Return why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
+    """Return the reason for a missing answer: that of the worker, else `words` by its phase, else `otherwise`."""
     state = preview.pool().state(Source(run.root, run.graph))
     return escape_error(state.reason or (_WORDS | words).get(state.phase, otherwise))
 
@@ -70,9 +70,9 @@ def draw_worker_state(run: Run, otherwise: str) -> None:
 
 
 def draw_until_complete(more: Callable[[], bool], draw: Callable[[bool], None], every: float = EVERY) -> None:
-    """Draw answers, again after so many seconds as long as there will be more.
+    """Draw answers, and redraw them every `every` seconds until they are complete.
 
-    `draw` gets True if there was more to come when the page was drawn.
+    `draw` receives True if the answers were incomplete when the page was drawn.
     """
     refining = more()
 
@@ -136,7 +136,7 @@ class RepairedRequests:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """All of them."""
+        """Identities of all answers."""
         return tuple(filter(None, (self.after, self.gain, self.base_gain)))
 
 
@@ -149,7 +149,7 @@ def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
         "This takes seconds on the demo and minutes on a large model.",
     )
     if not is_on:
-        if words := preview.left_out(run.graph, method):
+        if words := preview.describe_left_out(run.graph, method):
             st.caption(words)
         return None
     steps = run.study.scales.steps
@@ -166,7 +166,7 @@ def draw_switches(run: Run, key: str, method: str) -> RepairSettings | None:
 
 
 def describe_repair(run: Run, method: str, chosen: RepairSettings) -> str:
-    """Describe how masks of a method are repaired here, and how the run itself repairs them."""
+    """Describe the repair of live masks of a method, and that of the run."""
     graph = stages.with_repair(run.graph, asdict(chosen))
     study = graph.study
     if chosen.scaled and SAMPLED not in scale_roles(Source(run.root, graph)):
@@ -185,7 +185,7 @@ def ask_repaired(
 ) -> RepairedRequests:
     """Ask for the masks of a question, and the base, with a repair; errors as `Client.ask`.
 
-    `question` and `base` are those of the figures before, which are measured first.
+    `question` and `base` are the questions without the repair, which are measured first.
     """
     bare, bare_base = replace(question, fitted=False), replace(base, fitted=False)
     after = replace(bare, repair=repair)
@@ -204,7 +204,7 @@ def ask_repaired(
 
 
 def draw_repaired(text: str, requests: RepairedRequests, answers: Mapping[str, Answer | None], against: str) -> None:
-    """Draw the figures after the repair, below those before it, and the value of the repair in a sentence."""
+    """Draw perplexities after the repair, below those before it, and a sentence on the gain by the repair."""
     after = answers[requests.after]
     words = f"{against}, repaired" if requests.base_gain else against
     draw_paired(text, after, words, title=f"repaired, on {escape(text)}")
@@ -213,7 +213,7 @@ def draw_repaired(text: str, requests: RepairedRequests, answers: Mapping[str, A
 
 
 def describe_gain(after: Answer, gain: Answer | None, base_gain: Answer | None, against: str) -> str:
-    """Return the value of the repair, as Markdown: paired changes of perplexity with their 95% intervals."""
+    """Return the gain by the repair as Markdown: paired changes of perplexity with 95% intervals."""
     if gain is None or gain.difference is None or not after.done:
         return "Measuring the effect of the repair."
     words = f"**The repair: {_describe_change(gain)}**"
@@ -234,5 +234,5 @@ def _describe_change(answer: Answer) -> str:
 
 
 def repaired_identities(requests: Sequence[RepairedRequests]) -> list[str]:
-    """Return the identities of several texts."""
+    """Return the identities of all answers on several texts."""
     return [identity for each in requests for identity in each.identities]

@@ -1,7 +1,7 @@
-"""The card: the frame around every chart and table, with its table, its CSV and what a paper needs of it.
+"""The card: the frame around every chart and table, with its table, CSV and export for a paper.
 
-An error of ours becomes one sentence on the card; the rest of the page survives. Nothing for a paper is made
-before somebody opens it; the browser draws the figure as it will be printed, and Plotly's camera writes it.
+The card shows a GpruneError in its block as one sentence, and the rest of the page is unaffected. The export for a
+paper is built when it is opened: the browser draws the figure at print size, and Plotly's camera button saves it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +33,11 @@ class Card:
     """An open card, as a page uses it."""
 
     def __init__(self, key: str, title: str, run: Run | None) -> None:
-        """Draw the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
+        """Draw the frame; `set_title` replaces `title`, and `key` is the prefix of the widgets' keys."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._figure = ""
-        """the figure that it is there for, also where that cannot be drawn"""
+        """name of the card's figure, even if it cannot be drawn"""
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
         self._as_read: Callable[[], pd.DataFrame] | None = None
@@ -47,12 +47,12 @@ class Card:
         self.set_title(title)
 
     def set_title(self, text: str) -> None:
-        """Replace the heading by the finding."""
+        """Replace the title, as by a finding."""
         self._title = text
         self._heading.markdown(f"#### {join_numbers(text)}")
 
     def draw_copy_buttons(self) -> None:
-        """Offer what the card shows for a paper and as Python, at its end."""
+        """Draw the buttons that export the card for a paper and as Python code."""
         content = Content(self._title, self._file_name(), self._figures, self._table, self._as_read)
         with self._copies:
             draw_export_button(self.key, content)
@@ -68,15 +68,15 @@ class Card:
             st.code(python, language="python", wrap_lines=True)
 
     def set_printed_table(self, table: Callable[[], pd.DataFrame]) -> None:
-        """Say how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
+        """Set the layout of the table for LaTeX, if it differs from that of the CSV."""
         self._as_read = table
 
     def set_figure(self, figure: str) -> None:
-        """Note the figure that the card is there for, by its name."""
+        """Set the name of the card's figure."""
         self._figure = figure
 
     def note_panel(self, panel: Panel) -> None:
-        """Note a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
+        """Add the code of a figure that `show` does not draw to the card's Python code."""
         if panel.code is not None:
             self._calls.append(panel.code)
 
@@ -89,11 +89,11 @@ class Card:
         switch: bool = True,
         narrow: bool = False,
     ) -> None:
-        """Draw a panel under its finding; the table is made only when someone asks for it.
+        """Draw a panel under its title; the table is built on request.
 
-        `on_point` is told of the mark that a person clicks, as Plotly describes it, `on_region` of the marks,
-        or none, in a box or a lasso. `switch` offers the table besides its CSV; `narrow` puts the tools,
-        which have to fit into a third of the page, below the caption, without a switch.
+        `on_point` receives the clicked mark as a dictionary of Plotly, `on_region` the list of marks in a box or
+        lasso, which may be empty. `switch` adds a switch that shows the table. `narrow` is for a card of a third of
+        the page: the tools are below the caption, without the switch.
         """
         if panel.title:
             self.set_title(panel.title)
@@ -131,7 +131,7 @@ class Card:
         on_point: Callable[[dict[str, Any]], None] | None,
         on_region: Callable[[list[dict[str, Any]]], None] | None,
     ) -> Callable[[], None]:
-        """Return what Streamlit calls when marks are chosen: it passes on the first, or all that a region holds."""
+        """Return a callback that passes the clicked mark to `on_point`, or the marks of a region to `on_region`."""
 
         def handle() -> None:
             event = st.session_state.get(f"{self.key}_chart") or {}
@@ -147,7 +147,7 @@ class Card:
     def tools(
         self, table: Callable[[], pd.DataFrame] | None = None, switch: bool = True, how: str = "", caption: str = ""
     ) -> None:
-        """Draw what stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
+        """Draw the tools below a chart: caption, How to read, a switch that shows the table, and its CSV."""
         self._table, is_shown = self._table or table, False
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
@@ -170,12 +170,12 @@ class Card:
             tables.show(table(), alt="the numbers behind the chart")
 
     def table(self, frame: pd.DataFrame, *, how: str = "", caption: str = "", **options: Any) -> None:
-        """Draw the table that the card is there for, with its CSV and how it is read; see `tables.show`."""
+        """Draw a table as the card's content, with its CSV and How to read; `options` are those of `tables.show`."""
         tables.show(frame, **options)
         self.tools(lambda: frame, switch=False, how=how, caption=caption)
 
     def published(self, claim: "Published", study: Study) -> None:
-        """Show what the paper reports, and whether its setting is this run's."""
+        """Show a result of the paper, with a badge for whether its setting is that of the study."""
         from gprune.analysis.published import same_setting
 
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -191,9 +191,9 @@ class Card:
 
 @contextmanager
 def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iterator[Card]:
-    """Open a card, its key unique in the app; an error of ours inside is shown on it and goes no further.
+    """Open a card, which shows a GpruneError of the block instead of raising it.
 
-    `figure` is the name of the one that it is there for, if it is there for one.
+    `key` is unique in the app, and `figure` is the name of the card's figure, if it has one.
     """
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
@@ -220,9 +220,9 @@ def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]
 def panel_card(
     panel: PanelFunction[...], run: Run, on_point: Callable[[dict[str, Any]], None] | None = None, **options: Any
 ) -> None:
-    """Draw a card that is its figure alone; what is selected is marked where the figure can mark it.
+    """Draw a card with one figure; the current selection is marked if the figure has the option `selected`.
 
-    `on_point` is told of the mark that a person clicks, as Plotly describes it.
+    `on_point` receives the clicked mark as a dictionary of Plotly, `options` are those of the figure.
     """
     with card_of(panel, run) as opened:
         if "selected" in panel.options:
@@ -238,7 +238,7 @@ def await_drift(run: Run, key: str, sentence: str) -> None:
 
 
 def published_badge() -> None:
-    """Mark what stands below it as published."""
+    """Draw a badge that marks the results below it as published."""
     st.badge(
         "published, not run here",
         icon=":material/menu_book:",
@@ -249,7 +249,7 @@ def published_badge() -> None:
 
 
 def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None:
-    """Say which result is missing and what makes it."""
+    """Show which result is missing, and the reason."""
     needed, icon = f"Needs “{reason.title}”", ":material/hourglass_empty:"
     words = f"{needed}, which this run does not have."
     if run is not None and run_status.is_live(run):
@@ -263,7 +263,7 @@ def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None
 
 
 MOST_ROWS = 60
-"""rows of a table as LaTeX; a longer one fits on no page"""
+"""maximum number of rows of a LaTeX table, to fit on a page"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,18 +271,18 @@ class Content:
     """The figures and the table of a card."""
 
     title: str
-    """what it shows, as Markdown"""
+    """title of the card, as Markdown"""
     name: str
-    """stem of its files"""
+    """stem of the names of the exported files"""
     figures: Sequence[go.Figure]
     table: Callable[[], pd.DataFrame] | None
-    """makes its numbers, where it has a table"""
+    """builds the table of the CSV, if there is one"""
     as_read: Callable[[], pd.DataFrame] | None = None
-    """makes the table as it is read, where its numbers are arranged otherwise"""
+    """builds the table for LaTeX, if its layout differs"""
 
 
 def draw_export_button(key: str, content: Content) -> None:
-    """Draw the button that opens figures and table for a paper; nothing if there are none."""
+    """Draw the button that opens the export for a paper; nothing without figures or table."""
     if not content.figures and content.table is None:
         return
     if buttons.button(

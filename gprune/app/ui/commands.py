@@ -1,4 +1,4 @@
-"""The exact command line, and the calls of the Python API, that give what a page shows."""
+"""Command lines and Python code that reproduce what a page shows."""
 
 import json
 import os
@@ -22,11 +22,11 @@ TABLES = {
     "sx_export": 'run.model("gprune")',
     "fq_accuracy": "run.accuracy",
 }
-"""what cards without a figure show, as the last line of the code"""
+"""last line of the Python code of cards without a figure"""
 
 
 def field(study: Study, dotted: str) -> Any:
-    """Value of a field given by its dotted name."""
+    """Return the value of a field by its dotted name."""
     value: Any = study
     for part in dotted.split("."):
         value = getattr(value, part)
@@ -34,7 +34,7 @@ def field(study: Study, dotted: str) -> Any:
 
 
 def study_arguments(study: Study) -> list[str]:
-    """Arguments of `python -m gprune study` that write this study; defaults are left out."""
+    """Return the arguments of `python -m gprune study` that write this study, without defaults."""
     plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     arguments: list[str] = []
     for name in field_names():
@@ -52,7 +52,10 @@ def study_arguments(study: Study) -> list[str]:
 
 
 def command(study: Study, *variants: Study, arguments: tuple[str, ...] = ()) -> str:
-    """Shell commands that run this study, and others that differ from it in their seed alone."""
+    """Return the shell commands that run a study, and optionally variants that differ only in their seed.
+
+    `arguments` are appended to the command.
+    """
     seeds = "".join(f" {variant.seed}" for variant in (study, *variants)) if variants else ""
     more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in arguments)
     if bundled := name_of(study):
@@ -61,7 +64,7 @@ def command(study: Study, *variants: Study, arguments: tuple[str, ...] = ()) -> 
 
 
 def _write_command(study: Study, file: str) -> str:
-    """The command that writes a study to a file."""
+    """Return the command that writes a study to a file."""
     lines, line = [], "python -m gprune study"
     for word in study_arguments(study):
         if word.startswith("--") and len(line) > 70:
@@ -84,7 +87,10 @@ def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
 
 
 def python_of(study: Study, *variants: Study, anyway: bool = False) -> str:
-    """Code that runs a study, and others that differ from it in their seed alone."""
+    """Return Python code that runs a study, and optionally variants that differ only in their seed.
+
+    With `anyway`, the code starts the run even if the estimated memory does not fit.
+    """
     plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     changed = {
         name: field(study, name)
@@ -104,13 +110,13 @@ def python_of(study: Study, *variants: Study, anyway: bool = False) -> str:
 
 
 def _call(call: Call) -> str:
-    """A call as Python writes it, on a run called `run`."""
+    """Return the Python call that plots a figure of the variable `run`."""
     options = "".join(f", {name}={_literal(value)}" for name, value in call.options.items())
     return f"run.figure({_literal(call.name)}{options})"
 
 
 def _literal(value: Any) -> str:
-    """A value as Python writes it, texts in double quotes."""
+    """Return a value as a Python literal, with strings in double quotes."""
     if isinstance(value, Selection):
         return _literal((value.layer, value.module, value.neuron))
     if isinstance(value, str):

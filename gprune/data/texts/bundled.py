@@ -36,7 +36,10 @@ def bundled_calibration(name: str, text: str, tokenizer: str, samples: int, leng
 
 
 def bundled_stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
-    """Return the first (limit,) tokens of `stream`, or None if they are not bundled."""
+    """Return the (limit,) ids at the beginning of an evaluation text, or None if they are not bundled.
+
+    `text` and `tokenizer` are digests of their content. Without a `limit` the result is None.
+    """
     tokens = None if limit is None else _read(key(text, tokenizer, limit=limit))
     return None if tokens is None else tokens[0]
 

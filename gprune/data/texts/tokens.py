@@ -51,7 +51,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     if len(windows) < samples:
         raise CorpusError(
             f"the text {text!r} has {len(windows):,} of {len(texts):,} documents with {length} tokens or "
-            f"more, and {samples:,} were asked for: ask for fewer or shorter sequences, or longer documents"
+            f"more, but {samples:,} were requested: request fewer or shorter sequences, or longer documents"
         )
     ids = np.stack(windows)
     return Tokens(text=text, fingerprint=token_fingerprint(ids), ids=ids, available=samples)
@@ -104,7 +104,7 @@ def choose(text: str, tokens: Array, samples: int, length: int, seed: int, after
     if available < after + samples:
         raise CorpusError(
             f"the text {text!r} gives {available:,} sequences of {length} tokens ({len(tokens):,} tokens in "
-            f"all) and {after + samples:,} were asked for: ask for fewer or shorter sequences, or give a "
+            f"all), but {after + samples:,} were requested: request fewer or shorter sequences, or give a "
             "longer text"
         )
     blocks = tokens[: available * length].reshape(available, length)
@@ -244,15 +244,15 @@ def name_of(text: Words) -> str:
 
 def _require_tokenizer(tokenizer: object) -> None:
     if not callable(tokenizer):
-        raise SettingsError(f"tokenizer must be one of transformers (got {quote(tokenizer)})")
+        raise SettingsError(f"tokenizer must be a transformers tokenizer (got {quote(tokenizer)})")
 
 
 def _document_stream(documents: Sequence[str], tokenizer: Any) -> Array:
     if isinstance(documents, bytes) or not isinstance(documents, Iterable):
-        raise CorpusError(f"a text is a name, a file or a list of strings (got {quote(documents)})")
+        raise CorpusError(f"a text must be a name, a file or a list of strings (got {quote(documents)})")
     for document in documents:
         if not isinstance(document, str):
-            raise CorpusError(f"documents are strings (got {quote(document)}): decode them first")
+            raise CorpusError(f"documents must be strings (got {quote(document)}): decode them first")
     texts = [document for document in documents if document.strip()]
     if not texts:
         raise CorpusError(f"the text {GIVEN!r} is empty: give a text with words in it")

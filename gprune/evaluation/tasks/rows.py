@@ -1,4 +1,4 @@
-"""Rows of tasks and where they are: the columns of the paper's seven tasks and of own questions, read from JSON lines.
+"""Rows of tasks from JSON lines, and their columns: those of the paper's seven tasks and of a user's own questions.
 
 Prompts and scoring are lm-eval's own definitions (section 4). ARC and OpenBookQA are measured on the split test, the
 others on validation, whose answers are public.
@@ -16,7 +16,7 @@ from gprune.system.safe_parsing import quote
 
 Row = dict[str, Any]
 Check = Callable[[Row], Row]
-"""return the columns of a row that a task reads; raise ValueError with what is wrong with the first wrong one"""
+"""return the columns of a row that a task reads; raise ValueError with a description of the first invalid column"""
 
 OWN_COLUMNS = ("question", "choices", "answer")
 OWN_QUESTIONS = "1.0"
@@ -26,7 +26,7 @@ _LISTED = 120
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """A task and where its data is."""
+    """A task and the location of its data."""
 
     task: str
     """the task as typed"""
@@ -41,13 +41,13 @@ class TaskSource:
 
 
 def check_question(row: Row) -> Row:
-    """Return a question of one's own, its choices, and as the answer the index of the right choice."""
+    """Return a user's question, its choices, and the index of the right choice as the answer."""
     question, choices, answer = _select(row, OWN_COLUMNS).values()
     if not isinstance(question, str):
         raise _wrong(row, "question", "text")
     are_texts = isinstance(choices, list) and all(isinstance(choice, str) and choice.strip() for choice in choices)
     if not are_texts or len(choices) < 2 or len(set(choices)) < len(choices):
-        raise _wrong(row, "choices", "a list of at least 2 texts, none empty and none twice")
+        raise _wrong(row, "choices", "a list of at least 2 different texts, none of them empty")
     indices = range(len(choices))
     if isinstance(answer, str):
         if answer not in choices:
@@ -72,7 +72,7 @@ class StandardTask:
     """the split that is measured"""
 
     def check_row(self, row: Row) -> Row:
-        """Return the columns of a row; ValueError names those that are missing, or an answer that is none."""
+        """Return the columns of a row. Raises ValueError if one is missing or the answer is invalid."""
         selected, column = _select(row, self.columns), self.columns[-1]
         try:
             answers = self.answers(row)
@@ -139,13 +139,13 @@ def read_documents(source: TaskSource) -> list[Row]:
     for number, row in _read_lines(file):
         location = f"the task {task!r}: line {number} of {str(file)!r}"
         if not isinstance(row, dict):
-            raise CorpusError(f"{location} is no object: write one question a line")
+            raise CorpusError(f"{location} is not a JSON object: write one question per line")
         try:
             rows.append(row if check is None else check(row))
         except ValueError as error:
             raise CorpusError(f"{location} {error}") from error
     if not rows:
-        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
+        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty: write one question per line")
     return rows
 
 

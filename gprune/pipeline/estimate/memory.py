@@ -190,7 +190,7 @@ def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
     return _least_squares(case, stream, 1.0)
 
 
-def _repaired(stage: StageId, case: Case) -> MemoryNeed:
+def _repair_fit(stage: StageId, case: Case) -> MemoryNeed:
     study, shape = case.study, case.model.shape
     settings = fit_settings(study, of_masks(stage.method), ":".join(stage.variant))
     # the dense stream, the pruned one, and the output of one layer's attention
@@ -330,7 +330,7 @@ _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     "context_statistics": _context_statistics,
     "scores": _scores,
     "masks": _masks,
-    "repaired": _repaired,
+    "repaired": _repair_fit,
     **dict.fromkeys(("learning", "gates", "scales", "recovered"), _learning),
     **dict.fromkeys(("candidate", "perplexity", "recovered_perplexity", "accuracy", "answers"), _evaluation),
     "speed": _speed,

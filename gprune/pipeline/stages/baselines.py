@@ -1,7 +1,7 @@
 """The masks of every baseline (section 4; appendix, multi-dataset calibration).
 
-Most are decided from statistics that are there already: sequential Wanda-sp, OSSCAR and SlimLLM look at each
-layer above the pruned ones, and LLM-Pruner needs the gradient of the weights.
+Most baselines use stored statistics. Sequential Wanda-sp, OSSCAR and SlimLLM run each layer on the outputs of the
+pruned layers below it, and LLM-Pruner needs the gradient of the weights.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def baseline_masks(
 ) -> Stage[PruningMasks]:
     """Declare the masks of a baseline, or of a control that learns nothing.
 
-    `attention` has the masks whose key/value groups are kept, under this name; none decides on its own.
+    `attention` is empty, or maps the name attention to masks whose key/value groups the baseline adopts.
     """
     (needs, decide), study = _DECISIONS[method.decision](graph, method), graph.study
     # masks with another method's attention are not shared with another method
@@ -82,7 +82,7 @@ Declared = tuple[dict[str, Any], Callable[..., Decision]]
 
 
 def _declare_ranking(graph: Graph, method: Method) -> Declared:
-    """Decide from stored scores: one ranking of the whole model (FLAP), or one ratio a layer (Wanda-sp)."""
+    """Decide from stored scores: one ranking over all layers (FLAP), or the same ratio in every layer (Wanda-sp)."""
 
     def decide(
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
@@ -90,17 +90,17 @@ def _declare_ranking(graph: Graph, method: Method) -> Declared:
         from gprune.pruning.allocation import flap, uniform
         from gprune.pruning.allocation.alignment import margin
 
-        # for a pooled method, `parts` are the inputs of its scores
-        pooled = [_pooled_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
-        ranked = _combine_texts(method, pooled, shape)
+        # `parts` are the scores on each text; for a pooled method, the inputs from which they are computed
+        by_text = [_pooled_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
+        combined = _combine_texts(method, by_text, shape)
         target, equal = work.study.retention, _equal_counts(work.study, shape)
         if attention is not None:
-            masks = uniform.allocate_with_fixed_groups(ranked, shape, target, attention.heads, equal)
+            masks = uniform.allocate_with_fixed_groups(combined, shape, target, attention.heads, equal)
         elif method.decision == "flap" and equal is None:
-            masks = flap.allocate(ranked, shape, target)
+            masks = flap.allocate(combined, shape, target)
         else:
-            masks = uniform.allocate(ranked, shape, target, equal)
-        return masks, margin(ranked.ffn, masks.ffn)
+            masks = uniform.allocate(combined, shape, target, equal)
+        return masks, margin(combined.ffn, masks.ffn)
 
     if method.scoring == "pooled":
         return {"parts": [scoring(graph, text, method.metric).needs for text in PAIR]}, decide
@@ -193,7 +193,7 @@ def _declare_fang(graph: Graph, method: Method) -> Declared:
 
 @once
 def taylor_tokens(graph: Graph) -> Stage[Tokens]:
-    """Declare the sequences of LLM-Pruner's gradient, from the primary text or a text of its own."""
+    """Declare the sequences for LLM-Pruner's gradient, from the primary text or a separate text."""
     settings = graph.study.baselines
     if not settings.taylor_text:
         return tokens(graph)
@@ -221,7 +221,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
 
 @once
 def taylor(graph: Graph) -> Stage[UnitScores]:
-    """Declare LLM-Pruner's scores, on the primary text or a text of its own."""
+    """Declare LLM-Pruner's scores, on the primary text or a separate text."""
     text_label = "its own text" if graph.study.baselines.taylor_text else graph.letters[PAIR[0]]
     # the text is part of the key of its tokens
     settings = settings_of(graph.study.baselines, without=("fang_grouping", "taylor_text"))
@@ -266,7 +266,7 @@ def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
 
 
 def _declare_removal(graph: Graph, method: Method) -> Declared:
-    """Decide by OSSCAR or SlimLLM: each layer after those below are pruned and repaired."""
+    """Decide by OSSCAR or SlimLLM: prune and repair each layer after the layers below it."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform

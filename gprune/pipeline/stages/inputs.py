@@ -29,8 +29,7 @@ GRADIENT = "gradient"
 SAMPLED = "sampled"
 """the role of the text that the model writes, for repairs and recovery alone"""
 FRESH, CHECK = "fresh", "check"
-"""the roles of the texts by which is chosen: what the model writes under another seed, and the one that a
-user names in the place of all others"""
+"""roles of the texts for choosing: text that the model writes with another seed, or one text that the user names"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +102,9 @@ def missing_texts(study: Study, inputs: Inputs) -> set[str]:
 
 
 def require_usable(study: Study) -> None:
-    """Check model, texts and plug-ins of a study as far as can be told at once; nothing is downloaded.
+    """Check the model, texts and plug-ins of a study without downloading anything.
 
-    Of a model or a text that is on the hub alone only the name is checked. Raises ModelError, CorpusError or
+    For a model or text on the hub, only the name is checked. Raises ModelError, CorpusError or
     SettingsError if one cannot be used here.
     """
     if is_local(study.model):
@@ -121,7 +120,7 @@ def require_usable(study: Study) -> None:
 def require_prunable(study: Study, folder: Path) -> Path:
     """Return the folder of a study's model after checking that it can be pruned to the study's retention.
 
-    Raises ModelError if its family is not supported, SettingsError if its heads stay and are too many.
+    Raises ModelError if its family is not supported, SettingsError if heads that cannot be pruned exceed the retention.
     """
     layout = require_loadable(folder)
     families.require_reachable(identity.configuration(folder), study.retention)
@@ -141,11 +140,11 @@ def is_local(model: str) -> bool:
 
 
 def describe_texts(study: Study) -> None:
-    """Find every text of a study; nothing is downloaded.
+    """Check that every text of a study can be found; nothing is downloaded.
 
-    CorpusError if one cannot be used, SettingsError if a text to choose by is none of its own.
+    Raises CorpusError if one cannot be used, SettingsError if a text for choosing is also fitted to or evaluated.
     """
-    _require_own(study)
+    _require_independent_choice(study)
     for text in roles(study).values():
         corpora.describe(text, "calibration")
     for text in study.evaluation.texts:
@@ -157,8 +156,8 @@ def read_inputs(
 ) -> Inputs:
     """Return the digests of what a study reads.
 
-    `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
-    `download`. `store` keeps digests of large files and rows of hub texts, the default one where left out. Raises
+    `missing_tasks` receives the reason for each task that cannot be measured here. Data of the hub is downloaded if
+    `download`. `store` has digests of large files and rows of hub texts, and is by default the default store. Raises
     ModelError if the model folder holds no model, CorpusError if a text cannot be read, SettingsError if two
     calibration texts hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
@@ -168,7 +167,7 @@ def read_inputs(
     if study.offload:
         identity.require_offloadable(folder)
     texts, memory, cache = roles(study), *_folders(store)
-    _require_own(study)
+    _require_independent_choice(study)
     if download:
         for role, text in texts.items():
             corpora.prepare(text, "calibration", tokens_read(study, role), cache)
@@ -232,9 +231,9 @@ def tokens_read(study: Study, role: str) -> int | None:
 def content_of(study: Study, model: str, precision: str, text: str, role: str, *, store: Store | None = None) -> str:
     """Return the digest of a text's content; of a text that the model writes, of the model and its sampling settings.
 
-    The study decides how much of a sampled text is drawn, and of a hub text is read. `model` is the content
+    The study determines the size of a sampled text and of the part read of a hub text. `model` is the content
     of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
-    `store` see `read`. Raises CorpusError if the text cannot be read.
+    `store` see `read_inputs`. Raises CorpusError if the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
     memory, cache = _folders(store)
@@ -245,14 +244,14 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
     return hashlib.sha256(f"{model} {precision} {recipe}".encode()).hexdigest()
 
 
-def _require_own(study: Study) -> None:
-    """Check by name that the texts of a choice are neither fitted to nor evaluated."""
+def _require_independent_choice(study: Study) -> None:
+    """Raise SettingsError if a text for choosing is also fitted to or evaluated, compared by name."""
     choice = study.choice
     if not study.chooses:
         return
     if choice.check_text:
-        rule = "a text that the model does not write itself, and no evaluation text, since figures on what has "
-        rule += "chosen are no evidence"
+        rule = "a text that the model does not write, and not an evaluation text, because results on the text for "
+        rule += "choosing are optimistic"
         is_taken = corpora.is_sampled(choice.check_text) or choice.check_text in study.evaluation.texts
         require(not is_taken, "choice.check_text", choice.check_text, rule)
         return
@@ -260,13 +259,13 @@ def _require_own(study: Study) -> None:
     for role, text in calibration_texts.items():
         if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh_seed:
             raise SettingsError(
-                f"choice.fresh {choice.fresh!r} has the seed of {text!r}, which is fitted to: what chooses "
-                "must be text that took part in nothing. Give it another seed, as self:#seed=1"
+                f"choice.fresh {choice.fresh!r} has the seed of {text!r}, to which a repair is fitted: the text "
+                "for choosing must be unused elsewhere. Give it another seed, such as self:#seed=1"
             )
 
 
 def _require_different(texts: dict[str, str], calibration: dict[str, str], evaluation: dict[str, str]) -> None:
-    """Check that no two calibration texts have one content, nor the check text that of another one.
+    """Raise SettingsError if two calibration texts, or the check text and another text, have equal content.
 
     `texts` are names by role, `calibration` digests by role, `evaluation` digests by name.
     """
@@ -281,12 +280,12 @@ def _require_different(texts: dict[str, str], calibration: dict[str, str], evalu
         if content == calibration.get(CHECK):
             raise SettingsError(
                 f"choice.check_text {texts[CHECK]!r} is the same text as {text!r}: choose by a text that "
-                "nothing is calibrated or evaluated on"
+                "is not used for calibration or evaluation"
             )
 
 
 def require_tasks(study: Study) -> None:
-    """Raise CorpusError if the data of a task cannot be had here, SettingsError if a task cannot be run.
+    """Raise CorpusError if the data of a task is not available here, SettingsError if a task cannot be run.
 
     Nothing is downloaded and no row is read.
     """
@@ -305,7 +304,7 @@ def require_task_names(study: Study) -> None:
 
 
 def _unavailable(study: Study) -> dict[str, str]:
-    """Return by task why its data cannot be had here. Raises SettingsError if a task cannot be run."""
+    """Return the reason for each task whose data is unavailable. Raises SettingsError if a task cannot be run."""
     from gprune.evaluation import tasks
 
     reasons = {}

@@ -21,7 +21,7 @@ def allocate_layer(
     """Return (neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
     If the budget of a layer is not a whole number of neurons, some layers round up and some down, so that the total
-    stays on target.
+    stays on target. `equal` replaces the budget by fixed counts.
     """
     neurons, groups = layer_counts(shape, target, layer, equal)
     return budget.highest(ffn, neurons), budget.highest(heads, groups)

@@ -98,7 +98,10 @@ class ChannelMoments:
         self.released = ReleasedFluctuation(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Reduce one layer's (sequences, length, channels) inputs (any float type) of the current batch."""
+        """Sum one layer's inputs and their squares over the tokens of each sequence of the current batch.
+
+        `inputs` are (sequences, length, channels) of any float type.
+        """
         sequences, self.length, channels = inputs.shape
         index = layer - self.first
         if self.sums.shape[1] != sequences:

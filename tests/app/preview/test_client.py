@@ -68,7 +68,7 @@ def tokens_resolved(source, question, models):
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setattr(module, "resolve", resolved)
-    monkeypatch.setattr(module, "against", lambda source, question, base: base or Question(question.text, "dense"))
+    monkeypatch.setattr(module, "base_question", lambda _, question, base: base or Question(question.text, "dense"))
     monkeypatch.setattr(module, "resolve_tokens", tokens_resolved)
     monkeypatch.setattr(module, "JOBS_SECONDS", 0.0)
     return Workshop(answer)

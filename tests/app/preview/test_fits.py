@@ -7,7 +7,7 @@ import pytest
 from preview.conftest import answered, handler_of, random_masks
 
 from gprune.app.preview import Question, Source, repair_of
-from gprune.app.preview.requests import against, resolve
+from gprune.app.preview.requests import base_question, resolve
 from gprune.app.preview.worker import masked_model
 from gprune.app.preview.worker.loop import RequestHandler
 from gprune.evaluation.perplexity import perplexity
@@ -116,10 +116,10 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
     text, masks = source.graph.study.evaluation.texts[0], random_masks(source.results.get(stages.shape), 3)
     question = Question(text, "gprune", masks, repair=SETTINGS)
     base = Question(text, "gprune", repair=SETTINGS)
-    assert against(source, question, base) is base
+    assert base_question(source, question, base) is base
     for each in (question, base):
         assert resolve(source, each).arguments["pruning"].fit.settings.kind == KIND
-    assert against(source, question, replace(question, repair=None)).repair is None
+    assert base_question(source, question, replace(question, repair=None)).repair is None
     fitted = Source(source.root, stages.with_repair(source.graph, {"kind": KIND}))
     with pytest.raises(StoreError, match="repairing the kept weights|repaired"):
         resolve(fitted, base)

@@ -91,7 +91,7 @@ def test_long_documents_are_drawn_alike_often_and_too_few_are_counted(book_corpu
     draws = [texts.draw_windows(book_corpus, tokenizer, 40, 60, seed).ids for seed in range(20)]
     # a window begins with the special token only where it begins with its document
     assert 0 < np.mean([ids[:, 0] == tokenizer.bos_token_id for ids in draws]) < 0.3
-    with pytest.raises(CorpusError, match=r"has \d+ of 300 documents with 110 tokens or more, and 90 were asked"):
+    with pytest.raises(CorpusError, match=r"has \d+ of 300 documents with 110 tokens or more, but 90 were requested"):
         texts.draw_windows(book_corpus, tokenizer, samples=90, length=110, seed=0)
 
 

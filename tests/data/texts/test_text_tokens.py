@@ -108,7 +108,7 @@ def test_missing_tokenizers_and_short_texts_are_refused(plain, tokenizer, tmp_pa
     with pytest.raises(CorpusError, match="the model's folder has no tokenizer"):
         corpora.stream(plain, None)
     (tmp_path / "short.txt").write_text("one two three four five six seven eight nine ten")
-    message = r"gives 0 sequences of 128 tokens \(\d+ tokens in all\) and 2,048 were asked for: ask"
+    message = r"gives 0 sequences of 128 tokens \(\d+ tokens in all\), but 2,048 were requested: request"
     with pytest.raises(CorpusError, match=message):
         corpora.draw(f"{tmp_path}/short.txt", tokenizer, 2048, 128, 0)
     assert len(corpora.stream(f"{tmp_path}/short.txt", tokenizer)) > 10

@@ -124,6 +124,6 @@ def test_what_cannot_be_saved_is_told(tmp_path):
     with pytest.raises(SettingsError, match=r"does not say what was pruned of it: save one that run\.model"):
         gprune.save(decoder.model, tmp_path / "out")
     lora = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))
-    with pytest.raises(SettingsError, match=r"adapters beside its weights: save model\.merge_and_unload"):
+    with pytest.raises(SettingsError, match=r"unmerged adapters: save model\.merge_and_unload"):
         gprune.save(lora, tmp_path / "out")
     assert not (tmp_path / "out").exists()

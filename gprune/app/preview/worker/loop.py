@@ -51,12 +51,12 @@ class RequestHandler:
     """Answer one request after another with one model."""
 
     def __init__(self, go_on: Callable[[int, int, str], bool] = lambda *_: True) -> None:
-        """`go_on` gets the progress of a long fit, and returns False if nobody waits for it any more."""
+        """Store `go_on`, which receives the progress of a long fit and returns False to interrupt it."""
         self.model: MaskedModel | None = None
         self._go_on = go_on
 
     def answer(self, task: str, arguments: dict[str, Any], previous: Any = None) -> Reply:
-        """Return the reply to a request, whatever happens; `previous` is its answer so far."""
+        """Return the reply to a request, also if it fails; `previous` is its answer so far."""
         try:
             return "answer", self._answer(task, arguments, previous)
         except Cancelled:

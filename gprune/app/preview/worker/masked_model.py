@@ -48,7 +48,7 @@ _TOO_SMALL = (
 
 
 class MaskedModel:
-    """One dense model with its texts."""
+    """A dense model with its evaluated texts, whose units are masked in place."""
 
     def __init__(self, spec: ModelSpec) -> None:
         """Load the model.
@@ -74,9 +74,9 @@ class MaskedModel:
         self._silenced: tuple[str, Silenced] | None = None
 
     def windows(self, text: Text) -> Array:
-        """(windows, length) token ids of a text, cut as the run has cut it.
+        """Return (windows, length) token ids of a text, in the windows of the run.
 
-        Of a calibration text these are the sequences that the run has drawn. Raises CorpusError if an
+        For a calibration text, these are the sequences that the run has drawn. Raises CorpusError if an
         evaluation text is gone or has changed since the run, StoreError if the sequences are gone.
         """
         if text not in self._windows:
@@ -176,9 +176,9 @@ class MaskedModel:
 
 
 def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text) -> WindowLosses:
-    """Measure the next windows of a text, as many as take half a second.
+    """Measure the next windows of a text, for about half a second.
 
-    Raises GpruneError with one sentence that says what is wrong and what to do.
+    Raises GpruneError with the cause and the remedy.
     """
     ids = model.windows(text)
     losses = np.full(len(ids), np.nan) if previous is None else previous.losses.copy()
@@ -206,12 +206,12 @@ def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text
 
 
 def visiting_order(windows: int) -> Array:
-    """(windows,) the order in which all questions visit the windows: random, and always the same."""
+    """Return the (windows,) order in which windows are measured: random, with a fixed seed."""
     return np.random.default_rng(0).permutation(windows)
 
 
 def describe_error(error: Exception) -> str:
-    """Return one sentence about an unexpected error, which may be that memory ran out."""
+    """Return one sentence on an unexpected error, such as out of memory."""
     if out_of_memory(_cause(error)):
         return _TOO_SMALL
     return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): try again"
@@ -222,7 +222,7 @@ def _cause(error: Exception) -> Exception:
 
 
 def evaluation_settings(text: Text, batch: int = 1) -> EvaluationSettings:
-    """Return the settings by which the run cuts a text into windows."""
+    """Return the settings with which the run splits a text into windows."""
     return EvaluationSettings(preset=str(text.length), windows=text.windows, batch=batch)
 
 

@@ -51,7 +51,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
 
 
 def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
-    """Continue a prompt, and what was written already, by a few tokens.
+    """Extend the continuation of a prompt by a few tokens; `previous` is the continuation so far.
 
     Raises SettingsError if the prompt has no token, CorpusError if the model has no tokenizer.
     """
@@ -69,7 +69,7 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
 
 
 def most_read(model: MaskedModel) -> int:
-    """Return the most tokens that are read: the model's own positions, where they are not too many to show."""
+    """Return the maximum number of tokens of a passage: the positions of the model, up to the limit of the page."""
     return min(MOST_READ, _positions(model) or MOST_READ)
 
 
@@ -126,7 +126,7 @@ def require_tokenizer(model: MaskedModel) -> Any:
 
 
 def token_text(token: int, tokenizer: Any) -> str:
-    """Return one token as text with the space before it; its name where it is a part of a character."""
+    """Return a token as text with its leading space, or its name if it is part of a character."""
     text = _added_text([token], [token], tokenizer)
     return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
 
@@ -152,7 +152,7 @@ def encode_typed(model: MaskedModel, text: str) -> Array:
 def _continue(
     model: MaskedModel, ids: list[int], ids_before: tuple[int, ...], count: int, prompt: Prompt
 ) -> tuple[list[int], bool]:
-    """Return the next tokens, and True if the model has ended the text."""
+    """Return the next tokens, and True if the model has generated an end token."""
     network: Any = model.decoder.model
     ends = _end_tokens(model)
     row, cache = torch.tensor([[*ids, *ids_before]], device=model.decoder.device), None
