@@ -20,7 +20,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 TABLE = "tool.gprune.size"
-ENTRY_POINTS = {"show", "add", "main", "score", "allocate", "repair", "ready"}
+ENTRY_POINTS = {"show", "add", "main", "score", "score_neurons", "allocate", "repair", "ready"}
 """public names that several modules of a room may have: the protocols of pages, commands, metrics and repairs"""
 FILLER = frozenset(
     "found one known told asked kept there own place whole made shown drawn what wanted given named others most begun "

@@ -4,6 +4,7 @@ A family is a Hugging Face ``model_type`` with gated FFNs. Cut, masks, saved mod
 ``tests/models/test_families.py`` compares each family with the model's own answers. Needs no torch.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +14,7 @@ from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quote
 
 PRUNED_PREFIX = "gprune_"
-"""What the model type of a saved pruned model starts with."""
+"""prefix of the model type of a saved pruned model"""
 
 UNITS = {
     "gate_proj": "neurons",
@@ -319,17 +320,18 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     return layout
 
 
-def require_reachable(values: Mapping[str, Any], retention: float) -> None:
-    """Raise SettingsError if the heads of a family stay and are more than the retention allows in all."""
+def require_retention(values: Mapping[str, Any], retention: float) -> None:
+    """Raise SettingsError if the smallest pruned model of a configuration keeps more than the retention."""
     layout = FAMILIES.get(str(values.get("model_type")))
-    if layout is None or layout.heads:
+    if layout is None:
         return
     shape = shape_of(values)
-    lowest = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
+    groups, heads = (1, "one key/value group") if layout.heads else (shape.kv_heads, f"the heads of {layout.label}")
+    lowest = (groups * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     if retention < lowest:
         raise SettingsError(
-            f"retention is {retention:g}, but the heads of {layout.label} stay and are, with a neuron in "
-            f"every layer, {lowest:.3f} of the decoder's weights: choose more than that"
+            f"retention {retention:g} cannot be met: every layer keeps at least one neuron and {heads}. "
+            f"Choose a retention of at least {math.ceil(lowest * 1e4) / 1e4}"
         )
 
 

@@ -4,7 +4,8 @@ Retention counts only the linear weights of the decoder layers, without embeddin
 neuron has its gate row, up row and down column; a key/value group has the q and o weights of its query heads and one k
 and one v head. Weights are counted as integers, without rounding errors.
 
-``align`` makes FFN widths multiples of a block, because hardware is fastest for multiples of 8 to 256.
+``meet_target`` corrects masks to the target. FFN widths can be multiples of a block, because hardware is fastest for
+multiples of 8 to 256.
 """
 
 import math
@@ -131,7 +132,7 @@ def least_neurons(shape: ModelShape, alignment: int) -> int:
     return min(alignment, shape.neurons)
 
 
-def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float, alignment: int) -> Array:
+def meet_target(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float, alignment: int) -> Array:
     """Meet the target with FFN widths that are multiples of a block of `alignment` >= 1 neurons.
 
     The exact solution (see `fill_exactly`, also for the arguments) is rounded down to blocks in every layer. Then the

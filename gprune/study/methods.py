@@ -18,7 +18,8 @@ from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
 from gprune.system.nearest import not_one_of
 
-_METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
+TWFLAP = "twflap"
+_METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", TWFLAP: "token-weighted FLAP"}
 BUILT_IN_METRICS = tuple(_METRICS)
 SCORINGS = {
     "single": "the primary text",

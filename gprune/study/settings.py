@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
+from gprune.records.repairs import FITTED, LEARNED, REPAIRS
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, validate_form
@@ -286,6 +287,14 @@ class GateSettings(Form):
 
 SCALED = "+scales"
 """suffix of `repair.kind` if learned scales follow the repair"""
+TRIED_SCALED = "least_squares_scales"
+"""name of the repair that learns scales after least squares"""
+if TYPE_CHECKING:
+    RepairKind = str
+else:
+    _SOLVED = [repair.word for repair in REPAIRS.values() if LEARNED not in repair.needs.values()]
+    _SOLVED.remove(TRIED_SCALED)
+    RepairKind = Literal[("own", "none", *_SOLVED, "auto", SCALED[1:], *(kind + SCALED for kind in ("own", *_SOLVED)))]
 
 
 @validate_form
@@ -337,21 +346,7 @@ class RepairSettings(Form):
     """Repair of the kept weights after the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
-    kind: Literal[
-        "own",
-        "none",
-        "bias",
-        "affine",
-        "least_squares",
-        "least_squares_bias",
-        "auto",
-        "scales",
-        "own+scales",
-        "bias+scales",
-        "affine+scales",
-        "least_squares+scales",
-        "least_squares_bias+scales",
-    ] = "own"
+    kind: RepairKind = "own"
     """own: the method's own repair; bias: FLAP's compensation; affine: a scale and a shift of each output channel;
     least_squares: new weights for the kept columns of o_proj and down_proj; auto: the best of several repairs on
     held-out text (section `choice`); scales: a learned factor per kept unit, alone or after another repair (section
@@ -492,9 +487,7 @@ MOST_CANDIDATES = 16
 """maximum number of candidates of the recommended recipe"""
 UNREPAIRED, OWN = "none", "own"
 """names of the candidates without a fit: the masks alone, and the method's own repair"""
-TRIED_SCALED = "least_squares_scales"
-"""name of the repair that learns scales after least squares"""
-_KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
+_KINDS = [repair.word for repair in REPAIRS.values() if FITTED in repair.needs.values()]
 _TEXTS = get_args(TextsUsed)
 
 
@@ -536,5 +529,5 @@ class ChoiceSettings(Form):
 def with_word(settings: RepairSettings, word: str) -> RepairSettings:
     """Return `settings` with the kind and texts of a candidate, which is written as kind:texts."""
     kind, texts = cast(Any, word.split(":"))
-    kind = cast(Any, f"least_squares{SCALED}") if kind == TRIED_SCALED else kind
+    kind = f"least_squares{SCALED}" if kind == TRIED_SCALED else kind
     return replace(settings, kind=kind, texts=texts)

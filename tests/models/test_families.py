@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from gprune.models import decoder as decoders
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, padded, pruning_file
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_reachable, shape_of
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_retention, shape_of
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.surgery import cut
 from gprune.records import Tokens
@@ -233,9 +233,15 @@ def test_the_table_of_the_docs_is_that_of_the_families(project):
     assert "".join(rows) in text
 
 
-def test_heads_that_stay_have_to_fit_the_retention():
+def test_the_smallest_pruned_model_has_to_fit_the_retention():
     values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
-    with pytest.raises(SettingsError, match=r"retention is 0.5, but the heads of OLMo 2 stay and are, .* 0.7"):
-        require_reachable(values, 0.5)
-    require_reachable(values, 0.9)
-    require_reachable(values | {"model_type": "llama"}, 0.1)
+    with pytest.raises(
+        SettingsError, match=r"retention 0.5 .* the heads of OLMo 2\. Choose a retention of at least 0.7"
+    ):
+        require_retention(values, 0.5)
+    require_retention(values, 0.9)
+    require_retention(values | {"model_type": "llama"}, 0.5)
+    with pytest.raises(
+        SettingsError, match=r"retention 0.1 .* one key/value group\. Choose a retention of at least 0.3"
+    ):
+        require_retention(values | {"model_type": "llama"}, 0.1)

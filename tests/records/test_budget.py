@@ -88,7 +88,7 @@ def allowed(neurons, alignment):
 def test_no_other_aligned_widths_of_that_size_keep_more_margin(seed):
     shape = ModelShape(layers=3, neurons=20, heads=4, kv_heads=4, head_width=2, hidden=8)
     ffn, heads, margin = decision(shape, seed)
-    masks = budget.align(shape, ffn, heads, margin, 0.5, 4)
+    masks = budget.meet_target(shape, ffn, heads, margin, 0.5, 4)
     best = np.sort(margin, axis=1)[:, ::-1].cumsum(axis=1)
     totals = {}
     for widths in itertools.product(allowed(20, 4), repeat=3):
@@ -110,7 +110,7 @@ def test_floors_push_the_other_layers_below_their_own_rounding():
     exact = budget.fill_exactly(shape, margin >= 0, heads, margin, target).sum(axis=1)
     assert exact.tolist() == [64, 31, 1]
     for alignment, widths in ((32, [32, 32, 32]), (16, [64, 16, 16])):
-        masks = budget.align(shape, margin >= 0, heads, margin, target, alignment)
+        masks = budget.meet_target(shape, margin >= 0, heads, margin, target, alignment)
         assert masks.sum(axis=1).tolist() == widths
 
 
@@ -118,7 +118,7 @@ def test_floors_push_the_other_layers_below_their_own_rounding():
 def test_a_block_wider_than_the_layer_keeps_it_whole(alignment):
     shape = ModelShape(layers=5, neurons=13, heads=3, kv_heads=3, head_width=1, hidden=7)
     ffn, heads, margin = decision(shape, 2)
-    assert budget.align(shape, ffn, heads, margin, 0.4, alignment).all()
+    assert budget.meet_target(shape, ffn, heads, margin, 0.4, alignment).all()
     assert budget.least_neurons(shape, alignment) == 13
 
 
@@ -128,7 +128,7 @@ def test_an_odd_width_may_be_kept_whole_or_cut_to_its_last_multiple():
 
     def width(neurons):
         target = neurons * shape.neuron_weights / shape.decoder_weights
-        return int(budget.align(shape, margin >= 0, heads, margin, target, 4).sum())
+        return int(budget.meet_target(shape, margin >= 0, heads, margin, target, 4).sum())
 
     assert [width(n) for n in (1, 4, 5, 6, 7, 10, 11, 12, 13)] == [4, 4, 4, 8, 8, 12, 12, 12, 13]
 
@@ -138,7 +138,7 @@ def test_infinite_and_equal_margins_still_give_aligned_widths():
     heads = np.ones((4, 4), bool)
     for infinite in (0, 50):
         margin = np.where(np.arange(96) < infinite, np.inf, -np.inf)[None].repeat(4, 0)
-        masks = budget.align(shape, margin > 0, heads, margin, 0.5, 8)
+        masks = budget.meet_target(shape, margin > 0, heads, margin, 0.5, 8)
         assert (masks.sum(axis=1) % 8 == 0).all()
         assert abs(masks.sum() - wanted_neurons(shape, heads, 0.5)) <= 4
 

@@ -123,7 +123,7 @@ def require_prunable(study: Study, folder: Path) -> Path:
     Raises ModelError if its family is not supported, SettingsError if heads that cannot be pruned exceed the retention.
     """
     layout = require_loadable(folder)
-    families.require_reachable(identity.configuration(folder), study.retention)
+    families.require_retention(identity.configuration(folder), study.retention)
     fits = study.chooses or study.repair.base not in ("own", "none", "bias")
     if fits and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(

@@ -15,7 +15,7 @@ def align_widths(masks: PruningMasks, margins: Array, shape: ModelShape, alignme
     """
     if alignment == 1:
         return masks
-    ffn = budget.align(shape, masks.ffn, masks.heads, margins, masks.target, alignment)
+    ffn = budget.meet_target(shape, masks.ffn, masks.heads, margins, masks.target, alignment)
     return replace(masks, ffn=ffn, retention=budget.retention(shape, ffn, masks.heads))
 
 

@@ -1,6 +1,6 @@
 """Repairs of the kept weights, as named in `gprune.records.repairs`.
 
-A repair is a module with two functions:
+A repair is an entry in that table and a module with two functions:
 
     ready(decoder, **inputs) -> Any                  prepares what does not depend on the masks
     repair(decoder, maps, ready, on_progress)        sets weight and bias of the output maps

@@ -80,6 +80,8 @@ def solve(
     `weight` (outputs, columns) are the dense weights on the kept columns, `bias` is (outputs,) or None, and `kind` is
     affine, least_squares or least_squares_bias. Raises SettingsError if the linear system is singular.
     """
+    if kind not in ("affine", "least_squares", "least_squares_bias"):
+        raise SettingsError(f"repair.kind {kind!r} has no solution here: add one to {__name__}")
     centred = moments if kind == "least_squares" else moments.about_means()
     wide = weight.double()
     if kind == "affine":

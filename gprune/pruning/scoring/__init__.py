@@ -2,7 +2,12 @@
 
 The metrics are the base scores of section 4 ("GPrune-LLM with FLAP, Wanda-sp, ..."). None of them needs the
 model or another forward pass: a text, any half of it or any other subset of its shards is scored in
-milliseconds. To add a metric, add a file with a function of the form ``Metric`` and a line in ``METRICS``.
+milliseconds.
+
+A metric is a module with two functions, and its label in ``gprune.study.methods``:
+
+    score(statistics, norms, shape, settings) -> UnitScores    from statistics merged into one shard
+    score_neurons(statistics, norms, shards, layer) -> Array   (neurons,) scores of one layer on some shards
 
 `combine_scores` scores the units of a baseline from two texts (appendix, multi-dataset calibration): it averages
 scores, or ranks within the layer. Pooled scores come from the merged statistics of both texts instead.
@@ -13,18 +18,19 @@ numbers are equal bit for bit.
 """
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from gprune.pruning.ranking import ranks
-from gprune.pruning.scoring import flap, wanda_sp
+from gprune.pruning.scoring import flap
 from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
 from gprune.study import CalibrationSettings
+from gprune.study.methods import BUILT_IN_METRICS, TWFLAP
 
-Metric = Callable[[ActivationStatistics, WeightNorms, ModelShape, CalibrationSettings], UnitScores]
-"""(statistics merged into one shard, norms, shape, settings) -> scores"""
-
-METRICS: dict[str, Metric] = {"flap": flap.score, "wanda_sp": wanda_sp.score}
+METRICS: dict[str, Any] = {name: import_module(f"{__name__}.{name}") for name in BUILT_IN_METRICS if name != TWFLAP}
+"""modules by metric; token-weighted FLAP needs statistics by context"""
 
 SUMMED_METRICS = ("wanda_sp",)
 """metrics for which a key/value group's score is the sum over its channels; for the others it is the mean"""
@@ -46,7 +52,7 @@ def score(
     """
     merged = statistics.merge(None if shards is None else list(shards))
     is_complete = shards is None or len(set(shards)) == statistics.shards
-    return METRICS[metric](merged, norms, shape, settings if is_complete else flap.plain(settings))
+    return METRICS[metric].score(merged, norms, shape, settings if is_complete else flap.plain(settings))
 
 
 def combine_scores(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
@@ -74,15 +80,13 @@ def _average(scoring: str, first: Array, second: Array) -> Array:
 ShardScorer = Callable[[Sequence[int]], Array]
 """indices of shards -> (layers, neurons) or (neurons,) scores"""
 
-_LAYER_SCORERS = {"flap": flap.flap_neurons, "wanda_sp": wanda_sp.wanda_sp_neurons}
-
 
 def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> ShardScorer:
     """Return a function from shard indices to (layers, neurons) scores by a metric of ``METRICS``.
 
     FLAP always uses the plain token variance, because the released form is not defined on a subset of a text.
     """
-    score = _LAYER_SCORERS[metric]
+    score = METRICS[metric].score_neurons
 
     def score_shards(shards: Sequence[int]) -> Array:
         index, scores = np.asarray(shards), np.empty(statistics.ffn_mean.shape[1:])
@@ -95,5 +99,5 @@ def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNo
 
 def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> ShardScorer:
     """Return a function from shard indices to the (neurons,) scores of one layer."""
-    score = _LAYER_SCORERS[metric]
+    score = METRICS[metric].score_neurons
     return lambda shards: score(statistics, norms, np.asarray(shards), layer)

@@ -28,7 +28,7 @@ def score(
     return UnitScores("flap", statistics.text, ffn, heads, channels)
 
 
-def flap_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+def score_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
     """Return (neurons,) plain scores of one layer on the shards with these indices."""
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]

@@ -24,7 +24,7 @@ def score(
     return UnitScores("wanda_sp", statistics.text, ffn, heads, channels)
 
 
-def wanda_sp_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+def score_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
     """Return (neurons,) scores of one layer on the shards with these indices."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)

@@ -114,5 +114,5 @@ class GateMasks(UnitMasks):
         shape = self.shape
         ffn, heads = (part.cpu().numpy() for part in self.split(self.hard_masks(gates)))
         margin = self.split(gates)[0].cpu().double().numpy()
-        ffn = budget.align(shape, ffn, heads, margin, self.target, self.alignment)
+        ffn = budget.meet_target(shape, ffn, heads, margin, self.target, self.alignment)
         return PruningMasks("gates", ffn, heads, budget.retention(shape, ffn, heads), self.target)

@@ -60,7 +60,7 @@ def _shifted(
         kept_heads = _feasible_heads(shape, heads, kept_heads, target, least)
     else:
         kept_heads = heads > 0
-    return budget.align(shape, neurons >= shift, kept_heads, neurons, target, alignment), kept_heads, shift
+    return budget.meet_target(shape, neurons >= shift, kept_heads, neurons, target, alignment), kept_heads, shift
 
 
 def _equal(
