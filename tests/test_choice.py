@@ -23,7 +23,7 @@ from gprune.pipeline.estimate import estimate_study
 from gprune.pipeline.estimate.dimensions import of_model
 from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph
-from gprune.pipeline.stages.inputs import measured_on, read_inputs, roles
+from gprune.pipeline.stages.inputs import choice_roles, read_inputs, roles
 from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
 from gprune.pruning.repair import fitting
 from gprune.records import REPAIRS
@@ -170,7 +170,7 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
     check = tmp_path / "check.txt"
     check.write_text((tmp_path.parent / "none").as_posix() + json.dumps(list(range(3000))), encoding="utf-8")
     study, store = from_dict(values_of(tmp_path, check_text=str(check))), Store(tmp_path / "cache")
-    assert measured_on(study) == ("check",) and "fresh" not in roles(study)
+    assert choice_roles(study) == ("check",) and "fresh" not in roles(study)
     result = pipeline.run(study, store, tiny_study.silent, until="perplexity")
     message = result["choice"]["gprune"]
     assert message["weights"] == {"check": 1.0}

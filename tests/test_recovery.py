@@ -110,9 +110,9 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
 
 def test_only_a_recovered_run_gives_a_recovered_model(made):
     opened, _ = made
-    with pytest.raises(SettingsError, match="method must be a pruned one"):
+    with pytest.raises(SettingsError, match="method must be a pruned method"):
         opened.model("dense", recovered=True)
-    with pytest.raises(SettingsError, match="repair must be left out where recovered"):
+    with pytest.raises(SettingsError, match="repair must be omitted if recovered"):
         opened.model(repair="none", recovered=True)
 
 

@@ -34,7 +34,7 @@ def ready(results: Results) -> bool:
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """Return the effect of modules, adaptation and learning in a run; its results must be `ready`."""
+    """Return the effect of modules, adaptation and learning in a run. All results that `ready` checks must exist."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted_scores)
     mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -44,15 +44,18 @@ def diagnose(results: Results) -> AblationEffect:
         drift_explained=explained_share(drift, partition, start),
         decisions_changed={
             "BCM": share_changed(mask, keep_highest_per_layer(adapted.scores, mask)),
-            **_without(results, mask, adapted.source),
+            **_share_changed_without(results, mask, adapted.source),
         },
         kept=tuple(mask.mean(axis=1).tolist()),
         below_score_line=below_line(results.get(stages.modules), adapted, len(mask)),
     )
 
 
-def _without(results: Results, mask: Array, source: Array) -> dict[str, float]:
-    """Return the shares of neuron decisions that change without RASA and without learned thresholds."""
+def _share_changed_without(results: Results, mask: Array, source: Array) -> dict[str, float]:
+    """Return the share of neuron decisions that change without RASA, and without learned thresholds (MSL).
+
+    `mask` is GPrune's (layers, neurons) mask and `source` the text of each module, as in `AdaptedScores.source`.
+    """
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
     widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
@@ -92,7 +95,7 @@ class AblationEffect:
 
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
-    """share of all neurons with another decision without a part, by part"""
+    """share of all neurons whose decision changes if a part is removed, by part"""
     kept: tuple[float, ...]
     """share of kept neurons in each layer"""
     below_score_line: tuple[float, ...]
@@ -100,7 +103,13 @@ class AblationEffect:
 
 
 def explained_share(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """Return the share of the variance of the (layers, neurons) drift that the modules, and `start`, explain."""
+    """Return the fraction of the within-layer variance of drift that modules explain.
+
+    Args:
+        drift: (layers, neurons) rank drift.
+        partition: modules of the run.
+        start: modules before refinement, if available.
+    """
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)
@@ -108,12 +117,15 @@ def explained_share(drift: Array, partition: Partition, start: Partition | None 
     chance = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
     variance = total.sum()
     random = float(total @ chance / variance) if variance > 0 else float("nan")
-    share = _between(centred, partition)
-    return Explained(share, random, None if start is None else _between(centred, start))
+    share = _explained_fraction(centred, partition)
+    return Explained(share, random, None if start is None else _explained_fraction(centred, start))
 
 
-def _between(centred: Array, partition: Partition) -> float:
-    """Return the share of the squared centred values that lies between the modules' means."""
+def _explained_fraction(centred: Array, partition: Partition) -> float:
+    """Return the fraction of variance that the module means explain, or NaN if all values are 0.
+
+    `centred` is (layers, neurons) with the mean of each layer removed.
+    """
     labels = partition.global_labels.ravel()
     means = module_means(centred.ravel(), labels, partition.modules)[labels]
     squares = (centred**2).sum()
@@ -136,7 +148,7 @@ def keep_highest_per_layer(scores: Array, mask: Array) -> Array:
 
 
 def kinds(shares: Explained) -> dict[str, float]:
-    """Return the shares by the label of the modules; the initialization only if it exists."""
+    """Return the explained fractions by the label of the modules; initial modules are included if available."""
     start = {} if shares.initialization is None else {"before refinement": shares.initialization}
     return {"modules of the run": shares.modules, **start, "random modules": shares.random}
 

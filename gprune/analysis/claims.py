@@ -141,7 +141,10 @@ class ClaimVerdict:
 
     @property
     def outcome(self) -> str:
-        """Return HOLDS if better in most cases and worse in none, FAILS if worse more often than better."""
+        """Return HOLDS if better in most cases and worse in none, FAILS if worse at least as often as better.
+
+        Else MIXED, and UNKNOWN without cases. Cases within noise count as neither better nor worse.
+        """
         better, worse = self.count(BETTER), self.count(WORSE)
         if not self.cases:
             return UNKNOWN

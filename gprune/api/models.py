@@ -33,12 +33,12 @@ def tokenizer(run: Run, trusted: bool) -> Any:
     return load_tokenizer(run.study.model, run.study.trust_remote_code)
 
 
-def cut(
+def build_model(
     run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None = None, recovered: bool = False
 ) -> Any:
     """Return the model of a method in evaluation mode, as `from_pretrained` would; see `Run.model`.
 
-    Code that comes with the model runs only if `trusted`.
+    Code that comes with the model runs only if `trusted`. `recovered` selects the model after recovery training.
 
     Raises:
         SettingsError: the model needs code that is not trusted, or the repair is unknown.
@@ -47,7 +47,7 @@ def cut(
     """
     from gprune.models import origin
 
-    results, pruned = _pruned(run, method, trusted, repair, recovered)
+    results, pruned = _load_pruned(run, method, trusted, repair, recovered)
     graph = results.graph
     work = RunContext(graph.study, graph.inputs, results.store.texts)
     with work.within_memory(f"the model of {method}"):
@@ -68,15 +68,15 @@ def export(
     recovered: bool = False,
     on_progress: Progress = silent,
 ) -> Path:
-    """Write the model of a method as a folder; see `Run.export`, and `cut` for errors.
+    """Write the model of a method as a folder; see `Run.export`, and `build_model` for errors.
 
     Raises CheckpointError if the folder is not empty, the disk is full, or the model differs when read back.
     """
     from gprune.models.export import checkpoint
 
-    require(method != "dense", "method", method, "a pruned one: the dense model is a folder already")
+    require(method != "dense", "method", method, "a pruned method, because the dense model is a folder already")
     on_progress(0, _STEPS, "checking the dense model")
-    results, pruned = _pruned(run, method, trusted, repair, recovered)
+    results, pruned = _load_pruned(run, method, trusted, repair, recovered)
     graph = results.graph
     # rows and columns are copied, so the CPU gives the same bits as the run's device
     study = replace(graph.study, device="cpu", offload=False)
@@ -94,29 +94,30 @@ def export(
             **graph.origin,
             figures=figures,
             ids=work.passage(),
-            accept=_as_measured(results, method, recovered, work),
+            accept=_loss_check(results, method, recovered, work),
         )
     on_progress(_STEPS, _STEPS, "exported")
     return folder.absolute()
 
 
-def _pruned(
+def _load_pruned(
     run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None, recovered: bool
 ) -> tuple[stages.Results, Any]:
+    # the results under the requested repair, and the PrunedModel of the method, or None for the dense model
     _require_trust(run, trusted)
     if recovered:
         _require_recovery(run, method, repair)
     settings = {"kind": repair} if isinstance(repair, str) else repair
     graph = run.graph if settings is None else stages.with_repair(run.graph, settings)
     results = stages.Results(run.results.store, graph)
-    made_from = pruned_models.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
-    needs = stages.resolve(made_from, lambda stage: _record(results, stage))
+    model_needs = pruned_models.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
+    needs = stages.resolve(model_needs, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
     return results, pruned_models.pruned_model(graph, method, **needs)
 
 
-def _as_measured(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:
-    # the result raises CheckpointError if the loss of the first window differs from the measured one
+def _loss_check(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:
+    # the returned function raises CheckpointError if the loss of the first window differs from the measured one
     from gprune.evaluation.perplexity import require_measured
 
     declare = stages.recovered_perplexity if recovered else stages.perplexity
@@ -156,16 +157,16 @@ def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
 
 
 def _require_recovery(run: Run, method: str, repair: object) -> None:
-    require(method != "dense", "method", method, "a pruned one where recovered: the dense one is not trained")
+    require(method != "dense", "method", method, "a pruned method if recovered, because the dense model is not trained")
     kind = run.study.recovery.kind
-    require(kind != "none", "recovery.kind", kind, "lora in the run whose recovered model is asked for")
-    require(repair is None, "repair", repair, "left out where recovered: the run has trained its own repair")
+    require(kind != "none", "recovery.kind", kind, "lora in a run whose recovered model is requested")
+    require(repair is None, "repair", repair, "omitted if recovered, because the run trained its own repair")
 
 
 def _require_trust(run: Run, trusted: bool) -> None:
     # a record alone must not run code of a model
     if run.study.trust_remote_code and not trusted:
         raise SettingsError(
-            f"the run {run.name} has trust_remote_code on, so that its model's own Python code would run "
+            f"the run {run.name} has trust_remote_code on, so its model's own Python code would run "
             "with your rights: use gprune.open(..., trust_remote_code=True) only if you trust its author"
         )

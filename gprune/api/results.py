@@ -257,10 +257,10 @@ class Run:
             >>> run.model("gprune").num_parameters() < run.model("dense").num_parameters()
             True
         """
-        from gprune.api.models import cut
+        from gprune.api.models import build_model
 
         require_choice("method", method, self.study.methods)
-        return cut(self._loaded, method, self._trusted, repair, recovered)
+        return build_model(self._loaded, method, self._trusted, repair, recovered)
 
     def export(
         self,

@@ -32,7 +32,7 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Position of units in the weights of one module of a layer."""
+    """Entry of the family table: one module of a layer and the axis of its weight along which units lie."""
 
     path: str
     """dotted name of the module, from a layer"""

@@ -1,6 +1,6 @@
-"""Find the rows and columns of a live model's weights that belong to its units, by the table of its family.
+"""Locate the weights of each unit in a loaded model, by the table of its model family.
 
-A projection with a linear map of its own is that map; several projections in one map are some of its rows each.
+A projection such as q_proj is a linear map, or a range of rows of a fused map that stacks several projections.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from gprune.system.errors import ModelError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Some rows of a fused linear map, used as a map of their own."""
+    """A projection stored as a range of rows of a fused linear map."""
 
     linear: nn.Linear
-    """the whole map"""
+    """the fused map"""
     rows: slice
-    """which of its outputs"""
+    """range of its outputs that belong to the projection"""
 
     @property
     def weight(self) -> torch.Tensor:
@@ -39,11 +39,11 @@ class Rows:
 
 
 Projection = nn.Linear | Rows
-"""a linear map, or its rows in a fused one"""
+"""a separate linear map, or rows of a fused one"""
 
 
 def language_config(model: Any) -> Any:
-    """Return the configuration of a causal language model, or of the one in a wrapper; None without any."""
+    """Return the configuration of a causal language model or of the one inside a wrapper; None if there is none."""
     config = getattr(model, "config", None)
     inside = getattr(config, "get_text_config", None)
     return config if inside is None else inside()
@@ -66,7 +66,7 @@ def module_of(part: Projection) -> nn.Linear:
 
 
 def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
-    """Return the plain linear map of a layer at a path. Raises ModelError if there is none."""
+    """Return the plain linear map of a layer at a dotted path. Raises ModelError if there is none."""
     try:
         module = layer.get_submodule(path)
     except AttributeError as error:
@@ -83,26 +83,30 @@ def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
 
 
 def axis_sizes(shape: ModelShape) -> dict[str, int]:
-    """Return the length of an axis of a dense layer for each kind of unit in ``UNITS``."""
+    """Return the number of rows or columns that a dense layer has for each kind of unit in ``UNITS``."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     heads = {"query_heads": shape.heads, "key_heads": shape.kv_heads}
     return {"neurons": shape.neurons, "queries": queries, "keys": keys, **heads}
 
 
-def part_ranges(piece: Slice, shape: ModelShape) -> dict[str, slice]:
-    """Return the rows or columns of each part of a slice."""
+def part_ranges(entry: Slice, shape: ModelShape) -> dict[str, slice]:
+    """Return the range of rows or columns of each projection in a module, by its key in ``UNITS``.
+
+    `entry` describes the module in the family table; a module that is not fused has one projection. `shape` is the
+    shape of the dense model.
+    """
     ranges, start, sizes = {}, 0, axis_sizes(shape)
-    for part in piece.parts:
+    for part in entry.parts:
         ranges[part] = slice(start, start + sizes[UNITS[part]])
         start += sizes[UNITS[part]]
     return ranges
 
 
 def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, index: int) -> Projection:
-    """Return a projection of a layer by its key in ``UNITS``."""
-    piece = layout.slice_of(part)
-    module = linear(layer, piece.path, index)
-    return module if len(piece.parts) == 1 else Rows(module, part_ranges(piece, shape)[part])
+    """Return a projection of a layer by its key in ``UNITS``; errors name the layer by its `index`."""
+    entry = layout.slice_of(part)
+    module = linear(layer, entry.path, index)
+    return module if len(entry.parts) == 1 else Rows(module, part_ranges(entry, shape)[part])
 
 
 def common_shape(model: nn.Module, layout: Layout) -> ModelShape:

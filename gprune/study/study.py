@@ -300,7 +300,7 @@ def split_text_name(text: str) -> tuple[str, str]:
 
 
 def short(name: str) -> str:
-    """Return the name of a text, a model or a task without leading folders; options are kept."""
+    """Return the name of a text, a model or a task without leading folders; options after `#` are kept."""
     location, sign, options = name.partition("#")
     return location.rstrip("/").rpartition("/")[2] + sign + options
 

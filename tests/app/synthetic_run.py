@@ -14,7 +14,7 @@ from gprune.pipeline import runs
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pipeline.stages import KINDS, Graph, Inputs, Results, Stage, execution_plan
-from gprune.pipeline.stages.inputs import from_plain, plugins_read, roles
+from gprune.pipeline.stages.inputs import from_plain, plugin_records, roles
 from gprune.records import ModelShape
 from gprune.store import Store
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, from_dict, run_name
@@ -106,7 +106,7 @@ def _inputs(study: Study, missing_tasks: Collection[str], salt: object) -> Input
         tasks=digests("task", {task: task for task in evaluation.tasks if task not in missing_tasks}),
         scoring="made up" if evaluation.tasks else "",
         machine="made up" if evaluation.speed != "none" else "",
-        plugins=plugins_read(study),
+        plugins=plugin_records(study),
     )
 
 

@@ -148,7 +148,7 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
 def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, name):
     places = put_map(the_run(cache))
     app = open_page("map", layer="2", nm_colour="drift")
-    assert "40% of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
+    assert "map preserves 40% of the 15 nearest" in words(app) and "seed 0" in words(app)
     (chart,) = charts(app)
     assert chart["layout"]["xaxis"]["title"]["text"] == "UMAP 1 (no unit)"
     run = the_run(cache)

@@ -54,7 +54,7 @@ def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, ca
     values = tiny_study.made(tmp_path, methods=("dense", "flap"), device="cpu")
     run = gprune.run(values, until="drift", progress=False)
     for method, words in (
-        ("dense", "method must be a pruned one: the dense model is a folder already"),
+        ("dense", "method must be a pruned method, because the dense model is a folder already"),
         ("fang", "method must be one of dense, flap (got 'fang')"),
         ("flap", "no whole result"),
     ):

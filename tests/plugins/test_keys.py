@@ -13,7 +13,7 @@ from gprune.analysis.whatif import obstacle
 from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Graph, Inputs, execution_plan
-from gprune.pipeline.stages.inputs import plugins_read
+from gprune.pipeline.stages.inputs import plugin_records
 from gprune.pipeline.stages.plugins import load_code
 from gprune.store import Store
 from gprune.study import from_dict, methods
@@ -100,7 +100,7 @@ def test_a_run_opens_without_its_plug_in(orphan):
         assert methods.METHODS["even"].label == "even cut" and methods.METRICS["size"] == "weight size"
         assert "even" not in methods.choices() and "size" not in methods.metric_choices()
         with pytest.raises(SettingsError, match="the metric size of bring 1.0 is not installed here: install bring"):
-            plugins_read(run.study)
+            plugin_records(run.study)
         assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
 
 

@@ -269,7 +269,7 @@ def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
 @panel("explained", "ma_explained", "Do the modules explain the drift?")
 def explained(run: Run) -> Panel:
     """Share of the drift's variance that lies between modules."""
-    result = derived_cache.acting(run).drift_explained
+    result = derived_cache.ablation_effects(run).drift_explained
     return Panel(
         _plot_explained(result),
         "Share of the within-layer variance of rank drift that lies between modules: how well a neuron's module "

@@ -112,7 +112,7 @@ def scales(run: Run) -> Panel:
 @panel("parts", "pd_acting", "What does each part of GPrune do?")
 def parts(run: Run) -> Panel:
     """Share of the decisions that change if one part of GPrune is removed."""
-    effect = derived_cache.acting(run)
+    effect = derived_cache.ablation_effects(run)
     idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
     return Panel(
         _plot_parts(effect),
@@ -394,7 +394,7 @@ def compare_texts(run: Run, method: str) -> Atlas:
 
 
 def _columns(run: Run) -> Array:
-    """(modules,) column of each module in its layer; see `mask_map.module_columns`."""
+    """Return the (modules,) column of each module in its layer's row of the atlas; see `mask_map.module_columns`."""
     return mask_map.module_columns(run.load(stages.partition), run.load(stages.drift).magnitude)
 
 

@@ -128,7 +128,7 @@ def neuron_map(
     method: str = "",
     selected: Selection = NOTHING,
 ) -> Panel:
-    """Neurons of one layer in a plane, with similar neurons close together.
+    """Plot the neurons of one layer in a plane, with similar neurons close together.
 
     The default layout is UMAP if a job has computed it, else PCA. The default colours show which masks keep a neuron,
     if the run has masks.
@@ -190,7 +190,7 @@ def _explain(run: Run, basis: str, layout: str) -> str:
 
 
 def neuron_table(run: Run, layer: int, neurons: Array, points: Array | None = None) -> pd.DataFrame:
-    """Return one row a neuron with the run's results on it, and its position in the map where `points` are given."""
+    """Return a table with one row per neuron: its results, and its position in the map if `points` are given."""
     scores = {letter: run.find(stages.scores, text) for letter, text in zip("AB", stages.PAIR, strict=True)}
     table = analysis.table(
         layer,
@@ -209,7 +209,7 @@ def _measured_texts(run: Run) -> tuple[str, ...]:
 
 
 def plane_stage(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
-    """Return the stage whose result a plane needs, or None if the app computes it.
+    """Return the stage that computes a plane, or None if the app computes it directly.
 
     Raises MissingResultError if no text was measured yet.
     """
@@ -224,17 +224,17 @@ def _default_layout(run: Run, layer: int, basis: str) -> str:
 
 
 def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
-    """Return the neurons of a layer in a plane.
+    """Return the positions of a layer's neurons in a plane, with titles of the axes and the quality of the map.
 
-    Raises MissingResultError if a job has not laid them out or the run has not come that far,
+    Raises MissingResultError if the map or its inputs are not computed yet,
     NumericsError if all neurons are equal, SettingsError if there are too few for UMAP.
     """
     if layout == UMAP:
         analysis.require_enough_neurons(run.load(stages.shape).neurons)
         record = run.load(stages.neuron_map, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
         quality = (
-            f"{percent(float(record.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest neighbours in at most "
-            f"{analysis.MOST_COMPONENTS} principal components are also its nearest here"
+            f"the map preserves {percent(float(record.kept.mean()))} of the {analysis.NEIGHBOURS} nearest neighbours "
+            f"of a neuron, measured in at most {analysis.MOST_COMPONENTS} principal components"
         )
         return Plane(record.places, ("UMAP 1 (no unit)", "UMAP 2 (no unit)"), quality)
     if basis == PARAMETERS:
@@ -275,7 +275,7 @@ def default_masks(run: Run, colour: str) -> str:
 
 
 def default_coloring(run: Run) -> str:
-    """Return the coloring by who keeps a neuron, or the nearest to it that the run has results for."""
+    """Return the coloring by the masks that keep a neuron, or the best alternative that the run has results for."""
     if "gprune" in run.masked and len(run.masked) > 1:
         return METHOD_MASKS
     return MODULE if run.has(stages.partition) else DRIFT
@@ -327,7 +327,7 @@ def group_by_module(labels: Array) -> tuple[Group, ...]:
 
 
 def differing_share(coloring: Coloring) -> float:
-    """Return the share of the layer's neurons that the two masks of a coloring do not agree on."""
+    """Return the share of the layer's neurons that only one of the two masks of a coloring keeps."""
     return float(np.mean(coloring.groups[2].members | coloring.groups[3].members))
 
 
@@ -426,7 +426,7 @@ def _read_group(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
 
 @panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_read_neuron)
 def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
-    """Rank of a neuron on every text, with its range over halves of the text."""
+    """Plot the rank of a neuron on every text, with its range over halves of the text."""
     layers, neurons = run.load(stages.scores, "primary").ffn.shape
     layer, neuron = in_range("layer", layer, layers), in_range("neuron", neuron, neurons)
     texts = layer_ranks(run, layer)
@@ -455,7 +455,7 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
 
 @panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_read_group)
 def score_histograms(run: Run, *, layer: int | None = None, module: int | None = None) -> Panel:
-    """Distribution of the scores of a layer's or a module's neurons on each text."""
+    """Plot the distribution of the scores of a layer's or a module's neurons on each text."""
     layer = in_range("layer", layer, len(run.load(stages.scores, "primary").ffn))
     if module is not None:
         count = int(run.load(stages.partition).counts[layer])
@@ -520,7 +520,7 @@ def _module_table(run: Run, layer: int) -> pd.DataFrame | None:
 
 
 def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
-    """Return one row a neuron, the most important on A first."""
+    """Return a table with one row per neuron, sorted by decreasing importance on A."""
     layer, neurons = unit.layer or 0, np.flatnonzero(members)
     table = pd.DataFrame({"layer": layer, "neuron": neurons})
     for letter, ranks in layer_ranks(run, layer).items():

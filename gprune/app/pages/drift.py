@@ -104,7 +104,7 @@ def show_agreement(run: Run) -> None:
         with left:
             cards.panel_card(figures.module_counts, run)
         with right, cards.card_of(figures.explained, run) as card:
-            if math.isnan(derived_cache.acting(run).drift_explained.modules):
+            if math.isnan(derived_cache.ablation_effects(run).drift_explained.modules):
                 st.caption("Every neuron has the same drift, so there is nothing to explain.")
             else:
                 card.show(figures.explained(run))

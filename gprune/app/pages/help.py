@@ -13,7 +13,7 @@ SEARCH = "help_search"
 """key in the address: the searched word"""
 LONGEST = 200
 READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
-"""of each place: what to look at and, in a paragraph of its own, what it does not say"""
+"""of each place: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
     ("P", "opens the slides from any page"),
     ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),

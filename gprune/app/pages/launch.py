@@ -134,7 +134,7 @@ def draw_form(root: str, is_open: bool) -> None:
 
 
 def take_study() -> bool:
-    """Fill the form, before it is drawn, with a study that another page sent; return True if there was one."""
+    """Fill the form with a study sent from another page; return True if there was one. Call before drawing it."""
     sent = address.sent_to_launch()
     if sent is None:
         return False
@@ -146,7 +146,7 @@ def take_study() -> bool:
 
 
 def fill(study: Study) -> None:
-    """Set every widget of the form to the value of a study; for callbacks, before the widgets are drawn."""
+    """Set every widget of the form to the value of a study. Call in callbacks, or before the widgets are drawn."""
     values, form = study.to_dict(), "launch_demo" if study.model == "demo" else "launch"
     flat = {f"{section}.{field}": value for section in SECTIONS for field, value in values[section].items()}
     widgets = {f"{form}_{field}": _widget_value(field, value) for field, value in flat.items()}
@@ -307,10 +307,10 @@ def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSet
             _select_once(key, draw_uploader(root, key))
         with slot:
             tasks = _ask_tasks(key)
-    return {"texts": _stripped(texts), "tasks": tasks}
+    return {"texts": _strip_names(texts), "tasks": tasks}
 
 
-def _stripped(names: list[str]) -> tuple[str, ...]:
+def _strip_names(names: list[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
@@ -326,11 +326,11 @@ def _ask_tasks(key: str) -> tuple[str, ...]:
         select_all=False,
         help=documentation()["evaluation.tasks"],
     )
-    return _stripped(tasks)
+    return _strip_names(tasks)
 
 
 def describe_task(task: str) -> str:
-    """Return a task with what it needs: nothing, a data set, or the file itself."""
+    """Return the label of a task, which says if its data is built in; a file is labelled by its path."""
     if "/" in task or task.endswith(SUFFIX):
         return short(task, 32)
     return f"{task} (built in)" if task in listed_tasks() and task not in STANDARD_TASKS else f"{task} (needs data)"
@@ -367,7 +367,7 @@ def draw_uploader(root: str, key: str) -> str:
 
 
 def uploaded_path(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
-    """Return the path in the cache of a file that a person gives, by its content.
+    """Return the path in the cache for an uploaded file.
 
     Of `name` only letters and digits survive; `suffix` has its dot; a hash of `raw` becomes part of the name.
     """
@@ -378,14 +378,14 @@ def uploaded_path(root: str, folder: str, name: str, suffix: str, raw: bytes) ->
 
 @contextlib.contextmanager
 def upload_as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
-    """Give the bytes as a file for as long as it is read; a CorpusError calls it by its name."""
+    """Provide uploaded bytes as a temporary file; a CorpusError raised inside shows `name`, not the temporary path."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"text{suffix}"
         file.write_bytes(raw)
         try:
             yield file
         except CorpusError as error:
-            # the person knows no such file
+            # the user does not know the temporary file
             raise CorpusError(str(error).replace(str(file), name)) from error
 
 
@@ -404,7 +404,7 @@ def _count_questions(digest: str, name: str, _raw: bytes) -> int:
 
 
 def check_questions(name: str, raw: bytes) -> int:
-    """Check every row of a file of questions as the measurement will; return how many there are, at least 1.
+    """Check every row of a file of questions as the evaluation does; return their number, at least 1.
 
     Raises:
         CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
@@ -462,7 +462,7 @@ def _ask_machine() -> dict[str, Any]:
 
 
 def _ask_profile(start: Study, key: str) -> tuple[Study, str]:
-    """Ask for the profile; return the study whose settings the sections begin with, and the prefix of their keys."""
+    """Draw the choice of a profile; return a study with its settings, and the prefix of the keys of the widgets."""
     name = st.radio(
         "Settings that the paper leaves open",
         profiles.NAMES,
@@ -486,7 +486,7 @@ def section_fields(section: str) -> dict[str, tuple[Any, Any]]:
 
 
 def ask_section(section: str, key: str, start: Study) -> dict[str, Any]:
-    """Draw a widget for each field of a section that no step asks for; return their values by field."""
+    """Draw a widget for each field of a section that is not in a step of the form; return the values by field."""
     values = {}
     with st.grid(4, min_column_width=180):
         for field, (hint, _) in section_fields(section).items():
@@ -521,7 +521,7 @@ def _ask_field(dotted: str, hint: Any, value: Any, key: str) -> Any:
 
 
 def _widget_value(dotted: str, value: Any) -> Any:
-    """Return what the widget of a field holds where the field has a value."""
+    """Return a field's value in the type of its widget: a tuple as text, a number of a float field as float."""
     section, _, name = dotted.partition(".")
     hint, _ = section_fields(section)[name]
     if typing.get_origin(hint) is tuple:
@@ -530,7 +530,7 @@ def _widget_value(dotted: str, value: Any) -> Any:
 
 
 def _parse_numbers(typed: str) -> list[Any] | tuple[int, ...]:
-    """Parse whole numbers between commas; what is not a number stays text, for the study to refuse."""
+    """Parse comma-separated whole numbers; other input is returned as strings, which the study rejects."""
     parts = [part.strip() for part in typed.split(",") if part.strip()]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else list(parts)
 
@@ -544,7 +544,7 @@ def _explain_section(section: str, fields: dict[str, Any], values: dict[str, Any
 
 
 def _propose_alignment(values: dict[str, Any]) -> None:
-    """Name the block that suits equal widths of the chosen model."""
+    """Propose the alignment for equal widths of the selected model."""
     shape, retention = _shape_of(values["model"]), float(values["retention"] or 0)
     if shape is None or not 0 < retention < 1:
         return
@@ -558,7 +558,7 @@ def _propose_alignment(values: dict[str, Any]) -> None:
 
 
 def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
-    """Name the tasks whose data comes from the hub, and say what is wrong with the others; nothing is fetched."""
+    """List the tasks whose data comes from the hub, and show the errors of the others; nothing is downloaded."""
     settings = EvaluationSettings(task_folder=folder)
     from_hub, unchecked = [], [task for task in tasks if needs_index(task)]
     for task in (task for task in tasks if task not in unchecked):
@@ -569,7 +569,7 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             elif source.kind == "registered" and source.file is not None:
                 _count_rows(source, source.file.stat().st_mtime_ns)
         except (GpruneError, OSError, RuntimeError) as error:
-            # a path that is too long, or of a person that this machine does not know
+            # OSError: a path that is too long; RuntimeError: the home folder of an unknown user
             st.warning(escape_error(error), icon=":material/warning:")
     if from_hub:
         st.caption(
@@ -582,16 +582,16 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _count_rows(source: TaskSource, _modified: int) -> int:
-    """Count the local rows of a task; CorpusError names what is wrong with them."""
+    """Return the number of local rows of a task. Raises CorpusError if a row is not valid."""
     return len(read_documents(source))
 
 
 def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> list[Study]:
-    """Return the form's study for each seed; none after everything wrong was shown and marked at its field."""
+    """Return the form's study for each seed; if a field is not valid, show and mark every error and return none."""
     try:
         return list_seeds(from_dict(settings), further)
     except GpruneError as error:
-        complaints = {field_of(words): words_of_form(words) for words in error.faults or (str(error),)}
+        complaints = {field_of(words): use_form_labels(words) for words in error.faults or (str(error),)}
     lines = [escape_error(words) for words in complaints.values()]
     complaint.error(lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines), icon=":material/error:")
     for field, words in complaints.items():
@@ -600,7 +600,7 @@ def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> 
 
 
 def list_seeds(study: Study, typed: str) -> list[Study]:
-    """Return the study, and once more for every further seed. Raises SettingsError if no list of seeds was typed."""
+    """Return a study for its own seed and each additional one. Raises SettingsError if `typed` is no list of seeds."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
@@ -611,17 +611,17 @@ def list_seeds(study: Study, typed: str) -> list[Study]:
 
 
 def field_of(complaint: str) -> str:
-    """Return the field that a complaint begins with: `methods` for “methods[2] must be …”."""
+    """Return the field at the beginning of an error message: `methods` for “methods[2] must be …”."""
     return complaint.partition(" ")[0].partition("[")[0]
 
 
 def field_label(field: str) -> str:
-    """Return what the form calls a field."""
+    """Return the label of a field in the form."""
     return LABELS.get(field) or f"{field.rpartition('.')[2].replace('_', ' ').capitalize()} (Advanced)"
 
 
-def words_of_form(complaint: str) -> str:
-    """Return a complaint that begins with the name of a field with the form's label in its place."""
+def use_form_labels(complaint: str) -> str:
+    """Replace the name of a field at the beginning of an error message by its label in the form."""
     field = field_of(complaint)
     if field == "further" or field not in documentation():
         return complaint
@@ -630,7 +630,7 @@ def words_of_form(complaint: str) -> str:
 
 
 def mark_field(slot: Any, key: str, words: str) -> None:
-    """Put a frame around the field whose widget has a key, and say below it what is wrong."""
+    """Outline the widget with a key, and show the error message `words` below it."""
     chosen = ".st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
     slot.html(
         f"<style>{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
@@ -641,15 +641,15 @@ def mark_field(slot: Any, key: str, words: str) -> None:
 
 
 def css_string(text: str) -> str:
-    """Return text as a string of CSS in which every sign that could end it is escaped."""
-    # the blank ends the number and is no part of the text
+    """Return text as a CSS string literal in which all characters except letters, digits and spaces are escaped."""
+    # CSS consumes the space that ends a numeric escape
     return '"' + re.sub(r"[^a-zA-Z0-9 ]", lambda sign: f"\\{ord(sign[0]):06x} ", text) + '"'
 
 
 def input_problem(study: Study) -> str:
-    """Return why the model, a text or a task cannot be used, as far as can be told at once; empty if they can.
+    """Return the reason why the model, a text or a task cannot be used; empty if none is found.
 
-    Nothing is downloaded: a name of the hub is only checked for its form.
+    Nothing is downloaded. Of a name on the hub, only the form is checked.
     """
     try:
         require_usable(study)
@@ -663,11 +663,11 @@ def input_problem(study: Study) -> str:
 
 
 def _refuse(study: Study, complaint: Any = None) -> bool:
-    """Say why a study cannot be started, and mark its field; return True if it cannot."""
+    """Return True if a study cannot be started, after showing the reason and marking the field that causes it."""
     problem = input_problem(study)
     if not problem:
         return False
-    (complaint or st).error(escape_error(words_of_form(problem)), icon=":material/error:")
+    (complaint or st).error(escape_error(use_form_labels(problem)), icon=":material/error:")
     if complaint is not None:
         inputs = {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
         fields = [field for field, value in inputs.items() if value and repr(value) in problem]

@@ -36,7 +36,7 @@ def show_decisions(run: Run) -> None:
 
 
 def _show_layers(run: Run, card: cards.Card) -> None:
-    """Draw what GPrune keeps of each layer, or the scales that it has learned for what it keeps."""
+    """Draw the share of each layer that GPrune keeps, or the learned scales of the kept units."""
     units = [*figures.UNITS, *([figures.SCALES] if run.study.repair.scaled else [])]
     unit = address.segmented_control("Unit", units, "pd_unit", figures.NEURONS)
     if unit == figures.SCALES:

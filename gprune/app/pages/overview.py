@@ -69,7 +69,7 @@ def _show_checks(run: Run) -> None:
         st.error(escape_error(error), icon=":material/error:")
     effect, seeds = None, tuple[int, ...]()
     with contextlib.suppress(GpruneError):
-        effect = derived_cache.acting(run)
+        effect = derived_cache.ablation_effects(run)
     with contextlib.suppress(GpruneError):
         seeds = story.compared_seeds(run)
     study = documents.fair_study()

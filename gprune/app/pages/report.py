@@ -1,4 +1,4 @@
-"""Report: which figures shall go into one file that people can open anywhere?"""
+"""Page *Report*: select figures and save them with their findings as one self-contained HTML file."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from gprune.system.safe_parsing import quote
 from gprune.system.units import amount
 
 CHOSEN = "rp_cards"
-"""key in the address: the figures in the order in which they stand"""
+"""key in the address: the selected figures in their order"""
 _MADE = "report_made"
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _FinishedReport:
     """A report that is ready to download, with its run and figures."""
 
     run: str
@@ -31,10 +31,10 @@ class _Made:
 def show(run: Run) -> None:
     """Draw the page."""
     with card("rp_choice", "Self-contained HTML report", run) as opened:
-        _choice(run, opened)
+        _choose_figures(run, opened)
 
 
-def _choice(run: Run, opened: Card) -> None:
+def _choose_figures(run: Run, opened: Card) -> None:
     names = figure_names()
     called = {name: f"{page_of_figure(name)}: {describe_figure(name)}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
@@ -62,7 +62,7 @@ def _choice(run: Run, opened: Card) -> None:
         "reader's light or dark mode, works on a phone and loads nothing from the network."
     )
     _make(run, cards)
-    _as_words(run, cards)
+    _show_code(run, cards)
 
 
 def _make(run: Run, cards: tuple[str, ...]) -> None:
@@ -73,8 +73,8 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
         ):
             with st.spinner("Drawing the figures …"):
                 values = dict(address.current_state().values)
-                st.session_state[_MADE] = _Made(run.name, cards, make_report(run, cards, values))
-        latest: _Made | None = st.session_state.get(_MADE)
+                st.session_state[_MADE] = _FinishedReport(run.name, cards, make_report(run, cards, values))
+        latest: _FinishedReport | None = st.session_state.get(_MADE)
         if latest is None or (latest.run, latest.cards) != (run.name, cards):
             return
         report = latest.report
@@ -85,11 +85,11 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
         st.warning(f"{escape(describe_figure(name))}: {escape_error(problem)}", icon=":material/hourglass_empty:")
 
 
-def _as_words(run: Run, cards: tuple[str, ...]) -> None:
+def _show_code(run: Run, cards: tuple[str, ...]) -> None:
     """Show the command and the Python code that create the report with default settings."""
     if not cards:
         return
-    with st.expander("As a command and in Python", icon=":material/terminal:"):
+    with st.expander("Command and Python code", icon=":material/terminal:"):
         file = f"{run.name}.html"
         st.code(
             f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}", language="bash", wrap_lines=True

@@ -61,7 +61,7 @@ def describe_wait(run: Run, otherwise: str, **words: str) -> str:
 
 
 def draw_worker_state(run: Run, otherwise: str) -> None:
-    """Draw a bar while the worker fits weights, else the words of `describe_wait`."""
+    """Draw a progress bar while the worker fits weights, else the reason for waiting from `describe_wait`."""
     state = preview.pool().state(Source(run.root, run.graph))
     if state.phase == "fitting":
         st.progress(state.share, text=escape_error(state.reason))

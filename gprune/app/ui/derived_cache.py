@@ -1,4 +1,4 @@
-"""Small results that the pages draw, each computed once for its keys; they are read-only."""
+"""Cached results of analyses for the pages, computed once per key of their inputs; they are read-only."""
 
 import itertools
 from collections.abc import Sequence
@@ -42,32 +42,32 @@ def _get(root: str, kind: str, key: str, expected: type) -> Any:
 
 @lru_cache(256)
 def drift_curves(root: str, key: str, bins: int) -> list[drift.Distribution]:
-    """The four curves of the drift histogram."""
+    """Return the four curves of the drift histogram."""
     return drift.distributions(_get(root, "drift", key, records.RankDrift), bins)
 
 
 @lru_cache(64)
 def compute_drift_by_layer(root: str, key: str, bins: int) -> Array:
-    """(layers, bins) percent of each layer's neurons."""
+    """Return the (layers, bins) percentages of each layer's neurons by rank drift."""
     return drift.shares_by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
 
 
 @lru_cache(64)
 def drift_layers(root: str, key: str) -> pd.DataFrame:
-    """Medians and correlations of every layer."""
+    """Return a table of the median drift and the rank correlation of every layer."""
     return drift.drift_by_layer(_get(root, "drift", key, records.RankDrift))
 
 
 @lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
-    """The neurons whose rank shifts most."""
+    """Return a table of the neurons whose rank shifts most."""
     first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
     return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
 
 
 @lru_cache(128)
 def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: str, bins: int) -> decisions.Bins:
-    """Figure 3 for two methods."""
+    """Return the decisions of two methods by drift bin (Fig. 3)."""
     first, second = (_get(root, "masks", key, records.PruningMasks) for key in (gprune, base))
     magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
     return decisions.compare(magnitude, _get(root, "partition", partition, records.Partition), first, second, bins)
@@ -75,7 +75,7 @@ def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: 
 
 @lru_cache(128)
 def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
-    """(modules,) mean primary score under a scale."""
+    """Return the (modules,) mean score on the primary text under a scale."""
     scores = _get(root, "scores", primary, records.UnitScores).ffn
     return rasa.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
 
@@ -97,30 +97,30 @@ def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """Return the masks of a choice, composed from the run's thresholds and cached.
 
     Raises MissingResultError if the run lacks what GPrune's masks follow from, MethodError if the
-    method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below what the
-    floors of the layers cost.
+    method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below that of the
+    minimum widths of the layers.
     """
     if choice.method != "gprune":
         # what the decisions of a run's baselines follow from
         inputs = f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"
-        return _of_baseline(RunResults((inputs,), run), choice)
+        return _compute_baseline_masks(RunResults((inputs,), run), choice)
     keys = [run.root, *(run.key(stages.scores, text) for text in stages.PAIR)]
     keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]
     keys += [str(run.study.sparsity.alignment), str(run.study.seed)]
-    return _of_gprune(RunResults(tuple(keys), run), choice)
+    return _compute_gprune_masks(RunResults(tuple(keys), run), choice)
 
 
 def masks_of_text(run: Run, method: str, text: str) -> PruningMasks:
-    """Return the masks of a method at the run's retention by the scores of one text, PRIMARY or AUXILIARY of whatif.
+    """Return the masks of a method at the run's retention, decided by the scores of one text.
 
-    Errors as `masks_of`.
+    `text` is `whatif.PRIMARY` or `whatif.AUXILIARY`. Raises the errors of `masks_of`.
     """
     return masks_of(run, whatif.LabChoice(method, run.study.retention, text, run.study.reliability))
 
 
 @lru_cache(64)
-def _of_gprune(results: RunResults, choice: whatif.LabChoice) -> PruningMasks:
-    base = _prepared(results)
+def _compute_gprune_masks(results: RunResults, choice: whatif.LabChoice) -> PruningMasks:
+    base = _prepare(results)
     if choice.scoring == whatif.ADAPTED:
         source = preview(results.run, choice.settings)[1].source
     else:
@@ -129,12 +129,12 @@ def _of_gprune(results: RunResults, choice: whatif.LabChoice) -> PruningMasks:
 
 
 @lru_cache(4)
-def _prepared(results: RunResults) -> whatif.Prepared:
+def _prepare(results: RunResults) -> whatif.Prepared:
     return whatif.prepare_run(results.run)
 
 
 @lru_cache(64)
-def _of_baseline(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
+def _compute_baseline_masks(inputs: RunResults, choice: whatif.LabChoice) -> PruningMasks:
     adapted: Any = None
     if choice.scoring == whatif.ADAPTED:
         adapted = preview(inputs.run, choice.settings)[1].scores
@@ -152,7 +152,7 @@ def perplexities(run: Run) -> list[tuple[str, str]]:
 def measurements(run: Run) -> list[Measurement]:
     """Return every measured perplexity of a run. Raises StoreError if a result is damaged."""
     masks, pairs = run.masks(), perplexities(run)
-    # a method has one size, on however many texts it was measured
+    # the size of a method is the same for all texts
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
         measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
@@ -189,7 +189,7 @@ def measurement(
 
 
 def unavailable(run: Run) -> dict[str, str]:
-    """Return why methods of a run could not be pruned, without those that another run has pruned since."""
+    """Return the reasons why methods of a run could not be pruned, except those that another run has pruned since."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     reasons_by_method = {}
     for name, masks in run.cutting.items():
@@ -200,7 +200,7 @@ def unavailable(run: Run) -> dict[str, str]:
 
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
-    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
+    """Return the retained fraction of the decoder's weights, else NaN, and the parameters of the model, else 0."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
     cut = masks.get(run.cutting[method])
@@ -213,10 +213,10 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     return cut.retention, pruned.parameters(shape, size)
 
 
-def acting(run: Run) -> AblationEffect:
-    """Return what the parts of GPrune do in a run.
+def ablation_effects(run: Run) -> AblationEffect:
+    """Return the effect of each part of GPrune on the masks of a run.
 
-    Raises MissingResultError if the run has not come that far, StoreError if a result is damaged.
+    Raises MissingResultError if a result is not computed yet, StoreError if a result is damaged.
     """
     run.require(ablation_effect.ready(run.results), stages.masks)
     keys = (run.root, run.key(stages.masks), run.key(stages.adapted_scores), run.key(stages.drift))
@@ -229,7 +229,7 @@ def _diagnose(results: RunResults) -> AblationEffect:
 
 
 def seed_sentence(record: records.Agreement) -> str:
-    """Say what the shared k-means seed does, where another seed agrees less than another text; else nothing."""
+    """Return a sentence if modules agree less with another k-means seed than with another text, else an empty one."""
     agreement_found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
     if agreement_found is None or seed is None or seed >= agreement_found[0]:
         return ""
@@ -248,7 +248,7 @@ def default_baseline(run: Run, names: Sequence[str]) -> str:
 
 
 def budget_warning(run: Run, method: str, base: str) -> str:
-    """Return a sentence if two masks keep different shares of the decoder's weights, else nothing."""
+    """Return a sentence if two masks keep different shares of the decoder's weights, else an empty one."""
     first, second = (run.load(stages.masks, name).retention for name in (method, base))
     if abs(first - second) <= BUDGET_TOLERANCE:
         return ""

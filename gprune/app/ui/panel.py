@@ -1,6 +1,6 @@
-"""Figures as data, made by pure functions of results that have names, and the selection that they mark.
+"""Panels: figures with their title, caption and table, built by named functions of a run; and the selected unit.
 
-The card of a page, the report and the Python API all take it from that function, so that they say the same.
+Pages, reports and the Python API call the same function, so they show the same panel.
 """
 
 import inspect
@@ -37,7 +37,7 @@ class Selection:
 
     @property
     def words(self) -> str:
-        """For people: `layer 3 · module 5 · neuron 812`."""
+        """Return the selection as text: `layer 3 · module 5 · neuron 812`."""
         parts = zip(KEYS, (self.layer, self.module, self.neuron), strict=True)
         return " · ".join(f"{name} {value}" for name, value in parts if value is not None)
 
@@ -46,7 +46,7 @@ NOTHING = Selection()
 
 
 def available_part(run: Run, selection: Selection) -> tuple[Selection, str]:
-    """Return the part of a selection that a run has, and the first part that it lacks."""
+    """Return the part of a selection that exists in a run, and a description of the first part that does not."""
     shape = run.shape
     if not selection or shape is None:
         return Selection(), ""
@@ -73,9 +73,9 @@ def module_labels(run: Run, layer: int) -> Array | None:
 
 
 def parse_selection(run: Run, option: Any) -> Selection:
-    """Return the selection that a person gives: a layer, or layer, module and neuron, None for none of a kind.
+    """Return the selection of an option: a layer, or a sequence of layer, module and neuron, each possibly None.
 
-    Raises SettingsError if it is no selection, or the run has no such layer, module or neuron.
+    Raises SettingsError if the option has another form, or the run has no such layer, module or neuron.
     """
     parts = tuple(option) if isinstance(option, tuple | list) else (option,)
     is_valid = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)
@@ -89,12 +89,12 @@ def parse_selection(run: Run, option: Any) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that makes a panel again."""
+    """The call that reproduces a panel."""
 
     name: str
-    """what the figure is called"""
+    """name of the figure"""
     options: Mapping[str, Any]
-    """what was set otherwise than it is by itself"""
+    """options that differ from their defaults"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,19 +107,19 @@ class Panel:
     action: str = ""
     """one line on what a click does, for pages; a report does not say it"""
     title: str = ""
-    """the finding; that of its card where left out"""
+    """the finding; empty for the heading of the card"""
     how: str = ""
-    """what else there is to know, behind “How to read”"""
+    """longer explanation in the popover *How to read*"""
     alt: str = ""
-    """the finding in words, for readers of the screen; the caption where left out"""
+    """the finding in words, for screen readers; empty for the caption"""
     table: Callable[[], pd.DataFrame] | None = None
-    """makes the numbers behind the figure"""
+    """returns the numbers behind the figure"""
     code: Call | None = None
-    """what makes it again; None for what no function of a run makes"""
+    """the call that reproduces the panel; None if no function of a run does"""
 
 
 Asked = Callable[[Run, Mapping[str, Any]], Iterable[dict[str, Any]]]
-"""options that make what a page shows, from the run and the values of its address; one a figure"""
+"""function that returns the options of each figure of a page, from the run and the values of its address"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ class PanelFunction(Generic[P]):
     """A figure function with its card and the address keys of its options."""
 
     name: str
-    """what the figure is called; unique"""
+    """unique name of the figure"""
     card: str
     """key of the card that shows it"""
     heading: str
-    """of the card, until the finding is known"""
+    """heading of the card until the finding is known"""
     make: Callable[P, Panel]
     options: Mapping[str, Any]
-    """what can be set, with what is set by itself"""
+    """options with their defaults"""
     asked: Asked
     clicked: bool
 

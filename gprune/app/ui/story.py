@@ -1,4 +1,4 @@
-"""Findings of a run for the overview and the tour, from the results that are there."""
+"""Sentences on the findings of a run, for the overview and the slides, from the results computed so far."""
 
 import contextlib
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def method_results(run: Run) -> list[MethodResult]:
         {run.name: ("", run.study.seed)},
         {(item.method, item.text) for item in cells_of_run},
     )
-    for seed, other in _of_seeds(run).items():
+    for seed, other in _runs_by_seed(run).items():
         if other is not run:
             with contextlib.suppress(GpruneError):
                 more = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
@@ -59,7 +59,7 @@ def method_results(run: Run) -> list[MethodResult]:
 
 
 def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
-    """Return what a comparison must have, as `verdict.missing_methods` takes it; no `methods` are all of them."""
+    """Return the (run, method) pairs that a fair comparison needs, by text; empty `methods` stands for all."""
     by_text: dict[str, list[tuple[str, str]]] = {}
     for run in runs:
         for text in run.study.evaluation.texts if not run.stopped_early else ():
@@ -75,20 +75,20 @@ def _outcome(run: Run) -> Opponents | None:
 
 @lru_cache(32)
 def headline(run: Run) -> Headline:
-    """The run in one sentence: what pruning cost, else how far ranks shift, else that nothing is there.
+    """Return the main result in one sentence: the cost of pruning, else the shift of ranks, else that there is none.
 
     Raises StoreError if a result is damaged.
     """
     opponents = _outcome(run)
     if opponents is not None and (opponents.gprune or opponents.base):
-        return verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study, len(_of_seeds(run)))
-    missing = _unmeasured(run, opponents)
+        return verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study, len(_runs_by_seed(run)))
+    missing = _reason_unmeasured(run, opponents)
     if run.has(stages.drift):
         return Headline(verdict.drift_title(drift_distributions(run)), missing)
     return Headline("Nothing is measured yet" if not has_ended(run) else "Nothing was measured", missing)
 
 
-def _of_seeds(run: Run) -> dict[int, Run]:
+def _runs_by_seed(run: Run) -> dict[int, Run]:
     """Return a run and the runs that differ only in their seed, by seed; the run comes first."""
     by_seed = {run.study.seed: run}
     runs = all_runs(run.root)[0]
@@ -109,23 +109,23 @@ def compared_seeds(run: Run) -> tuple[int, ...]:
     )
 
 
-def _unmeasured(run: Run, opponents: Opponents | None) -> str:
-    """Say why there is no perplexity."""
+def _reason_unmeasured(run: Run, opponents: Opponents | None) -> str:
+    """Return a sentence on why a run has no perplexity of a pruned model; `opponents` is None without texts."""
     if run.stopped_early:
         return "This run does not prune or measure."
     if opponents is None:
         return "This study measures no perplexity."
-    coming = "" if has_ended(run) else " This sentence appears when it is measured."
+    coming = "" if has_ended(run) else " The result appears here once it is measured."
     return f"{verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study).sentence}.{coming}"
 
 
 def drift_distributions(run: Run) -> list[ranks.Distribution]:
-    """The drift of a run, finely binned. Raises MissingResultError if the run has not come that far."""
+    """Return the histograms of rank drift in FINE bins. Raises MissingResultError if drift is not computed yet."""
     return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE)
 
 
 def find_movers(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
-    """Return the neurons that shift most in a layer, by default the one that drifts most, and the neuron `among`."""
+    """Return the neurons of a layer that shift most, and the neuron `among`; the default layer drifts most."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -164,7 +164,10 @@ def adapted_finding(run: Run) -> str:
 
 
 def budget_finding(run: Run) -> str:
-    """Say where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
+    """Say where GPrune keeps more, and where less, than the method of its metric.
+
+    Raises MissingResultError if the run has no masks.
+    """
     run.key(stages.masks, OURS)
     other = main_baseline(run)
     if other is None:
@@ -177,7 +180,7 @@ def main_baseline(run: Run) -> str | None:
     masked = (name for name in run.masked if name != OURS)
     ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own_masks = METHODS[verdict.own_method(run.study.metric)].masks
-    # a run at work may still be to make them
+    # an unfinished run may still compute them
     coming = set() if has_ended(run) else {METHODS[name].masks for name in run.study.methods}
     return own_masks if own_masks in ordered or own_masks in coming else next(iter(ordered), None)
 
@@ -189,12 +192,12 @@ def drift_bins(run: Run, other: str) -> Bins:
 
 
 def comparison_finding(run: Run) -> str:
-    """GPrune against the best baseline and the best control on every text."""
+    """Say how GPrune compares with the best baseline and the best control on every text."""
     return _comparison(run, run.study.evaluation.texts, "the perplexity of GPrune")
 
 
 def unseen_finding(run: Run) -> str:
-    """GPrune against the best other method on the text of the headline, which is unseen where one is."""
+    """Say how GPrune compares with the best other method on the text of the headline, an unseen one if possible."""
     text, _ = headline_measurements(run)
     return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
@@ -207,7 +210,7 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 
 def retention_finding(run: Run) -> str:
-    """Say what GPrune, else the first method, costs at the retention of the run, on the headline's text."""
+    """Say how much GPrune, or else the first method, raises perplexity on the text of the headline."""
     text, cells = headline_measurements(run)
     by_name = {item.method: item for item in cells}
     dense = by_name.get(DENSE)

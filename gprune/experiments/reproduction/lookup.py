@@ -17,7 +17,7 @@ from gprune.experiments.reproduction import figures
 from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, order_methods, shared_study
 from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
-from gprune.pipeline.stages.inputs import plugins_read, read_inputs
+from gprune.pipeline.stages.inputs import plugin_records, read_inputs
 from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
@@ -240,7 +240,7 @@ class ResultLookup:
             # without its plug-in a study has no results
             with contextlib.suppress(SettingsError):
                 if reading is not None:
-                    inputs = replace(reading[0], plugins=plugins_read(study))
+                    inputs = replace(reading[0], plugins=plugin_records(study))
                     reasons = self._reasons.items()
                     failures = {key: reason.words for (key, _), reason in reasons if key not in self._makers}
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))

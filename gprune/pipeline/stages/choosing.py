@@ -12,7 +12,7 @@ import numpy as np
 from gprune.pipeline.stages import pruning
 from gprune.pipeline.stages.calibration import held_out
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once
-from gprune.pipeline.stages.inputs import FRESH, measured_on
+from gprune.pipeline.stages.inputs import FRESH, choice_roles
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
 from gprune.records import CandidateFigures, Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
@@ -48,7 +48,7 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[CandidateFigur
         needs |= pruning.own_needs(graph, method)
     if pruning.is_fitted(method, repair_spec):
         needs |= {"weights": pruning.repaired_weights(graph, name, repair_spec)}
-    text_roles = measured_on(study)
+    text_roles = choice_roles(study)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> CandidateFigures:
         from gprune.evaluation.perplexity import window_divergences, window_losses

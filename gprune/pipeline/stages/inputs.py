@@ -1,6 +1,6 @@
 """Digests of the inputs of a study: its model, its texts, its tasks, the machine it measures.
 
-All that a content key needs to know of the world. None of it loads a model.
+The key of a result depends on nothing else outside the study. No model is loaded.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Inputs:
     calibration: dict[str, str]
     """content of the calibration texts, by role: primary, auxiliary, substitute, gradient"""
     evaluation: dict[str, str]
-    """content of the evaluation texts, by the name they were given under"""
+    """content of the evaluation texts, by their name in the study"""
     tasks: dict[str, str] = field(default_factory=dict)
-    """content of the zero-shot tasks that have data here, by the name they were given under"""
+    """content of the zero-shot tasks whose data is available, by their name in the study"""
     scoring: str = ""
-    """what asks and scores the tasks, with its version; empty without tasks"""
+    """software that asks and scores the tasks, with its version; empty without tasks"""
     machine: str = ""
-    """where speed is measured, and with which libraries; empty if it is not"""
+    """hardware and libraries with which speed is measured; empty if it is not measured"""
     tokenizing: str = ""
     """the libraries that tokenize, with their versions, and how many embeddings the model has; empty in records
     of versions that did not keep them"""
     plugins: dict[str, dict[str, str]] = field(default_factory=dict)
-    """the plug-ins that it names, by id: the fields of gprune.plugins.registry.PluginInfo"""
+    """plug-ins that the study names, by id: the fields of gprune.plugins.registry.PluginInfo"""
 
     @classmethod
     def unknown(cls, study: Study) -> Inputs:
@@ -79,19 +79,19 @@ def roles(study: Study) -> dict[str, str]:
 
 
 def text_of(study: Study, role: str) -> str:
-    """Return the text of a role, even if the study reads none in this role: pages may ask for it."""
+    """Return the text that a study sets for a role, even if no stage reads it, because pages may need it."""
     extra_texts = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
     return roles(study).get(role) or extra_texts[role]
 
 
 def fitted_repairs(study: Study) -> list[RepairSettings]:
-    """Return the repairs that are fitted to texts that the study names."""
+    """Return the repairs of a study, and those it chooses from, that are fitted to its texts."""
     repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
     return repairs + [with_word(study.repair, repair_spec) for repair_spec in study.choice.repairs if study.chooses]
 
 
-def measured_on(study: Study) -> tuple[str, ...]:
-    """Return the roles of the texts by which a study chooses: A, B and text that the model writes, or a check text."""
+def choice_roles(study: Study) -> tuple[str, ...]:
+    """Return the roles of the texts on which candidates are compared: a check text, or else A, B and generated text."""
     return (CHECK,) if study.choice.check_text else (*ROLES[:2], FRESH)
 
 
@@ -114,7 +114,7 @@ def require_usable(study: Study) -> None:
         if study.offload:
             identity.require_offloadable(folder)
     describe_texts(study)
-    plugins_read(study)
+    plugin_records(study)
 
 
 def require_prunable(study: Study, folder: Path) -> Path:
@@ -161,7 +161,7 @@ def read_inputs(
     ModelError if the model folder holds no model, CorpusError if a text cannot be read, SettingsError if two
     calibration texts hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
-    # the model first: a wrong folder is the commonest slip and the cheapest to find
+    # the model first: a wrong folder is the most common mistake and the cheapest to detect
     located = identity.locate(study.model, download=download)
     folder = require_prunable(study, located)
     if study.offload:
@@ -190,7 +190,7 @@ def read_inputs(
         tasks=task_digests(study, {} if missing_tasks is None else missing_tasks, download),
         scoring=scoring_of(study),
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
-        plugins=plugins_read(study),
+        plugins=plugin_records(study),
     )
 
 
@@ -199,8 +199,8 @@ def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
     return (store.digests, store.texts) if store else (None, None)
 
 
-def plugins_read(study: Study) -> dict[str, dict[str, str]]:
-    """Return the plug-ins of a study by id. Raises SettingsError if one is not installed."""
+def plugin_records(study: Study) -> dict[str, dict[str, str]]:
+    """Return the recorded fields of a study's plug-ins by id. Raises SettingsError if one is not installed."""
     return {plugin.id: plugin.to_record() for plugin in methods.plugins_of(study.metric, study.involved)}
 
 
@@ -215,7 +215,7 @@ def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
 
 
 def tokens_read(study: Study, role: str) -> int | None:
-    """Return the tokens read of a hub text that has more of them, else None for all.
+    """Return the number of tokens to read of a hub text; None reads all.
 
     `role` is that of a calibration text, or evaluation.
     """
@@ -229,7 +229,7 @@ def tokens_read(study: Study, role: str) -> int | None:
 
 
 def content_of(study: Study, model: str, precision: str, text: str, role: str, *, store: Store | None = None) -> str:
-    """Return the digest of a text's content; of a text that the model writes, of the model and its sampling settings.
+    """Return the digest of a text's content or, if the model writes the text, of the model and sampling settings.
 
     The study determines the size of a sampled text and of the part read of a hub text. `model` is the content
     of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
@@ -299,7 +299,7 @@ def require_all(missing: dict[str, str]) -> None:
 
 
 def require_task_names(study: Study) -> None:
-    """Raise SettingsError if lm-eval has no such task, it executes generated code, or has no folder."""
+    """Raise SettingsError if a task is unknown to lm-eval, executes generated code, or its folder is missing."""
     _unavailable(study)
 
 
@@ -337,7 +337,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
 def scoring_of(study: Study) -> str:
     """Return the software that asks and scores tasks, with its version; empty without tasks.
 
-    A change of either makes other figures of the same documents.
+    A change of either can change the accuracy on the same questions.
     """
     if not study.evaluation.tasks:
         return ""
