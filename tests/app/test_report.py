@@ -125,7 +125,7 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
     assert main(["report", run.name, "--cards", "drift", "movers", "-o", str(file), *location]) == 0
     assert f"{file}: 2 figures, " in capsys.readouterr().err
     supplied = gprune.open(run.name, cache=run.root).report(tmp_path / "b.html", cards=["drift", "movers"])
-    created = re.compile(rb"Made [^<]* UTC")
+    created = re.compile(rb"Created [^<]* UTC")
     assert created.sub(b"", supplied.read_bytes()) == created.sub(b"", file.read_bytes())
     assert main(["report", "--list"]) == 0
     assert "drift               Drift: " in capsys.readouterr().out
