@@ -530,7 +530,7 @@ def checks(
         *([] if effect is None else _effect_checks(effect)),
         *_recorded_check(recorded),
         _text_check(statuses),
-        _check("Seeds", ", ".join(map(str, seeds or (study.seed,))), len(seeds) > 1, "no spread over seeds"),
+        _check("Seeds", ", ".join(map(str, seeds[1:] and seeds or ("one",))), len(seeds) > 1, "no spread over seeds"),
         _check("Windows", "all" if limit is None else f"at most {limit} of each text", limit is None),
         _check("Calibration", f"{samples} sequences of each text", samples >= PAPER_SAMPLES, f"paper: {PAPER_SAMPLES}"),
         _code_check(record.get("provenance") or {}),
@@ -546,7 +546,7 @@ def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
     gap = budget_gap([target, *(mask.retention for mask in masks.values())])
-    value = f"target {percent(target, 1)}; farthest: {worst} at {percent(masks[worst].retention, 2)}"
+    value = f"target {percent(target, 2)}; largest deviation: {worst} at {percent(masks[worst].retention, 2)}"
     return _check("Retention", value, not gap, "budgets differ")
 
 

@@ -178,7 +178,7 @@ def test_names_from_outside_are_text_and_nothing_else(cache):
 
 def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
     app = show("drift", cache)
-    assert "median rank correlation 0.62" in plain_words(app)
+    assert "median rank correlation of 0.62" in plain_words(app)
     badges = [item.value for item in app.markdown if "published" in item.value]
     assert any(badge.endswith("different setting]") for badge in badges)
 

@@ -38,7 +38,7 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     change_record(cache, name, owner=processes.identify_process())
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
-    assert "This sentence appears when it is measured" in words(app)
+    assert "The result appears here when it is measured" in words(app)
     # the two figures of the drift are there, the costs are to come
     assert len(charts(app)) == 2
     needs = "Waiting for “the perplexity of any pruned model on python-reference”"

@@ -27,11 +27,11 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, in_figure, text_pair
+from gprune.app.ui.text import escape, in_figure, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
-from gprune.records import Array, LearnedScales, PruningMasks, UnitScores
+from gprune.records import Array, LearnedScales, PruningMasks
 from gprune.study.methods import of_masks
 from gprune.study.settings import require, require_choice
 
@@ -251,8 +251,8 @@ _LEARNED = (
 )
 _DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
-    CHANGE: "One method with each text's scores at the same budget. Purple: scores on B keep more of a module than "
-    "scores on A.",
+    CHANGE: "One method with each text's scores at the same budget. Purple: scores on the auxiliary text keep "
+    "more of a module.",
     DIFFERS: "One method with each text's scores at the same budget. Colour: the share of a module's neurons that "
     "only one of them keeps.",
 }
@@ -342,14 +342,15 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
     """Key/value groups that two methods keep, and their scores on A and B."""
     masks = {name: run.load(stages.masks, name) for name in choose_masks(run, method, base)}
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    first_text, second_text, *_ = names_in_figure(run.study).values()
     first, *rest = (mask.heads for mask in masks.values())
     agreement = ""
     if rest:
         agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
     counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
-        _plot_groups(masks, primary, auxiliary, selected),
-        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on A and B; "
+        _plot_groups(masks, {f"on {first_text}": primary.heads, f"on {second_text}": auxiliary.heads}, selected),
+        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on each text; "
         "purple is above the layer mean.",
         action="Click a row to select the layer.",
         title=f"Of {first.size:,} key/value groups {counts}{agreement}",
@@ -449,14 +450,11 @@ def _color_scale(atlas: Atlas, shown: str) -> dict[str, object]:
     return {"colorscale": SIGNS, "zmid": 0.0, "zmin": -reach, "zmax": reach, "colorbar": bar}
 
 
-def _plot_groups(
-    masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores, selected: Selection
-) -> go.Figure:
+def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selected: Selection) -> go.Figure:
     """Plot layers by key/value groups: a panel for each method's mask, and one for the scores on each text."""
-    scores = {"score on A": primary.heads, "score on B": auxiliary.heads}
     titles = [*(f"{in_figure(label(method))} keeps" for method in masks), *scores]
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
-    layers, groups = primary.heads.shape
+    layers, groups = next(iter(scores.values())).shape
     for column, (method, mask) in enumerate(masks.items(), start=1):
         kept_groups = mask.heads.astype(np.int8)
         scale = [[0.0, PALE], [1.0, METHOD_COLORS[method]]]

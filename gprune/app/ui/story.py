@@ -115,7 +115,7 @@ def _unmeasured(run: Run, opponents: Opponents | None) -> str:
         return "This run does not prune or measure."
     if opponents is None:
         return "This study measures no perplexity."
-    coming = "" if has_ended(run) else " This sentence appears when it is measured."
+    coming = "" if has_ended(run) else " The result appears here when it is measured."
     return f"{verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study).sentence}.{coming}"
 
 
