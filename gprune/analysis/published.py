@@ -45,8 +45,8 @@ def _jaccard() -> Published:
     shared = _FLAP * _GPRUNE
     chance = shared / (_FLAP + _GPRUNE - shared)
     return _claim(
-        f"a Jaccard index of {stable:.3f} with FLAP in the most stable bin and {unstable:.3f} in the most unstable (Fig. 3b)",
-        f"FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
+        f"a Jaccard index of {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable (Fig. 3b)",
+        f"overlap with FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
     )
 
 

@@ -36,7 +36,7 @@ from gprune.analysis.paired_test import (
 )
 from gprune.analysis.tables import BASES
 from gprune.analysis.thresholds import Counts
-from gprune.data.texts.corpus_relation import SAME
+from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.method_inputs import repair_label
@@ -567,7 +567,7 @@ def _effect_checks(effect: AblationEffect) -> list[Check]:
 def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
     """Return the check of the paper's claims on other models."""
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
-    value = "; ".join(f"{claim}: {result}" for claim, result in outcomes.items())
+    value = "; ".join(f"“{claim}” – {result}" for claim, result in outcomes.items())
     # the first word of an outcome says whether the claim holds
     hold = all(result.startswith(f"{HOLDS}:") for result in outcomes.values())
     return [_check("Other models", value, hold)] if outcomes else []
@@ -578,7 +578,7 @@ def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
         return Check("Evaluation texts", "none", "unknown")
     groups: dict[str, list[str]] = {}
     for text, status in statuses.items():
-        groups.setdefault(status.brief, []).append(text)
+        groups.setdefault("in-domain" if PART in status.related else status.brief, []).append(text)
     value = "; ".join(f"{brief}: {', '.join(names)}" for brief, names in groups.items())
     overlapping = [text for text, status in statuses.items() if SAME in status.related or status.copied]
     passes = not overlapping and any(status.unseen for status in statuses.values())

@@ -130,7 +130,7 @@ def test_measuring_on_the_calibration_text_is_warned_about():
     same = check({"wiki": "1", "ptb": "2"})
     assert same.verdict == "warn" and "same text as A: wiki" in same.value and "optimistic" in same.value
     separate = check({"wiki": "2", "a#split=test": "3"})
-    assert separate.verdict == "pass" and separate.value == "unseen: wiki; other split of A: a#split=test"
+    assert separate.verdict == "pass" and separate.value == "unseen: wiki; in-domain: a#split=test"
     split = check({"a#split=test": "3"})
     assert split.verdict == "warn" and split.value.endswith("(none is unseen)")
     assert "overlaps A: wiki" in check({"wiki": "2"}, 0.4).value

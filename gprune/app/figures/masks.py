@@ -27,7 +27,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, in_figure, names_in_figure, text_pair
+from gprune.app.ui.text import escape, in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
@@ -342,16 +342,15 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
     """Key/value groups that two methods keep, and their scores on A and B."""
     masks = {name: run.load(stages.masks, name) for name in choose_masks(run, method, base)}
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
-    first_text, second_text, *_ = names_in_figure(run.study).values()
     first, *rest = (mask.heads for mask in masks.values())
     agreement = ""
     if rest:
         agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
     counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
-        _plot_groups(masks, {f"on {first_text}": primary.heads, f"on {second_text}": auxiliary.heads}, selected),
-        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on each text; "
-        "purple is above the layer mean.",
+        _plot_groups(masks, {"primary text": primary.heads, "auxiliary text": auxiliary.heads}, selected),
+        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on "
+        f"{' and '.join(text_pair(run.study))}; purple is above the layer mean.",
         action="Click a row to select the layer.",
         title=f"Of {first.size:,} key/value groups {counts}{agreement}",
         alt=f"{counts}{agreement}",

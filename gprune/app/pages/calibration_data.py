@@ -155,8 +155,9 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
             st.info("The run has no statistics of another text.", icon=":material/info:")
     if text_card.others:
         with cards.card("cd_card_beside", f"{escape(name_texts(letter, run.study))} and the other texts", run):
+            table = writing.against(text_card, share)
             tables.show(
-                writing.against(text_card, share),
+                table.assign(measure=[name_texts(measure, run.study) for measure in table["measure"]]),
                 alt="comparison with the other texts of the run",
                 height="content",
                 column_config={"measure": st.column_config.TextColumn(width=360)},

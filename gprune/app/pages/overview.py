@@ -78,5 +78,4 @@ def _show_checks(run: Run) -> None:
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
     )
     for check in checks:
-        value = name_texts(check.value, run.study) if check.name == "Evaluation texts" else check.value
-        st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(escape(value))}")
+        st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(escape(check.value))}")

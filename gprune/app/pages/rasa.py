@@ -31,7 +31,7 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel
-from gprune.app.ui.text import escape, escape_error, name_texts, short
+from gprune.app.ui.text import escape, escape_error, short
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
@@ -198,7 +198,10 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
 def _describe_texts(run: Run) -> dict[str, str]:
     """Return the name and relation of every evaluation text."""
     study, statuses = run.study, story.holdout_statuses(run)
-    return {text: f"{study.text_name(text)} ({name_texts(statuses[text].brief, study)})" for text in statuses}
+    return {
+        text: f"{study.text_name(text)} ({'in-domain' if status.related else status.brief})"
+        for text, status in statuses.items()
+    }
 
 
 def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
