@@ -353,6 +353,6 @@ def _plot_explained(result: Explained) -> go.Figure:
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
         text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
     )  # fmt: skip
-    style(figure, "variance of rank drift explained (%)", "", 260, bargap=0.4)
+    style(figure, "variance explained (%)", "", 260, bargap=0.4)
     figure.update_yaxes(type="category", autorange="reversed")
     return figure.update_xaxes(range=[0, min(112, 1.2 * max(percents.values(), default=1.0) + 1)])

@@ -251,10 +251,8 @@ _LEARNED = (
 )
 _DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
-    CHANGE: "One method with each text's scores at the same budget. Purple: scores on the auxiliary text keep "
-    "more of a module.",
-    DIFFERS: "One method with each text's scores at the same budget. Colour: the share of a module's neurons that "
-    "only one of them keeps.",
+    CHANGE: "Purple: the method keeps more of a module with the scores of the auxiliary text, at the same budget.",
+    DIFFERS: "Colour: the share of a module's neurons that the method keeps with the scores of only one text.",
 }
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[3]:.0f}<br>"
@@ -314,10 +312,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     note = ""
     if shown == CHANGE and not np.abs(changes.change).max():
         shown = DIFFERS
-        note = (
-            "Both texts keep the same number of neurons in every module, so colour shows the share decided "
-            "differently. "
-        )
+        note = "Both texts keep the same number of neurons in every module, so retention does not change. "
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
