@@ -116,8 +116,8 @@ def parts(run: Run) -> Panel:
     idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
     return Panel(
         _plot_parts(effect),
-        "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line with a "
-        "gain.",
+        "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line "
+        f"({percent(LEAST)}) with a gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
         how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
