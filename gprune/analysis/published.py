@@ -45,25 +45,25 @@ def _jaccard() -> Published:
     shared = _FLAP * _GPRUNE
     chance = shared / (_FLAP + _GPRUNE - shared)
     return _claim(
-        f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one (Fig. 3b)",
-        f"FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
+        f"a Jaccard index of {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable (Fig. 3b)",
+        f"overlap with FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
     )
 
 
 _FLAP, _GPRUNE = (_value("figure-3a", UNSTABLE, "kept", method) for method in ("flap", "gprune:flap"))
 DRIFT = _claim(
-    f"median rank correlation {_value('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
+    f"a median rank correlation of {_value('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
     f"{_value('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is resampled (Fig. 1a)",
     "WikiText2 against PTB, 2048 samples of 128 tokens a text",
 )
 SWAP = _claim(
-    f"mean ARI {_value('figure-1b', SWAPPED, 'ari', 'gprune:twflap'):.2f} for GPrune and "
+    f"a mean ARI of {_value('figure-1b', SWAPPED, 'ari', 'gprune:twflap'):.2f} for GPrune and "
     f"{_value('figure-1b', SWAPPED, 'ari', 'fang'):.2f} for FANG when the two texts are swapped (Fig. 1b)",
     "WikiText2 against PTB, token-weighted FLAP",
     "twflap",
 )
 RETENTION = _claim(
-    f"retention of the most unstable bin falls from {_FLAP:.3f} to {_GPRUNE:.3f}, the other four gain "
+    f"that retention in the most unstable bin falls from {_FLAP:.3f} to {_GPRUNE:.3f} and the other four gain "
     f"{_value('figure-3a', FIRST_FOUR, 'gain_lowest', 'gprune:flap'):.3f} to "
     f"{_value('figure-3a', FIRST_FOUR, 'gain_highest', 'gprune:flap'):.3f} (Fig. 3a)",
     "FLAP, 50% retention",

@@ -17,7 +17,7 @@ from gprune.records import ModelShape, ModelSize, PrunedModel
 
 DENSE = "dense"
 PHASES = {
-    "decode": "decode (one token after the other)",
+    "decode": "decode (one token at a time)",
     "prefill": "prefill (reading the prompt)",
     "whole": "whole (prompt and new tokens, the paper's measure)",
 }

@@ -19,7 +19,7 @@ from gprune.study import ReliabilitySettings
 
 KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
 """values of `groups`: not adapted, adapted and scored from A, adapted and scored from B"""
-OUTCOMES = ("unchanged", "adapted, stays on A", "re-scored from B")
+OUTCOMES = ("unchanged", "adapted, not re-scored", "adapted, re-scored")
 """label of each group"""
 
 

@@ -36,7 +36,7 @@ from gprune.analysis.paired_test import (
 )
 from gprune.analysis.tables import BASES
 from gprune.analysis.thresholds import Counts
-from gprune.data.texts.corpus_relation import SAME
+from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.method_inputs import repair_label
@@ -530,7 +530,7 @@ def checks(
         *([] if effect is None else _effect_checks(effect)),
         *_recorded_check(recorded),
         _text_check(statuses),
-        _check("Seeds", ", ".join(map(str, seeds or (study.seed,))), len(seeds) > 1, "no spread over seeds"),
+        _check("Seeds", ", ".join(map(str, seeds[1:] and seeds or ("one",))), len(seeds) > 1, "no spread over seeds"),
         _check("Windows", "all" if limit is None else f"at most {limit} of each text", limit is None),
         _check("Calibration", f"{samples} sequences of each text", samples >= PAPER_SAMPLES, f"paper: {PAPER_SAMPLES}"),
         _code_check(record.get("provenance") or {}),
@@ -546,7 +546,7 @@ def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
     gap = budget_gap([target, *(mask.retention for mask in masks.values())])
-    value = f"target {percent(target, 1)}; farthest: {worst} at {percent(masks[worst].retention, 2)}"
+    value = f"target {percent(target, 2)}; largest deviation: {worst} at {percent(masks[worst].retention, 2)}"
     return _check("Retention", value, not gap, "budgets differ")
 
 
@@ -567,7 +567,7 @@ def _effect_checks(effect: AblationEffect) -> list[Check]:
 def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
     """Return the check of the paper's claims on other models."""
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
-    value = "; ".join(f"{claim}: {result}" for claim, result in outcomes.items())
+    value = "; ".join(f"“{claim}” – {result}" for claim, result in outcomes.items())
     # the first word of an outcome says whether the claim holds
     hold = all(result.startswith(f"{HOLDS}:") for result in outcomes.values())
     return [_check("Other models", value, hold)] if outcomes else []
@@ -578,7 +578,7 @@ def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
         return Check("Evaluation texts", "none", "unknown")
     groups: dict[str, list[str]] = {}
     for text, status in statuses.items():
-        groups.setdefault(status.brief, []).append(text)
+        groups.setdefault("in-domain" if PART in status.related else status.brief, []).append(text)
     value = "; ".join(f"{brief}: {', '.join(names)}" for brief, names in groups.items())
     overlapping = [text for text, status in statuses.items() if SAME in status.related or status.copied]
     passes = not overlapping and any(status.unseen for status in statuses.values())

@@ -72,7 +72,7 @@ def test_modules_of_a_layer_say_what_rasa_did_and_how_much_is_kept():
     adapted = AdaptedScores(np.zeros((2, 4)), chosen, source, 0.1, 1.0)
     table = inspection.module_table(partition, 1, measured, adapted, {"GPrune": np.array([1, 1, 0, 0])})
     assert table["size"].tolist() == [2, 1, 1] and table["drift"].tolist() == [0.2, 0.3, 0.4]
-    assert table["RASA"].tolist() == ["re-scored from B", "unchanged", "adapted, stays on A"]
+    assert table["RASA"].tolist() == ["adapted, re-scored", "unchanged", "adapted, not re-scored"]
     assert table["GPrune"].tolist() == [0.5, 1, 0]
 
 

@@ -35,7 +35,7 @@ def test_modules_neurons_and_sources_are_counted():
     assert thresholds.overlap(first, second) == 0.5 and thresholds.overlap(empty, empty) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
     table = thresholds.decision_table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
-    assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
+    assert table["decision"].tolist() == ["adapted, re-scored", "adapted, not re-scored", "unchanged", "unchanged"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
 
 
@@ -130,7 +130,7 @@ def test_measuring_on_the_calibration_text_is_warned_about():
     same = check({"wiki": "1", "ptb": "2"})
     assert same.verdict == "warn" and "same text as A: wiki" in same.value and "optimistic" in same.value
     separate = check({"wiki": "2", "a#split=test": "3"})
-    assert separate.verdict == "pass" and separate.value == "unseen: wiki; other split of A: a#split=test"
+    assert separate.verdict == "pass" and separate.value == "unseen: wiki; in-domain: a#split=test"
     split = check({"a#split=test": "3"})
     assert split.verdict == "warn" and split.value.endswith("(none is unseen)")
     assert "overlaps A: wiki" in check({"wiki": "2"}, 0.4).value

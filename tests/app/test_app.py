@@ -103,9 +103,9 @@ NO_STATISTICS = [name for name in names() if not name.startswith(("statistics_au
         ("atlas", {}, {"stages": "drift"}, "Needs “masks of", 0),
         ("atlas", {}, {"stages": "adapted"}, "Needs “masks of", 0),
         ("atlas", {}, NO_GPRUNE, "this run has one", 2),
-        ("calibration", {}, {"stages": ("norms",)}, "Needs “drawing calibration text A”", 0),
-        ("calibration", {}, {"stages": ("norms",)}, "Needs “rank drift between A and B”", 0),
-        ("card", {"cd_view": "A"}, {"stages": ["tokens_primary"]}, "Needs “activation statistics on A”", 0),
+        ("calibration", {}, {"stages": ("norms",)}, "Needs “drawing calibration text python-reference”", 0),
+        ("calibration", {}, {"stages": ("norms",)}, "Needs “rank drift between python-reference and science-docs”", 0),
+        ("card", {"cd_view": "A"}, {"stages": ["tokens_primary"]}, "“activation statistics on python-reference”", 0),
         ("card", {"cd_view": "A"}, {"stages": NO_STATISTICS}, "no other text to compare it with", 1),
         ("speed", {}, {"stages": "drift"}, "has not been measured", 0),
         ("export", {}, {"stages": "masks"}, "has not written its model", 0),
@@ -178,7 +178,7 @@ def test_names_from_outside_are_text_and_nothing_else(cache):
 
 def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
     app = show("drift", cache)
-    assert "median rank correlation 0.62" in plain_words(app)
+    assert "median rank correlation of 0.62" in plain_words(app)
     badges = [item.value for item in app.markdown if "published" in item.value]
     assert any(badge.endswith("different setting]") for badge in badges)
 
@@ -194,7 +194,7 @@ def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
     change_record(cache, name, owner=processes.identify_process())
     app = open_page("drift")
-    assert "Waiting for “rank drift between A and B”" in words(app)
+    assert "Waiting for “rank drift between python-reference and science-docs”" in plain_words(app)
     write_run(cache, stages="drift", state="running")
     assert len(charts(app.run())) == CHARTS["drift"]
 

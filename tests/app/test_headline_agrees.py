@@ -87,7 +87,7 @@ def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(c
     assert document is not None
     visible = plain_words(opened())
     for claim in ("GPrune is better than the best baseline", "RASA improves the model"):
-        assert f"{claim}: {document.claims[claim]}" in visible
+        assert f"“{claim}” – {document.claims[claim]}" in visible
     assert "better, " in document.claims["RASA improves the model"]
-    assert "behavior-consistent modules are better than random modules: " in visible
+    assert "behavior-consistent modules are better than random modules” – " in visible
     assert "**RASA:** changes " in visible and "of the rank drift’s variance, random modules " in visible

@@ -57,7 +57,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     visible = {metric.label: metric.value for metric in app.metric}
     drift = float(run.load(stages.drift).magnitude[2, 7])
     score = float(run.load(stages.scores, "auxiliary").ffn[2, 7])
-    assert visible["Drift A|B"] == f"{drift:.3f}" and visible["Score on B"] == f"{score:.4g}"
+    assert visible["Rank drift"] == f"{drift:.3f}" and visible["Score on science-docs"] == f"{score:.3g}"
     mask = run.load(stages.masks, "flap").ffn[2, 7]
     assert f"FLAP: {'kept' if mask else 'removed'}" in badges(app)
     result = passages(app)
@@ -67,7 +67,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     first = result[0]["passages"][0]
     ids = tokens.ids[sequence, max(location - 16, 0) : location + 17].tolist()
     assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(location, 16))
-    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}" and len(result[0]["passages"]) == 8
+    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
     assert max(item["passages"][0]["strength"] for item in result) == 1.0
     app = show("inspector", cache, NEURON)
     app.button(key="ins_next").click().run()
@@ -115,7 +115,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
     layer = int(partition.module_layer[location])
     module = location - int(partition.offsets[layer])
     app = open_page("inspector", layer=str(layer), module=str(module))
-    message = "re-scored from B" if adapted.source[location] else "adapted, stays on A"
+    message = "adapted, re-scored" if adapted.source[location] else "adapted, not re-scored"
     assert f"by RASA {message}" in words(app) and "u on A" in {metric.label for metric in app.metric}
     members = next(item.value for item in app.dataframe if "rank on C" in item.value.columns)
     assert sorted(members["neuron"]) == np.flatnonzero(partition.labels[layer] == module).tolist()

@@ -163,7 +163,7 @@ def test_a_run_without_a_model_folder_can_be_finished(cache, started):
 def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started):
     app = show("export", cache, study=a_study(methods=("dense", "flap")))
     assert "does not include GPrune" in words(app) and not app.error
-    assert "Every method has a model that loads anywhere" in words(app)
+    assert "Export the model of any method" in words(app)
     buttons = [button.key for button in app.button if str(button.key).startswith("sx_write_")]
     assert buttons == ["sx_write_flap"]
     app.button(key="sx_write_flap").click().run()

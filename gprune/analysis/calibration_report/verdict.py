@@ -44,11 +44,11 @@ def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
     recommended = card.recommended(share)
     if recommended is None:
         return f"No. {numbers}, as much as {nearest.letter} does ({nearest.drift:.3f}).", False
-    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.letter} ({nearest.drift_beyond:.3f})"
+    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.letter} ({nearest.drift_beyond:.3f}"
     enough, far = recommended <= count, " (extrapolated)" if recommended > _FAR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
-    start, goal = f"{'Yes' if enough else 'No'}. {numbers}, {part}", f"{recommended:,} sequences{far} keep it at"
-    return f"{start}. {goal} {percent(share)}{available}.", enough
+    goal = f"{recommended:,} sequences{far} keep it at {percent(share)}{available}"
+    return f"{'Yes' if enough else 'No'}. {numbers}, {part} beyond sampling). {goal}.", enough
 
 
 def _decisions(card: TextCard) -> str:

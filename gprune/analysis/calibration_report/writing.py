@@ -31,7 +31,7 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[Against], str]]] = [
         ("Median rank drift", lambda other: _decimal(other.drift)),
-        ("– of two samples of one text", lambda other: _decimal(other.drift_sampling)),
+        ("– of two samples of one text, mean", lambda other: _decimal(other.drift_sampling)),
         ("Neurons decided differently", lambda other: _percent(other.changed)),
         ("– by two samples of one text", lambda other: _percent(other.changed_sampling)),
         ("Key/value groups decided differently", lambda other: _percent(other.groups_changed)),

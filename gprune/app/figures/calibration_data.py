@@ -19,7 +19,7 @@ from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
 from gprune.app.ui.derived_cache import RunResults
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import escape, names_in_figure, short
+from gprune.app.ui.text import escape, name_texts, names_in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning.scoring import neuron_scorer
@@ -52,8 +52,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     table = measure_pairs(run, measure)
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
     finding = f"{MEASURES[measure]}: {analysis.finding(table)}"
-    names = {letter: escape(short(getattr(run.study, _ROLES[letter]))) for letter in table.index}
-    legend = ", ".join(f"{letter} = {name}" for letter, name in names.items())
+    legend = ", ".join(f"{letter} = {escape(name_texts(letter, run.study))}" for letter in table.index)
     return Panel(
         plot_pairs(table, names_in_figure(run.study), highest),
         _CAPTIONS[measure],
@@ -73,7 +72,8 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
+        words = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
+        title = escape(name_texts(words, run.study))
     return Panel(
         figures.plot_sampling_drift(card, share),
         "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
@@ -91,7 +91,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
     if card.others:
         lowest = min(card.others, key=lambda other: other.jaccard)
         changed = percent(lowest.changed, 1)
-        title = f"With {lowest.letter} instead, {changed} of the neuron decisions change"
+        title = f"With {escape(name_texts(lowest.letter, run.study))} instead, {changed} of the neuron decisions change"
     return Panel(
         figures.plot_overlap(card),
         "The scale runs from chance overlap to the overlap with another sample of the same text.",

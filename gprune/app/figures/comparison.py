@@ -430,7 +430,7 @@ def trade_off(
     return Panel(
         plot_front(models, compared.names, cost, most),
         f"{describe_cheapest(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} "
-        "than every cheaper model, beyond noise. Whiskers are the paired 95% interval.",
+        "than every cheaper model, beyond noise. Overlapping marks are moved right. Whiskers: paired 95% intervals.",
         title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
         alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
         table=lambda: decisions.option_table(models, compared.names, cost, _settings(compared)),
@@ -554,7 +554,7 @@ def _add_marks(
         "color": METHOD_COLORS.get(method, GREY),
         "symbol": METHOD_SYMBOLS.get(method, "circle"),
         "size": [_ON if model.front else _OFF for model in own],
-        "opacity": [1.0 if model.front else 0.45 for model in own],
+        "opacity": [1.0 if model.front else 0.75 for model in own],
     }
     written = {
         "text": [name if model.front and named else "" for model, name in zip(own, labels, strict=True)],

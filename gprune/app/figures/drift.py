@@ -16,7 +16,7 @@ from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
-from gprune.app.ui.text import escape, names_in_figure, text_pair
+from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
@@ -54,8 +54,10 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
     cross, _, floor, _ = curves
     neurons, (first, second) = run.load(stages.drift).magnitude.size, text_pair(run.study)
+    figure = plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves)
+    figure.for_each_trace(lambda trace: trace.update(name=in_figure(name_texts(trace.name or "", run.study))))
     return Panel(
-        plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves),
+        figure,
         _FORM_CAPTIONS[form],
         title=drift_title(curves),
         how="The drift d of a neuron is the shift of its rank within the layer when the importance scores "
@@ -351,6 +353,6 @@ def _plot_explained(result: Explained) -> go.Figure:
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
         text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
     )  # fmt: skip
-    style(figure, "variance of rank drift explained (%)", "", 260, bargap=0.4)
+    style(figure, "variance explained (%)", "", 260, bargap=0.4)
     figure.update_yaxes(type="category", autorange="reversed")
     return figure.update_xaxes(range=[0, min(112, 1.2 * max(percents.values(), default=1.0) + 1)])

@@ -31,7 +31,7 @@ from gprune.app.ui.text import escape, in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
-from gprune.records import Array, LearnedScales, PruningMasks, UnitScores
+from gprune.records import Array, LearnedScales, PruningMasks
 from gprune.study.methods import of_masks
 from gprune.study.settings import require, require_choice
 
@@ -116,8 +116,8 @@ def parts(run: Run) -> Panel:
     idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
     return Panel(
         _plot_parts(effect),
-        "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line with a "
-        "gain.",
+        "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line "
+        f"({percent(LEAST)}) with a gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
         how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
@@ -251,10 +251,8 @@ _LEARNED = (
 )
 _DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
 _TEXT_CAPTIONS = {
-    CHANGE: "One method with each text's scores at the same budget. Purple: scores on B keep more of a module than "
-    "scores on A.",
-    DIFFERS: "One method with each text's scores at the same budget. Colour: the share of a module's neurons that "
-    "only one of them keeps.",
+    CHANGE: "Purple: the method keeps more of a module with the scores of the auxiliary text, at the same budget.",
+    DIFFERS: "Colour: the share of a module's neurons that the method keeps with the scores of only one text.",
 }
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[3]:.0f}<br>"
@@ -314,10 +312,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     note = ""
     if shown == CHANGE and not np.abs(changes.change).max():
         shown = DIFFERS
-        note = (
-            "Both texts keep the same number of neurons in every module, so colour shows the share decided "
-            "differently. "
-        )
+        note = "Both texts keep the same number of neurons in every module, so retention does not change. "
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
@@ -348,9 +343,9 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
         agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
     counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
-        _plot_groups(masks, primary, auxiliary, selected),
-        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on A and B; "
-        "purple is above the layer mean.",
+        _plot_groups(masks, {"primary text": primary.heads, "auxiliary text": auxiliary.heads}, selected),
+        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on "
+        f"{' and '.join(text_pair(run.study))}; purple is above the layer mean.",
         action="Click a row to select the layer.",
         title=f"Of {first.size:,} key/value groups {counts}{agreement}",
         alt=f"{counts}{agreement}",
@@ -449,14 +444,11 @@ def _color_scale(atlas: Atlas, shown: str) -> dict[str, object]:
     return {"colorscale": SIGNS, "zmid": 0.0, "zmin": -reach, "zmax": reach, "colorbar": bar}
 
 
-def _plot_groups(
-    masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores, selected: Selection
-) -> go.Figure:
+def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selected: Selection) -> go.Figure:
     """Plot layers by key/value groups: a panel for each method's mask, and one for the scores on each text."""
-    scores = {"score on A": primary.heads, "score on B": auxiliary.heads}
     titles = [*(f"{in_figure(label(method))} keeps" for method in masks), *scores]
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
-    layers, groups = primary.heads.shape
+    layers, groups = next(iter(scores.values())).shape
     for column, (method, mask) in enumerate(masks.items(), start=1):
         kept_groups = mask.heads.astype(np.int8)
         scale = [[0.0, PALE], [1.0, METHOD_COLORS[method]]]

@@ -31,7 +31,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, in_range, module_labels, panel
-from gprune.app.ui.text import escape, in_figure, names_in_figure
+from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning import neuron_embedding as analysis
@@ -434,7 +434,7 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
     return Panel(
         _plot_ranks(texts, neuron, names_in_figure(run.study)),
         _no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
-        title=f"Neuron {neuron} of layer {layer}: {finding}",
+        title=f"Neuron {neuron} of layer {layer}: {escape(name_texts(finding, run.study))}",
         alt=finding,
         table=lambda: pd.DataFrame(
             [

@@ -22,7 +22,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, from_figure, short_text, text_pair
+from gprune.app.ui.text import escape, from_figure, name_texts, names_in_figure, short_text, text_pair
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
@@ -44,10 +44,10 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
     neurons = story.find_movers(run, selected.layer, selected.neuron)
     count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
-    first, second = text_pair(run.study)
+    (first, second), names = text_pair(run.study), names_in_figure(run.study)
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
-        marks.plot_slopes(neurons, FIRST_SCREEN, selected.neuron),
+        marks.plot_slopes(neurons, FIRST_SCREEN, selected.neuron, (names["A"], names["B"])),
         f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
         title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
@@ -111,7 +111,7 @@ def cost(run: Run) -> Panel:
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
         how="Perplexity measures how well a model predicts a text; lower is better. All methods read the same "
         "windows, so the whiskers show the error of the paired differences from the dense model. "
-        f"{escape(holdout.sentence)}. Protocol: "
+        f"{escape(name_texts(holdout.sentence, run.study))}. Protocol: "
         f"{escape('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
     )
 
@@ -122,7 +122,8 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
         drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
         drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
-    figure, beyond = marks.survival_curves(curves, lines)
+    names = dict(zip(lines, ("across texts", "first text resampled", "second text resampled"), strict=True))
+    figure, beyond = marks.survival_curves(curves, lines, lambda curve: names[curve.name])
     style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # above a falling curve there is room for it
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}

@@ -20,7 +20,7 @@ from gprune.app.ui import address, derived_cache, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.run_choice import labels
-from gprune.app.ui.text import escape, escape_error, short_text
+from gprune.app.ui.text import escape, escape_error, name_texts, short_text
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages import MethodInputs, Results
@@ -125,7 +125,7 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
         sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")
         sentences.append(compared.finding(text))
     status = compared.status(text)
-    return " ".join(filter(None, (*sentences, f"{status.sentence}." if status else "")))
+    return " ".join(filter(None, (*sentences, f"{name_texts(status.sentence, runs[0].study)}." if status else "")))
 
 
 def _show_table(content: Card, compared: Comparison, text: str) -> None:

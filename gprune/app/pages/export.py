@@ -251,7 +251,7 @@ def _show_methods(content: Card, run: Run) -> None:
     if not run.cut:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
-    content.set_title("Every method has a model that loads anywhere")
+    content.set_title("Export the model of any method")
     st.caption(
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
         "on the CPU from the dense model and the masks, then read back and compared."

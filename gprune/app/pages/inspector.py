@@ -35,7 +35,7 @@ from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
 from gprune.app.ui.components import ContextPassage, Token, draw_passages
 from gprune.app.ui.panel import Selection, available_part, module_labels
-from gprune.app.ui.text import escape, escape_error, short
+from gprune.app.ui.text import escape, escape_error, name_texts, short
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -190,7 +190,8 @@ def _show_neuron_numbers(
 ) -> None:
     with st.container(horizontal=True):
         for letter, ranks in texts.items():
-            st.metric(f"Score on {letter}", f"{ranks.score[neuron]:.4g}", border=True, width="content")
+            label = name_texts(f"Score on {letter}", run.study)
+            st.metric(label, f"{ranks.score[neuron]:.3g}", border=True, width="content")
         if run.has(stages.drift):
             drift = np.asarray(run.load(stages.drift).magnitude[layer])
             share = inspection.percentile(float(drift[neuron]), drift)
@@ -198,7 +199,7 @@ def _show_neuron_numbers(
             if labels is not None:
                 inside = inspection.percentile(float(drift[neuron]), drift[labels == labels[neuron]])
                 note += f", {percent(inside, 1)} of its module"
-            st.metric("Drift A|B", f"{drift[neuron]:.3f}", border=True, width="content")
+            st.metric("Rank drift", f"{drift[neuron]:.3f}", border=True, width="content")
             st.metric("Drift percentile", f"{100 * share:.1f}", border=True, width="content", help=note + ".")
         if labels is not None:
             size = int((labels == labels[neuron]).sum())
@@ -311,14 +312,12 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
 def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     """Draw the card. Raises MissingResultError if no text was drawn yet."""
     roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
+    texts = escape(name_texts(", ".join(roles), run.study))
     is_asked = address.read_text(_ABLATED) == neuron
     if not is_asked:
         with st.container(horizontal=True, vertical_alignment="center"):
             buttons.action_button("Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron)
-            st.caption(
-                f"The worker sets this neuron to 0 and measures the change of loss on {', '.join(roles)}.",
-                width="stretch",
-            )
+            st.caption(f"The worker sets this neuron to 0 and measures the change of loss on {texts}.", width="stretch")
     if not asking.can_ask(run, is_asked):
         return
     source, silenced = Source(run.root, run.graph), (unit.layer or 0, unit.neuron or 0)
@@ -427,7 +426,8 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
-    card.set_title(f"{subject} activates most on {top}: {value}" if peak else f"{subject} is never active")
+    words = escape(name_texts(f"activates most on {top}", run.study))
+    card.set_title(f"{subject} {words}: {value}" if peak else f"{subject} is never active")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
@@ -480,7 +480,7 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Context
         before=before,
         token=token,
         after=after,
-        value=f"{position.value:+.3g}",
+        value=format_signed(position.value, ".3g"),
         strength=abs(position.value) / peak if peak else 0.0,
         negative=position.value < 0,
         where=f"sequence {position.sequence}, token {position.position}",

@@ -11,7 +11,7 @@ from gprune.app.ui import address, derived_cache, documents, frame, selection, s
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
-from gprune.app.ui.text import escape, escape_error, join_numbers
+from gprune.app.ui.text import escape, escape_error, join_numbers, name_texts
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
@@ -58,7 +58,7 @@ def _show_headline(run: Run) -> None:
             slides.draw_button("ov_slides", type="primary")
             if run.complete:
                 address.link("export", "Export model", ":material/download:")
-        st.caption(join_numbers(escape(headline.detail)))
+        st.caption(join_numbers(escape(name_texts(headline.detail, run.study))))
 
 
 def _show_checks(run: Run) -> None:

@@ -195,10 +195,18 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
         outcome_card.tools(panel.table, how=panel.how)
 
 
+def _describe_texts(run: Run) -> dict[str, str]:
+    """Return the name and relation of every evaluation text."""
+    study, statuses = run.study, story.holdout_statuses(run)
+    return {
+        text: f"{study.text_name(text)} ({'in-domain' if status.related else status.brief})"
+        for text, status in statuses.items()
+    }
+
+
 def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
     """Draw perplexity on each text against the chosen reference."""
-    statuses = story.holdout_statuses(run)
-    names = {text: f"{run.study.text_name(text)} ({statuses[text].brief})" for text in run.study.evaluation.texts}
+    statuses, names = story.holdout_statuses(run), _describe_texts(run)
     default = unseen(statuses) or list(names)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         against = {name: f"against {words}" for name, words in REFERENCES.items()}
@@ -334,7 +342,7 @@ def offered_methods(run: Run) -> dict[str, str]:
 def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> None:
     statuses, offered = story.holdout_statuses(run), offered_methods(run)
     text = next(iter(unseen(statuses) or run.study.evaluation.texts))
-    texts = {text: f"{run.study.text_name(text)} ({statuses[text].brief})" for text in run.study.evaluation.texts}
+    texts = _describe_texts(run)
     pair = [method for method in ("gprune", story.main_baseline(run)) if method in offered]
     live = is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):

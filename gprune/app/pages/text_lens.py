@@ -72,8 +72,8 @@ def show(run: Run) -> None:
 def _choose_models(run: Run) -> _Models | None:
     labels = {name: control_label(name) for name in run.cut}
     if not labels:
-        title = stages.masks(run.graph).title
-        st.info(f"Needs “{title}”, which this run does not have.", icon=":material/hourglass_empty:")
+        with cards.card("lens_reading", "Where does the pruned model do worse?", run):
+            run.require(labels, stages.masks)
         return None
     names = list(labels)
     second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
@@ -148,7 +148,7 @@ def _choose_window(run: Run, models: _Models) -> Passage:
         default, reason = _worst_window(run, models, text)
         number = address.number_field("Window", "lens_window", default, 0, last, 1, width=160)
         if count:
-            st.caption(f"of the run's {count} windows, numbered from 0. {reason}")
+            st.caption(f"Windows 0 to {last} of the run. {reason}")
     return Passage(text, min(number, last))
 
 

@@ -16,7 +16,7 @@ import streamlit as st
 from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
 from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
-from gprune.app.ui.text import escape_error, join_numbers, strip_markdown
+from gprune.app.ui.text import escape, escape_error, join_numbers, name_texts, strip_markdown
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
@@ -250,15 +250,16 @@ def published_badge() -> None:
 
 def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None:
     """Show which result is missing, and the reason."""
-    needed, icon = f"Needs “{reason.title}”", ":material/hourglass_empty:"
+    title = escape(name_texts(reason.title, run.study)) if run is not None else reason.title
+    needed, icon = f"Needs “{title}”", ":material/hourglass_empty:"
     words = f"{needed}, which this run does not have."
     if run is not None and run_status.is_live(run):
         icon = ":material/hourglass_top:"
-        words = f"Waiting for “{reason.title}”. This card appears when it is ready."
+        words = f"Waiting for “{title}”. This card appears when it is ready."
     elif run is not None and (why := run_status.pack_reason(run, reason.title)):
-        words, icon = escape_error(why), ":material/inventory_2:"
+        words, icon = escape_error(name_texts(why, run.study)), ":material/inventory_2:"
     elif run is not None and "gprune" not in run.study.methods:
-        words = escape_error(f"{needed}. This run compares {', '.join(run.study.methods)}, without GPrune.")
+        words = f"{needed}. " + escape_error(f"This run compares {', '.join(run.study.methods)}, without GPrune.")
     st.info(words, icon=icon)
 
 

@@ -18,7 +18,6 @@ EXCESS = "rgba(176, 48, 92, 0.22)"
 """the hue of a pair of texts, thin enough for lines to show through"""
 NONE = -1
 """stands for no module or no neuron in a mark's custom data"""
-_GOES_UP, _GOES_DOWN = "higher on B", "higher on A"
 
 
 def unit_data(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
@@ -150,30 +149,21 @@ def survival_curves(
     return figure, beyond
 
 
-def plot_slopes(movers: Movers, height: int, chosen: int | None = None) -> go.Figure:
-    """Plot one line per neuron, in the colour of the text that ranks it higher."""
+def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: Sequence[str] = "AB") -> go.Figure:
+    """Plot one line per neuron, in the colour of the text that ranks it higher; `texts` are escaped names."""
     figure = go.Figure()
     up = movers.second > movers.first
-    for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):
+    for text, color, members in ((texts[0], TEXT_A, ~up), (texts[1], TEXT_B, up)):
         if members.any():
-            figure.add_trace(_lines(movers, np.flatnonzero(members), name, color))
-        figure.add_annotation(
-            text=f"{name}: {int(members.sum())}",
-            font={"color": color},
-            x=1.0 if color == TEXT_B else 0.0,
-            xref="paper",
-            xanchor="right" if color == TEXT_B else "left",
-            xshift=8 if color == TEXT_B else -36,
-            y=1.02,
-            yref="paper",
-            yanchor="bottom",
-            showarrow=False,
-        )
+            figure.add_trace(_lines(movers, np.flatnonzero(members), f"higher on {text}", color))
+        x, side, shift = (1.0, "right", 8) if color == TEXT_B else (0.0, "left", -36)
+        position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
+        words = f"higher here: {int(members.sum())}"
+        figure.add_annotation(text=words, font={"color": color}, yanchor="bottom", showarrow=False, **position)
     _chosen(figure, movers, chosen)
     margin = {"l": 56, "r": 12, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
-    ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
-    figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, **ticks)
+    figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, tickvals=[0, 1], ticktext=list(texts))
     return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 

@@ -12,6 +12,7 @@ _CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
 _SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[±×])|(?<=[±≈≤≥=<>]) (?=\d)")
+_LETTER = re.compile(r"(?<![\w|-])[ABC](?![\w|-])")
 _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
@@ -47,8 +48,13 @@ def in_figure(text: object) -> str:
 
 def names_in_figure(settings: study.Study) -> dict[str, str]:
     """Return the short names of a study's calibration texts by letter, escaped for figures."""
-    names = zip("ABC", (settings.primary, settings.auxiliary, settings.substitute), strict=True)
-    return {letter: in_figure(short_text(settings, text)) for letter, text in names if text}
+    return {letter: in_figure(name_texts(letter, settings)) for letter in "ABC"[: 2 + bool(settings.substitute)]}
+
+
+def name_texts(sentence: str, settings: study.Study) -> str:
+    """Replace the letters of a study's calibration texts by their short names."""
+    texts = {"A": settings.primary, "B": settings.auxiliary, "C": settings.substitute}
+    return _LETTER.sub(lambda letter: short_text(settings, texts[letter[0]] or letter[0]), sentence)
 
 
 def text_pair(settings: study.Study) -> tuple[str, str]:

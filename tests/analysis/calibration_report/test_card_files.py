@@ -94,7 +94,7 @@ def answers(card, share=0.25):
 def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     enough = verdicts(a_card(against()))[0]
     assert enough.good is True and enough.question == "Is A large enough?"
-    numbers = "Resampling 100 sequences shifts ranks by 0.020 (median), 20% of the drift to B (0.100)."
+    numbers = "Resampling 100 sequences shifts ranks by 0.020 (median), 20% of the drift to B (0.100 beyond sampling)."
     assert enough.answer == f"Yes. {numbers} 64 sequences keep it at 25%; the text has 1,000."
     # 0.04 / 0.01^2 = 400
     few = verdicts(a_card(against()), 0.1)[0]

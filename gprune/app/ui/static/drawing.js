@@ -199,8 +199,8 @@ function say(self) {
   const whole = (value) => value.toLocaleString("en-US")
   const texts = {
     kept: `unchanged (${whole(counts.kept)})`,
-    a: `adapted, stays on A (${whole(counts.a)})`,
-    b: `re-scored from B (${whole(counts.b)})`,
+    a: `adapted, not re-scored (${whole(counts.a)})`,
+    b: `adapted, re-scored (${whole(counts.b)})`,
     adapted: `modules adapted: ${whole(counts.adapted)} of ${whole(total)}, neurons: ${whole(counts.neurons)}`,
   }
   for (const [name, text] of Object.entries(texts)) {
