@@ -9,7 +9,7 @@ import pytest
 import tiny_study
 from run_starters import contents, starters
 from tiny_study import record_of, silent
-from waiting import limit, wait_for
+from waiting import limit
 
 from gprune import pipeline
 from gprune.pipeline import runs
@@ -151,13 +151,6 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
     assert record_of(done, study)["state"] == "done" and len(words) == 2
 
 
-@pytest.fixture(scope="module")
-def undisturbed(study, tmp_path_factory):
-    cache = tmp_path_factory.mktemp("undisturbed")
-    pipeline.run(study, Store(cache), silent)
-    return contents(cache)
-
-
 @pytest.fixture
 def several(values, tmp_path):
     with starters(tmp_path / "starters", values, tmp_path / "cache") as created:
@@ -166,20 +159,22 @@ def several(values, tmp_path):
 
 @pytest.mark.process
 @pytest.mark.long
-def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(several, study, undisturbed):
+def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(several, study, tmp_path):
     first = several.start(held="partition")
     several.wait_until("computing.partition", first)
     rest = [several.start() for _ in range(3)]
     for other in rest:
-        wait_for(lambda pid=other.pid: list(several.folder.glob(f"waiting.*.{pid}")))
+        several.wait_until("waiting.*", other)
     assert record_of(Store(several.cache), study)["owner"]["pid"] == first.pid
-    several.stop(rest[0], signal.SIGINT)
+    rest[0].send_signal(signal.SIGINT)
+    rest[0].wait(limit(30))
     result = record_of(Store(several.cache), study)
     assert (result["state"], result["owner"]["pid"]) == ("running", first.pid)
     # the owner dies: one of those that follow goes on
-    several.stop(first, signal.SIGKILL)
+    first.kill()
     assert [other.wait(limit(60)) for other in rest[1:]] == [0, 0], (several.folder / "log.txt").read_text()
     result = record_of(Store(several.cache), study)
     assert (result["state"], result["error"], result["owner"]) == ("done", None, None)
     assert result["result"]["perplexity"] and set(result["expected"]) == set(result["stages"])
-    assert contents(several.cache) == undisturbed
+    pipeline.run(study, Store(tmp_path / "undisturbed"), silent)
+    assert contents(several.cache) == contents(tmp_path / "undisturbed")
