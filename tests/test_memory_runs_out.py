@@ -11,7 +11,7 @@ import torch
 from counted_memory import shorter
 from evaluation.task_files import write_rows
 from made_contexts import contexts_of
-from sparsity.reference_sparsity import random_partition
+from sparsity.reference_sparsity import random_units
 
 from gprune.evaluation.accuracy import measure_tasks
 from gprune.evaluation.perplexity import perplexity
@@ -110,12 +110,10 @@ def evaluated(decoder, listener):
 
 
 def learned(decoder, listener, **changes):
-    generator = np.random.default_rng(0)
-    scores, heads = generator.random((2, 40)), generator.random((2, 2))
-    partition = random_partition(decoder.shape, 5, generator)
+    units = random_units(decoder.shape, 5, np.random.default_rng(0))
     settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
     setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, listener)
-    return learn(setting, scores, heads, partition, 0.5)
+    return learn(setting, *units, 0.5)
 
 
 SOME = [statistics, learned]
