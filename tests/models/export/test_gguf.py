@@ -7,6 +7,7 @@ import pytest
 import torch
 from pruned_folder import byte_tokenizer, masks_of, needs_gguf, save, small_decoder
 from safetensors.torch import load_file
+from tiny_family import assert_close
 from transformers import AutoModelForCausalLM
 
 from gprune.models.decoder import Decoder
@@ -179,7 +180,7 @@ def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path)
     gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     ids = torch.randint(3, 300, (96,), generator=torch.Generator().manual_seed(4)).tolist()
     actual, expected = our_logits(live, ids), their_logits(llama(tmp_path / "out.gguf"), ids)
-    torch.testing.assert_close(expected, actual, rtol=0, atol=1e-4 * float(actual.abs().max()))
+    assert_close(expected, actual, 1e-4)
 
 
 @pytest.mark.long
@@ -206,4 +207,4 @@ def test_a_real_model_predicts_the_same_tokens(name, groups, neurons, shared, tm
     expected = torch.cat([their_logits(model, window) for window in windows])
     assert len(expected) == 1000
     assert float((actual.argmax(-1) == expected.argmax(-1)).float().mean()) >= 0.99
-    torch.testing.assert_close(expected, actual, rtol=0, atol=1e-4 * float(actual.abs().max()))
+    assert_close(expected, actual, 1e-4)

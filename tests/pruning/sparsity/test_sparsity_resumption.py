@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from counted_memory import hold_sequences
 from sparsity.reference_sparsity import random_tokens, random_units
 
 from gprune.models.decoder import Decoder
@@ -167,12 +168,7 @@ def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(tmp_pa
 
 
 def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
-    true, limit = Decoder.hidden_states, [8]
-
-    def refuse(self, ids):
-        if len(ids) > limit[0]:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return true(self, ids)
+    limit = [8]
 
     def at(step):
         def shrink(done, *_):
@@ -180,7 +176,7 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
 
         return shrink
 
-    monkeypatch.setattr(Decoder, "hidden_states", refuse)
+    hold_sequences(monkeypatch, limit)
     study = Study(tmp_path)
     expected, _ = study.run(at(3), resumed=False)
     alone = [words for words in study.notices if "going on with" in words]

@@ -3,23 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from made_records import random_shape
 from sparsity.reference_sparsity import random_family
 
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.records import ModelShape, budget
 from gprune.system.errors import SettingsError
-
-
-def _random_shape(generator):
-    kv_heads = int(generator.integers(1, 5))
-    return ModelShape(
-        layers=int(generator.integers(2, 7)),
-        neurons=int(generator.integers(300, 700)),
-        heads=kv_heads * int(generator.integers(1, 4)),
-        kv_heads=kv_heads,
-        head_width=2 * int(generator.integers(1, 9)),
-        hidden=int(generator.integers(8, 40)),
-    )
 
 
 @pytest.mark.parametrize("extreme", [0.0, 1.0])
@@ -68,7 +57,7 @@ def test_a_retention_below_the_floors_names_the_block_and_the_smallest_possible(
 @pytest.mark.parametrize("seed", range(6))
 def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alignment):
     generator = np.random.default_rng(seed)
-    shape = _random_shape(generator)
+    shape = random_shape(generator, (300, 700))
     _, family, learned = random_family(shape, int(generator.integers(1, 20)), seed, digits=2)
     units = family.units
     plan = exact_masks(units, learned.numpy(), 0.5, alignment)
