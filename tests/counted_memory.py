@@ -6,6 +6,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gprune.models.decoder import Decoder
+
 
 class CountedMemory(TorchDispatchMode):
     """Counts the bytes of tensors that are made inside, and raises what a GPU raises above a limit."""
@@ -51,6 +53,18 @@ def _counts(value):
 
 def _storage(tensor):
     return tensor.untyped_storage()
+
+
+def hold_sequences(monkeypatch, count):
+    """Let decoders run so many sequences at a time: a number, or a list whose only item may change."""
+    true = Decoder.hidden_states
+
+    def refuse(self, ids):
+        if len(ids) > (count[0] if isinstance(count, list) else count):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return true(self, ids)
+
+    monkeypatch.setattr(Decoder, "hidden_states", refuse)
 
 
 def shorter(run, share):

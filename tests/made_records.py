@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.records import ActivationStatistics, Array, Partition
+from gprune.records import ActivationStatistics, Array, ModelShape, Partition
 
 
 def a_partition(labels: Any, counts: Any = None, **changes: Any) -> Partition:
@@ -17,6 +17,19 @@ def a_partition(labels: Any, counts: Any = None, **changes: Any) -> Partition:
     values = {"kind": "refined", "profile": "magnitude", "labels": labels, "counts": sizes}
     values |= {"initial_counts": sizes, "silhouette": np.zeros((layers, 1)), "mixing": unknown}
     return Partition(**(values | {"variation": unknown, "history": np.zeros((layers, 0, 5))} | changes))
+
+
+def random_shape(generator: np.random.Generator, neurons: tuple[int, int] = (24, 200)) -> ModelShape:
+    """A shape of random sizes, whose layers have a number of neurons within bounds."""
+    kv_heads, group = int(generator.integers(1, 9)), int(generator.integers(1, 5))
+    return ModelShape(
+        layers=int(generator.integers(1, 9)),
+        neurons=int(generator.integers(*neurons)),
+        heads=kv_heads * group,
+        kv_heads=kv_heads,
+        head_width=int(generator.integers(1, 9)),
+        hidden=int(generator.integers(4, 40)),
+    )
 
 
 def the_moments(inputs: Mapping[str, Array], groups: Sequence[Any], text: str = "t") -> ActivationStatistics:

@@ -186,13 +186,8 @@ def _template(stage: Stage[Any], content: Any, details: dict[str, Any]) -> Path:
     return _once((id(content), stage.kind, json.dumps(details, sort_keys=True)), write)
 
 
-def shape(task: Task) -> records.ModelShape:
-    return task.shape
-
-
 def size(task: Task) -> records.ModelSize:
-    reference = task.shape
-    return records.ModelSize(reference.decoder_weights + 1000, 0, 0, 2 * reference.hidden * reference.layers)
+    return records.ModelSize(task.shape.decoder_weights + 1000, 0, 0, 2 * task.shape.hidden * task.shape.layers)
 
 
 def an_accuracy(
@@ -325,16 +320,6 @@ def partition(task: Task) -> records.Partition:
     return records.Partition(kind, "magnitude", *result, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5)))
 
 
-def _better_units(task: Task, scores: Array) -> dict[str, Any]:
-    """The better units of every layer."""
-    shape, lost = task.shape, 1 - task.study.retention
-    ffn = ranks(scores) >= shape.neurons * lost
-    heads = ranks(task.random.random((shape.layers, shape.kv_heads))) >= shape.kv_heads * lost
-    heads[:, 0] |= ~heads.any(axis=1)
-    retention = budget.retention(shape, ffn, heads)
-    return {"ffn": ffn, "heads": heads, "retention": retention, "target": task.study.retention}
-
-
 def _decided(masks: records.PruningMasks) -> dict[str, Any]:
     """What a learning repeats of the masks that it ended with."""
     return {name: getattr(masks, name) for name in ("ffn", "heads", "retention", "target")}
@@ -379,7 +364,13 @@ def gates(task: Task) -> records.GateLearning:
 def masks(task: Task) -> records.PruningMasks:
     if "learning" in task.needs:
         return by_its_formula(task)
-    return records.PruningMasks(task.stage.id.method, **_better_units(task, level(task, "primary") + noise(task)))
+    shape, lost = task.shape, 1 - task.study.retention
+    # the better units of every layer
+    ffn = ranks(level(task, "primary") + noise(task)) >= shape.neurons * lost
+    heads = ranks(task.random.random((shape.layers, shape.kv_heads))) >= shape.kv_heads * lost
+    heads[:, 0] |= ~heads.any(axis=1)
+    retention = budget.retention(shape, ffn, heads)
+    return records.PruningMasks(task.stage.id.method, ffn, heads, retention, task.study.retention)
 
 
 def overlap(task: Task) -> records.TextOverlap:
@@ -396,9 +387,10 @@ def checkpoint(_: Task) -> Callable[[Path], None]:
     return fill
 
 
-_MEASURED = (shape, size, norms, weighed, sampled, tokens, statistics, positions, contexts, context_statistics)
+_MEASURED = (size, norms, weighed, sampled, tokens, statistics, positions, contexts, context_statistics)
 _DECIDED = (scores, learning, gates, masks, overlap, checkpoint)
 MAKERS: Makers = {
+    "shape": lambda task: task.shape,
     **{maker.__name__: maker for maker in (*_MEASURED, *_DECIDED)},
     **dict.fromkeys(("groups", "clusters", "partition"), partition),
     **dict.fromkeys(("drift", "modules", "adapted", "agreement"), by_its_formula),

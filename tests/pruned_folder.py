@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from made_records import the_moments
 from tiny_family import tiny_decoder
-from tokenizers import Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE
-from tokenizers.processors import TemplateProcessing
-from tokenizers.trainers import BpeTrainer
+from tiny_tokenizer import byte_level
 from transformers import PreTrainedTokenizerFast
 
 from gprune.models.decoder import Decoder
@@ -63,14 +60,7 @@ def small_decoder(family: str = "llama", **sizes: Any) -> Decoder:
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE with a start token, trained on one sentence."""
-    trained = Tokenizer(BPE())
-    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trained.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    sizes = {"vocab_size": VOCABULARY - 4, "special_tokens": ["<s>", "</s>"], "initial_alphabet": alphabet}
-    trainer = BpeTrainer(**sizes, show_progress=False)
-    trained.train_from_iterator([TEXT], trainer)
-    trained.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    trained = byte_level([TEXT], VOCABULARY - 4, "<s>", "</s>", begins=True)
     return PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", eos_token="</s>")
 
 

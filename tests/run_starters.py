@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,36 +10,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from waiting import limit, wait_for
+from waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-# Says where it is, and stays at the stage that it is told of until the file `go` appears: as a slow stage
-# does, it listens to signals meanwhile.
+# Says where it is, and stays at the stage that it is told of. As a slow stage does, it listens to signals
+# meanwhile, to which a shell makes deaf what it starts in its background.
 STARTER = """
-import json, os, signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from gprune import pipeline
 from gprune.store import Store
 from gprune.study import from_file
 
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-# a shell starts what runs in its background deaf to the second
-signal.signal(signal.SIGTERM, interrupt)
-signal.signal(signal.SIGINT, interrupt)
-study, cache, folder, until, held = sys.argv[1:]
-folder = Path(folder)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+study, cache, folder, held = sys.argv[1:]
 
 def listener(stage, done, total, message):
-    what = "waiting" if message.startswith("waiting") else "computing"
-    (folder / f"{what}.{stage}.{os.getpid()}").touch()
-    while stage == held and (done, what) == (0, "computing") and not (folder / "go").exists():
+    event = "waiting" if message.startswith("waiting") else "computing"
+    Path(folder, f"{event}.{stage}.{os.getpid()}").touch()
+    while (stage, event) == (held, "computing"):
         time.sleep(0.02)
 
-result = pipeline.run(from_file(study), Store(Path(cache)), listener, until)
-(folder / f"done.{os.getpid()}").write_text(json.dumps(result.get("perplexity")))
+pipeline.run(from_file(study), Store(Path(cache)), listener)
 """
 
 
@@ -49,48 +41,27 @@ class Starters:
 
     def __init__(self, folder: Path, study: dict[str, Any], cache: Path) -> None:
         folder.mkdir()
-        self.folder, self.cache, self.study = folder, cache, folder / "study.json"
-        self.study.write_text(json.dumps(study))
+        self.folder, self.cache = folder, cache
+        (folder / "study.json").write_text(json.dumps(study))
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, until: str = "all", held: str = "") -> subprocess.Popen[bytes]:
-        """Starts one more.
-
-        Args:
-            until: the last thing wanted.
-            held: the stage at which it stays until `go`.
-        """
-        arguments = [str(self.study), str(self.cache), str(self.folder), until, held]
+    def start(self, held: str = "") -> subprocess.Popen[bytes]:
+        """Start one more, which stays at a stage if one is named."""
+        command = [sys.executable, "-c", STARTER, str(self.folder / "study.json"), str(self.cache), str(self.folder)]
         log = (self.folder / "log.txt").open("ab")
         paths = filter(None, (os.environ.get("PYTHONPATH"), str(PROJECT)))
-        environment, command = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, [sys.executable, "-c", STARTER]
-        process = subprocess.Popen([*command, *arguments], stderr=log, cwd=PROJECT, env=environment)
-        self.processes.append(process)
-        return process
-
-    def said(self, event: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
-        """Processes that have said something: `computing.drift`, `waiting.drift`, `done`."""
-        results = [int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{event}.*")]
-        return [pid for pid in results if process is None or pid == process.pid]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        self.processes.append(subprocess.Popen([*command, held], stderr=log, cwd=PROJECT, env=environment))
+        return self.processes[-1]
 
     def wait_until(self, event: str, process: subprocess.Popen[bytes]) -> None:
-        """Waits until a process has said something; fails with its log where it ended before."""
+        """Wait until a process has said something, as `computing.drift`; fail with the log where it ended before."""
 
         def has_happened() -> bool:
-            ended = process.poll() is not None and not self.said(event, process)
-            assert not ended, (self.folder / "log.txt").read_text()
-            return bool(self.said(event, process))
+            assert process.poll() is None, (self.folder / "log.txt").read_text()
+            return bool(list(self.folder.glob(f"{event}.{process.pid}")))
 
         wait_for(has_happened, 60)
-
-    def go(self) -> None:
-        """Lets all go on."""
-        (self.folder / "go").touch()
-
-    def stop(self, process: subprocess.Popen[bytes], how: signal.Signals) -> None:
-        """Sends a signal and waits until the process is gone."""
-        process.send_signal(how)
-        process.wait(limit(30))
 
 
 @contextmanager

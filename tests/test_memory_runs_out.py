@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
-from counted_memory import shorter
+from counted_memory import hold_sequences, shorter
 from evaluation.task_files import write_rows
 from made_contexts import contexts_of
-from sparsity.reference_sparsity import random_partition
+from sparsity.reference_sparsity import random_units
 
 from gprune.evaluation.accuracy import measure_tasks
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
 from gprune.models.tiny import tiny_decoder
@@ -110,12 +109,10 @@ def evaluated(decoder, listener):
 
 
 def learned(decoder, listener, **changes):
-    generator = np.random.default_rng(0)
-    scores, heads = generator.random((2, 40)), generator.random((2, 2))
-    partition = random_partition(decoder.shape, 5, generator)
+    units = random_units(decoder.shape, 5, np.random.default_rng(0))
     settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
     setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, listener)
-    return learn(setting, scores, heads, partition, 0.5)
+    return learn(setting, *units, 0.5)
 
 
 SOME = [statistics, learned]
@@ -185,15 +182,8 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
     changes = {"supervision": supervision, "distillation_weight": weight, "epochs": 1}
     expected = learned(decoder_of(), silent, **changes)
-    true, received = Decoder.hidden_states, Heard()
-
-    def refuse(self, ids):
-        if len(ids) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return true(self, ids)
-
-    monkeypatch.setattr(Decoder, "hidden_states", refuse)
-    result = learned(decoder_of(), received, **changes)
+    hold_sequences(monkeypatch, 1)
+    result = learned(decoder_of(), received := Heard(), **changes)
     assert "going on with 1," in received.notices[-1]
     np.testing.assert_array_equal(result.ffn, expected.ffn)
     np.testing.assert_array_equal(result.heads, expected.heads)

@@ -17,6 +17,11 @@ def tiny_decoder(family: str = "llama", *, seed: int = 0, dtype: torch.dtype = t
     return tiny.random_decoder(family, values, seed, dtype)
 
 
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, relative: float = 1e-5) -> None:
+    """Relative to the largest number: one that happens to be near zero carries the rounding of the others."""
+    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
+
+
 def _wrapped(family: str, values: dict[str, Any]) -> dict[str, Any]:
     """The values of a wrapper's configuration about those of its language model."""
     values["model_type"] = values.pop("text", values["model_type"])

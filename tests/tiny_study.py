@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tiny_shape import TINY
+from tiny_tokenizer import byte_level
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import gprune
@@ -46,27 +47,11 @@ def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neur
 @functools.cache
 def _made(texts: tuple[str, ...], kv_heads: int, neurons: int) -> dict[str, bytes]:
     """The files of the model, made once in a process."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    special, alphabet = ["<s>", "</s>"], pre_tokenizers.ByteLevel.alphabet()
-    options = {"vocab_size": 320, "special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
-    trainer = trainers.BpeTrainer(**options)
-    tokenizer.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
+    tokenizer = byte_level((line for text in texts for line in text.splitlines(keepends=True)), 320, "<s>", "</s>")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
     torch.manual_seed(0)
-    config = LlamaConfig(
-        hidden_size=16,
-        intermediate_size=neurons,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=kv_heads,
-        vocab_size=320,
-        max_position_embeddings=64,
-        bos_token_id=0,
-        eos_token_id=1,
-        tie_word_embeddings=True,
-    )
+    sizes = {"intermediate_size": neurons, "num_key_value_heads": kv_heads, "vocab_size": 320, "dtype": "float32"}
+    config = LlamaConfig(**TINY | sizes | {"bos_token_id": 0, "eos_token_id": 1, "tie_word_embeddings": True})
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         for parameter in model.parameters():

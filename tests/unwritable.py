@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,15 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.link", "os.symlink")
 _refused: dict[str, list[str]] = {}
 """what was refused, by folder"""
+
+
+def failing(number: int) -> Callable[..., None]:
+    """Return a function that fails with an error of the operating system."""
+
+    def fail(*_arguments: Any, **_options: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 @contextlib.contextmanager

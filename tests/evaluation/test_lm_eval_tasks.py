@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +13,7 @@ import tiny_study
 import torch
 from evaluation.lm_eval_alone import by_command, write_definition, write_definitions
 from evaluation.task_files import OWN, SPLITS, row, write_rows, write_seven
+from other_versions import environment_of, install, require_passing
 
 from gprune.__main__ import main
 from gprune.analysis import accuracy as analysis
@@ -254,27 +253,13 @@ def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_pat
 @pytest.mark.long
 @pytest.mark.process
 def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
-    folder = tmp_path / "site"
-    install = f"-m pip install --quiet --no-deps --target {folder} lm_eval=={OLDER}".split()
-    installed = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
-    if installed.returncode:
-        pytest.skip(f"no package index, or it lacks lm_eval {OLDER}: {installed.stderr[-200:]}")
-    files = [
-        str(Path(__file__).with_name(f"test_{name}.py")) for name in ("lm_eval_tasks", "accuracy", "accuracy_tasks")
-    ]
-    options = ["-m", "not long", *"-p no:xdist -p no:cacheprovider".split()]
-    command = [sys.executable, "-m", "pytest", *files, *options]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
-    check = [sys.executable, "-c", "import lm_eval; print(lm_eval.__version__)"]
+    install(tmp_path, f"lm_eval=={OLDER}")
+    environment, check = environment_of(tmp_path), [sys.executable, "-c", "import lm_eval; print(lm_eval.__version__)"]
     completed = subprocess.run(check, env=environment, capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == OLDER
-    process = subprocess.run(
-        [*command, f"--basetemp={tmp_path / 'base'}"],
-        cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stdout[-4000:]
-    assert re.search(r"\d{2,} passed", process.stdout), process.stdout[-500:]
+    names = ("lm_eval_tasks", "accuracy", "accuracy_tasks")
+    files = (str(Path(__file__).with_name(f"test_{name}.py")) for name in names)
+    require_passing(10, environment, *files, "-m", "not long")
 
 
 def test_requests_and_their_examples_decide_the_fingerprint(data, tmp_path):

@@ -15,6 +15,8 @@ from gprune.system import installation, machine, processes
 
 from .conftest import fake_command, make_study, state_of
 
+pytestmark = pytest.mark.process
+
 
 def start(cache, seed, *behaviour):
     return submit(cache, make_study(seed), arguments=behaviour, build=fake_command)
@@ -40,7 +42,6 @@ def other_process(cache, script):
     return subprocess.run([sys.executable, "-c", code], **options).stdout.split()
 
 
-@pytest.mark.process
 def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     path = os.path.dirname(os.path.abspath(__file__))
     script = f"import sys; sys.path[:0] = [{path!r}, {os.path.dirname(path)!r}]\n" + (
@@ -60,7 +61,6 @@ def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     assert get(cache, second).started >= get(cache, first).ended
 
 
-@pytest.mark.process
 def test_a_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
     first, second, third = start(cache, 0, "hold"), start(cache, 1, "finish"), start(cache, 2, "finish")
     wait_for(running(cache, first))
@@ -82,7 +82,6 @@ def test_a_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
     wait_for(lambda: get(cache, again.id).state == "done")
 
 
-@pytest.mark.process
 def test_a_run_that_does_not_listen_is_killed_with_all_its_processes(cache, monkeypatch):
     monkeypatch.setattr(queue, "GRACE_SECONDS", 0.2)
     job = start(cache, 0, "stubborn")
@@ -96,7 +95,6 @@ def test_a_run_that_does_not_listen_is_killed_with_all_its_processes(cache, monk
     wait_for(gone(child))
 
 
-@pytest.mark.process
 def test_a_killed_run_frees_its_device_and_fails_with_a_reason(cache):
     first, second = start(cache, 0, "quiet"), start(cache, 1, "finish")
     wait_for(running(cache, first))
@@ -110,7 +108,6 @@ def test_a_killed_run_frees_its_device_and_fails_with_a_reason(cache):
     assert failed.error.startswith("the process ended without a result (killed, out of memory, or")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("command", [[], ["/no/such/program"]])
 def test_a_command_that_cannot_be_started_fails_the_job(cache, command):
     job = submit(cache, make_study(), build=lambda *_: command)
@@ -118,7 +115,6 @@ def test_a_command_that_cannot_be_started_fails_the_job(cache, command):
     assert "cannot be started" in get(cache, job.id).error and get(cache, job.id).state == "failed"
 
 
-@pytest.mark.process
 def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_all(cache, monkeypatch):
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")

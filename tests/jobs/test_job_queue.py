@@ -2,25 +2,14 @@
 
 import errno
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from unwritable import failing
 
-from gprune.jobs import (
-    cancel,
-    device_slots,
-    get,
-    jobs,
-    local,
-    queue,
-    reconcile,
-    resume,
-    study_of,
-    submit,
-    worker,
-)
+from gprune.jobs import cancel, device_slots, get, jobs, local, queue, reconcile, resume, study_of, submit, worker
 from gprune.jobs import folder as files
 from gprune.jobs.job import measures_speed
 from gprune.jobs.state import JobState, read_state, write_state
@@ -36,12 +25,6 @@ DEAD = {"pid": 2**22 - 1, "process_started": 5.0}
 def unset(monkeypatch):
     for name in ("GPRUNE_JOB_DEVICES", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def two_gpus(monkeypatch):
-    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
-    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
 
 
 @pytest.fixture
@@ -165,37 +148,23 @@ def test_what_is_no_id_reaches_no_file(cache, name):
         get(cache, name)
 
 
-def refuse(number):
-    """A function that fails with an error of the system."""
-
-    def fail(*_):
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
 def test_a_process_that_cannot_start_fails_the_job(cache, monkeypatch):
-    monkeypatch.setattr(local, "start_worker", refuse(errno.ENOMEM))
+    monkeypatch.setattr(local, "start_worker", failing(errno.ENOMEM))
     job = submit(cache, make_study())
     assert job.state == "failed" and "Cannot allocate memory" in job.error
 
 
 def test_a_full_disk_is_told_and_leaves_no_job(cache, job, monkeypatch):
-    monkeypatch.setattr("gprune.jobs.job.write_json", refuse(errno.ENOSPC))
+    monkeypatch.setattr("gprune.jobs.job.write_json", failing(errno.ENOSPC))
     with pytest.raises(JobError, match="is full"):
         submit(cache, make_study(1))
     assert len(jobs(cache)) == 1 and len(list(files.root(cache).glob(".new-*"))) == 0
 
 
 def test_many_threads_share_a_double_click(cache, workers):
-    results: list[str] = []
-    click = lambda seed: results.append(submit(cache, make_study(seed)).id)  # noqa: E731
-    threads = [threading.Thread(target=click, args=(seed,)) for seed in (0, 0, 0, 1, 1, 1, 2, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 8 and len(set(results)) == 3 == len(jobs(cache)) == len(workers)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda seed: submit(cache, make_study(seed)).id, (0, 0, 0, 1, 1, 1, 2, 2)))
+    assert len(set(results)) == 3 == len(jobs(cache)) == len(workers)
     assert [job.position for job in jobs(cache)] == [3, 2, 1]
 
 
@@ -252,7 +221,9 @@ def test_invalid_slots_and_devices_are_refused(cache, workers, monkeypatch, vari
         ("auto", ("sweep", "lines.json"), ((), 0)),
     ],
 )
-def test_a_job_waits_for_a_device_that_it_can_use(cache, workers, two_gpus, device, arguments, expected):
+def test_a_job_waits_for_a_device_that_it_can_use(cache, workers, monkeypatch, device, arguments, expected):
+    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
     job = submit(cache, replace(make_study(), device=device), "", arguments)
     assert device_slots.candidates(job.asks, job.timed) == expected
 

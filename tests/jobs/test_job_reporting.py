@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from unwritable import failing
 
 from gprune.jobs import JobReporter, local, reporting
 from gprune.jobs import folder as files
@@ -28,10 +29,6 @@ def clock(monkeypatch):
 
 def events(folder):
     return [json.loads(line) for line in (folder / files.EVENTS).read_text().splitlines() if line]
-
-
-def full_disk(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_running_state_carries_this_process(tmp_path):
@@ -95,7 +92,7 @@ def test_messages_stay_on_one_line_and_long_errors_are_bounded(tmp_path):
 
 def test_state_that_cannot_be_written_at_all_is_told_to_the_log_only(tmp_path, monkeypatch, capsys):
     with JobReporter(tmp_path):
-        monkeypatch.setattr("gprune.jobs.state.write_json", full_disk)
+        monkeypatch.setattr("gprune.jobs.state.write_json", failing(errno.ENOSPC))
     assert "the job's state was not recorded" in capsys.readouterr().err
 
 

@@ -81,16 +81,21 @@ def test_last_is_the_newest_job_for_every_command(cache, workers, capsys):
     assert jobs.study_of(cache, again.id).seed == 2
 
 
-@pytest.mark.process
-def test_another_command_is_detached_as_it_was_typed_and_reports_its_end(cache, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = ["export", "nowhere", "gprune", "out", "--detach", "--cache", str(cache)]
+def run_detached(monkeypatch, cache, *words):
+    """Detach a command, and return its job as it ends."""
+    words = [*words, "--detach", "--cache", str(cache)]
     monkeypatch.setattr(sys, "argv", ["gprune", *words])
     assert main(words) == 0
     (job,) = jobs.jobs(cache)
-    assert job.label == f"export nowhere gprune out --cache {cache}" and job.cwd == str(tmp_path)
     wait_for(lambda: jobs.reconcile(cache) or not get(cache, job.id).active, 60)
-    ended = get(cache, job.id)
+    return get(cache, job.id)
+
+
+@pytest.mark.process
+def test_another_command_is_detached_as_it_was_typed_and_reports_its_end(cache, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ended = run_detached(monkeypatch, cache, "export", "nowhere", "gprune", "out")
+    assert ended.label == f"export nowhere gprune out --cache {cache}" and ended.cwd == str(tmp_path)
     assert ended.state == "failed" and "nowhere" in ended.error and not ended.killed
 
 
@@ -105,13 +110,8 @@ def test_a_detached_sweep_submits_its_studies_and_needs_no_device(cache, tmp_pat
     texts = {"primary": str(tmp_path / "no.txt"), "auxiliary": "python-reference"}
     study = {"model": "demo", **texts, "evaluation": {"texts": []}}
     file.write_text(json.dumps({"study": study, "space": {"seed": [0, 1]}}))
-    words = ["sweep", str(file), "--detach", "--cache", str(cache)]
-    monkeypatch.setattr(sys, "argv", ["gprune", *words])
-    assert main(words) == 0
-    (job,) = jobs.jobs(cache)
-    assert job.asks == "none" and job.exports
-    wait_for(lambda: jobs.reconcile(cache) or not get(cache, job.id).active, 60)
-    assert get(cache, job.id).state == "failed" and "no.txt" in get(cache, job.id).error
+    job = run_detached(monkeypatch, cache, "sweep", str(file))
+    assert job.asks == "none" and job.exports and job.state == "failed" and "no.txt" in job.error
 
 
 def test_a_job_that_cannot_be_meant_is_told_in_a_sentence(cache, workers, capsys):

@@ -7,26 +7,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
+from gprune.study.settings import LINEAR_MAPS
 from gprune.system.errors import ModelError
 
 SIZES = {"layers": 3, "hidden": 12, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 4}
 
 
-def token_ids(*shape, vocabulary=64):
-    return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(3))
-
-
 def test_shape_prices_count_the_models_own_weights_and_model_is_frozen_and_gradients_flow_through_it():
     decoder = tiny_decoder("qwen3", **SIZES)
-    parts = (
-        decoder.gate_proj,
-        decoder.up_proj,
-        decoder.down_proj,
-        decoder.q_proj,
-        decoder.k_proj,
-        decoder.v_proj,
-        decoder.o_proj,
-    )
+    parts = [getattr(decoder, name) for name in LINEAR_MAPS]
     weights = sum(part(layer).weight.numel() for part in parts for layer in range(decoder.shape.layers))
     assert decoder.shape.decoder_weights == weights
     decoder = tiny_decoder("llama", **SIZES)
@@ -34,7 +23,7 @@ def test_shape_prices_count_the_models_own_weights_and_model_is_frozen_and_gradi
     assert not any(parameter.requires_grad for parameter in decoder.model.parameters())
     factor = torch.ones(13, requires_grad=True)
     handle = decoder.down_proj(0).register_forward_pre_hook(lambda module, inputs: (inputs[0] * factor,))
-    decoder.logits(decoder.hidden_states(token_ids(1, 5))).square().sum().backward()
+    decoder.logits(decoder.hidden_states(torch.arange(5)[None])).square().sum().backward()
     handle.remove()
     assert factor.grad is not None and float(factor.grad.abs().min()) > 0
 

@@ -8,10 +8,10 @@ import pytest
 import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders
-from tokenizers.models import BPE, WordLevel
-from tokenizers.pre_tokenizers import ByteLevel, Whitespace
-from tokenizers.trainers import BpeTrainer
+from tiny_tokenizer import byte_level
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from gprune.models import identity, inspection
@@ -212,10 +212,7 @@ def test_a_tokenizer_that_loses_blanks_is_refused_with_what_comes_back(tmp_path)
 
 def test_a_label_that_gives_other_tokens_than_tokenizer_json_is_refused(tmp_path):
     folder = Path(tiny_study.workshop(tmp_path)["model"])
-    bytewise = Tokenizer(BPE())
-    bytewise.pre_tokenizer, bytewise.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    trainer = BpeTrainer(vocab_size=300, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
-    bytewise.train_from_iterator(["    def walk(self):\n        return self.steps\n\n" * 20], trainer)
+    bytewise = byte_level(["    def walk(self):\n        return self.steps\n\n" * 20], 300)
     bytewise.save(str(folder / "tokenizer.json"))
 
     def labelled(label, **values):

@@ -45,10 +45,7 @@ def study_of(workshop, **changes):
 
 # the metric that needs the most with a method of each kind; in the long tests the default metric with the methods
 # that use the study's own as well (stages/test_stage_reads.py runs all methods)
-RUNS = [
-    ("twflap", OF_EACH_KIND),
-    pytest.param(("flap", OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long),
-]
+RUNS = [("twflap", OF_EACH_KIND), pytest.param(("flap", OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long)]
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda param: f"{param[0]}, {len(param[1])} methods")

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import tiny_study
-import torch
+from counted_memory import hold_sequences
 from tiny_study import record_of, silent
 
 from gprune import pipeline
@@ -37,19 +37,6 @@ def fresh(study, tmp_path_factory):
     return cache, pipeline.run(study, Store(cache), silent, "agreement")
 
 
-@pytest.fixture
-def older(study, fresh, tmp_path):
-    """A cache whose strongest positions are gone, as after unpacking a run without them."""
-    shutil.copytree(fresh[0], tmp_path / "cache")
-    store = Store(tmp_path / "cache")
-    shutil.rmtree(tmp_path / "cache" / "positions")
-    record = runs.read(store, run_name(study))
-    for name in MADE:
-        del record["stages"][name]
-    runs.save(store, run_name(study), record)
-    return store
-
-
 def test_the_pass_of_the_statistics_makes_them_and_the_record_says_so(study, fresh):
     cache, result = fresh
     assert set(result["keys"]) >= MADE and not MADE & (set(result["passes"]) | set(result["reused"]))
@@ -73,8 +60,14 @@ def test_neither_their_absence_nor_their_number_changes_any_other_key(study, fre
         assert len(list(folder.iterdir()) if folder.exists() else ()) == (2 if count else 0)
 
 
-def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fresh):
+def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, fresh, tmp_path):
+    # their files and names are gone, as after unpacking a run without them
+    older = Store(shutil.copytree(fresh[0], tmp_path / "cache"))
+    shutil.rmtree(older.root / "positions")
     was = record_of(older, study)
+    for name in MADE:
+        del was["stages"][name]
+    runs.save(older, run_name(study), was)
     result = pipeline.run(study, older, silent, "agreement")
     assert set(result["keys"]) - set(result["reused"]) == MADE
     assert set(result["passes"]) - {f"statistics_{role}" for role in ROLES} == MADE
@@ -88,20 +81,8 @@ def test_an_older_run_gets_them_by_a_pass_and_stays_what_it_was(study, older, fr
             assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
-@pytest.fixture
-def narrow(monkeypatch):
-    """A machine that holds three sequences at a time."""
-    true = Decoder.hidden_states
-
-    def refuse(self, ids):
-        if len(ids) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return true(self, ids)
-
-    monkeypatch.setattr(Decoder, "hidden_states", refuse)
-
-
-def test_a_halved_batch_is_said_in_log_and_record(study, narrow, tmp_path, capfd):
+def test_a_halved_batch_is_said_in_log_and_record(study, tmp_path, capfd, monkeypatch):
+    hold_sequences(monkeypatch, 3)
     store = Store(tmp_path / "cache")
     with Reporter() as reporter:
         pipeline.run(study, store, reporter, "drift")

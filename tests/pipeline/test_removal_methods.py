@@ -18,10 +18,7 @@ METHODS = ["dense", "osscar", "slimllm", "flap"]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("removal")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts, kv_heads=2, neurons=27)
-    study = from_dict(tiny_study.settings(model, texts) | {"methods": METHODS})
-    store = Store(folder / "cache")
+    study, store = from_dict(tiny_study.made(folder, methods=METHODS)), Store(folder / "cache")
     return study, store, pipeline.run(study, store, silent, until="perplexity")
 
 

@@ -1,5 +1,6 @@
 """What a run's record says after a stop, a failure, a full disk: without other processes."""
 
+import errno
 import os
 import shutil
 import signal
@@ -9,7 +10,8 @@ import pytest
 import tiny_study
 from run_starters import contents, starters
 from tiny_study import record_of, silent
-from waiting import limit, wait_for
+from unwritable import failing
+from waiting import limit
 
 from gprune import pipeline
 from gprune.pipeline import runs
@@ -53,8 +55,7 @@ def finished_run(study, tmp_path_factory):
 @pytest.fixture
 def done(finished_run, tmp_path):
     """A cache in which the study is done as far as its masks."""
-    shutil.copytree(finished_run, tmp_path / "cache")
-    return Store(tmp_path / "cache")
+    return Store(shutil.copytree(finished_run, tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
@@ -85,12 +86,9 @@ def test_a_damaged_record_is_written_anew(study, done):
 def test_a_full_disk_leaves_the_last_whole_record_and_the_next_run_ends(study, tmp_path, monkeypatch):
     store, stage = Store(tmp_path), "drift"
 
-    def refuse(*_):
-        raise OSError(28, "No space left on device")
-
     def listener(name, done, total, words):
         if name == stage:
-            monkeypatch.setattr(runs.writing, "write_json", refuse)
+            monkeypatch.setattr(runs.writing, "write_json", failing(errno.ENOSPC))
 
     with pytest.raises(StoreError, match="is full: free some space"):
         pipeline.run(study, store, listener, "masks")
@@ -106,10 +104,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
     before = record_of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
-    def refuse(*_):
-        raise PermissionError(30, "Read-only file system")
-
-    monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", refuse)
+    monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", failing(errno.EROFS))
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
     assert record_of(done, study)["state"] == "cancelled"
 
@@ -151,35 +146,25 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
     assert record_of(done, study)["state"] == "done" and len(words) == 2
 
 
-@pytest.fixture(scope="module")
-def undisturbed(study, tmp_path_factory):
-    cache = tmp_path_factory.mktemp("undisturbed")
-    pipeline.run(study, Store(cache), silent)
-    return contents(cache)
-
-
-@pytest.fixture
-def several(values, tmp_path):
-    with starters(tmp_path / "starters", values, tmp_path / "cache") as created:
-        yield created
-
-
 @pytest.mark.process
 @pytest.mark.long
-def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(several, study, undisturbed):
-    first = several.start(held="partition")
-    several.wait_until("computing.partition", first)
-    rest = [several.start() for _ in range(3)]
-    for other in rest:
-        wait_for(lambda pid=other.pid: list(several.folder.glob(f"waiting.*.{pid}")))
-    assert record_of(Store(several.cache), study)["owner"]["pid"] == first.pid
-    several.stop(rest[0], signal.SIGINT)
-    result = record_of(Store(several.cache), study)
-    assert (result["state"], result["owner"]["pid"]) == ("running", first.pid)
-    # the owner dies: one of those that follow goes on
-    several.stop(first, signal.SIGKILL)
-    assert [other.wait(limit(60)) for other in rest[1:]] == [0, 0], (several.folder / "log.txt").read_text()
-    result = record_of(Store(several.cache), study)
-    assert (result["state"], result["error"], result["owner"]) == ("done", None, None)
-    assert result["result"]["perplexity"] and set(result["expected"]) == set(result["stages"])
-    assert contents(several.cache) == undisturbed
+def test_of_four_starters_one_computes_at_a_time_and_the_record_ends_done(values, study, tmp_path):
+    with starters(tmp_path / "starters", values, tmp_path / "cache") as several:
+        first = several.start(held="partition")
+        several.wait_until("computing.partition", first)
+        rest = [several.start() for _ in range(3)]
+        for other in rest:
+            several.wait_until("waiting.*", other)
+        assert record_of(Store(several.cache), study)["owner"]["pid"] == first.pid
+        rest[0].send_signal(signal.SIGINT)
+        rest[0].wait(limit(30))
+        result = record_of(Store(several.cache), study)
+        assert (result["state"], result["owner"]["pid"]) == ("running", first.pid)
+        # the owner dies: one of those that follow goes on
+        first.kill()
+        assert [other.wait(limit(60)) for other in rest[1:]] == [0, 0], (several.folder / "log.txt").read_text()
+        result = record_of(Store(several.cache), study)
+        assert (result["state"], result["error"], result["owner"]) == ("done", None, None)
+        assert result["result"]["perplexity"] and set(result["expected"]) == set(result["stages"])
+    pipeline.run(study, Store(tmp_path / "undisturbed"), silent)
+    assert contents(several.cache) == contents(tmp_path / "undisturbed")

@@ -63,10 +63,6 @@ def counting(measured):
     return flap_score(measured) + len(calls)
 
 
-def drawing(measured):
-    return flap_score(measured) * np.random.default_rng().random(len(measured.mean))
-
-
 def infinite(measured):
     result = flap_score(measured)
     result[3] = np.nan
@@ -92,18 +88,18 @@ def square_in_float16(weights):
     return Facts(neurons={"a": (weights.gate.astype(np.float16) ** 2).sum(axis=1, dtype=np.float16)})
 
 
-def position_scores(measured):
-    return flap_score(measured) * np.arange(1, 1 + len(measured.mean))
-
-
 METRICS = {
     "too short": ("neurons", lambda m: flap_score(m)[1:], r"must have shape \(96,\) \(got \(95,\)\)"),
     "negative": ("neurons", lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
     "not finite": ("neurons", infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
     "float16 overflow": ("neurons", narrow, "as large and as small as float16 has.*must be finite.*is inf"),
     "a memory": ("neurons", counting, "asked twice.*answers differently"),
-    "random": ("neurons", drawing, "asked twice.*no random numbers"),
-    "by position": ("neurons", position_scores, "not depend on a neuron's place"),
+    "random": (
+        "neurons",
+        lambda m: flap_score(m) * np.random.random(96),
+        "asked twice.*no random numbers",
+    ),
+    "by position": ("neurons", lambda m: flap_score(m) * np.arange(1, 97), "not depend on a neuron's place"),
     "all equal": ("neurons", lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
     "an exception": ("neurons", lambda m: m.no_such_field, "failed in neurons .AttributeError"),
     "interleaved groups": ("groups", strided, r"side by side, make a group \(Measured.grouped\)"),

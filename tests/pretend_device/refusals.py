@@ -103,9 +103,6 @@ def _check_generator(args: tuple, kwargs: dict[str, Any]) -> None:
 
 
 def _check_product(name: str, tensors: list[torch.Tensor]) -> None:
-    if any(isinstance(tensor, PretendTensor) and not _has_product(tensor.dtype) for tensor in tensors):
+    types = [tensor.dtype for tensor in tensors if isinstance(tensor, PretendTensor)]
+    if not all(dtype.is_floating_point or dtype.is_complex for dtype in types):
         raise RuntimeError(f'"{name}_cuda" not implemented for {tensors[0].dtype}')
-
-
-def _has_product(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex

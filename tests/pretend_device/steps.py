@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from pretend_device import waits
-from sparsity.reference_sparsity import random_partition
+from sparsity.reference_sparsity import random_units
 
 from gprune.data.texts import Recipe
 from gprune.evaluation.decoding import EagerDecoding
@@ -112,12 +112,10 @@ def clustering(model: Decoder, size: Size) -> None:
 
 
 def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
-    generator = np.random.default_rng(0)
-    scores, heads = generator.random((size.layers, NEURONS)), generator.random((size.layers, 2))
-    partition = random_partition(model.shape, 4, generator)
+    units = random_units(model.shape, 4, np.random.default_rng(0))
     texts = tokens(size.samples // 2), tokens(size.samples // 2, seed=1)
     reference = SparsitySettings(epochs=size.steps, batch=4, **settings)
-    learn(Setting(model, texts, reference, 0, silent), scores, heads, partition, 0.5)
+    learn(Setting(model, texts, reference, 0, silent), *units, 0.5)
 
 
 def measured_perplexity(model: Decoder, size: Size) -> None:

@@ -4,6 +4,9 @@ The long tests run every metric and every number type: with every method in floa
 against each other, and in halves with a method of each kind.
 """
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tiny_study
@@ -29,12 +32,6 @@ WRITTEN = ("tokens_sampled", "tokens_fresh")
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
     return tiny_study.workshop(tmp_path_factory.mktemp("pretend"), questions=5, choices=2)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Speeds of a few tokens: how fast a pretend device is says nothing."""
-    monkeypatch.setitem(speed.PRESETS, "cpu", speed.SpeedSettings(2, 8, 4, 1, "float32", "cpu", ("eager",)))
 
 
 def require_same(runs, dtype):
@@ -70,13 +67,11 @@ def require_same_diagnosis(runs):
 
 
 @pytest.mark.long
-def test_what_the_model_writes_itself_and_speed_under_wanda_sp(gpu, workshop, quick):
-    changes = {
-        "metric": "wanda_sp",
-        "dtype": "float32",
-        "primary": studies.SAMPLED_TEXT,
-        "methods": ["dense", "gprune"],
-    }
+def test_what_the_model_writes_itself_and_speed_under_wanda_sp(gpu, workshop, monkeypatch):
+    # a few tokens: how fast a pretend device is says nothing
+    monkeypatch.setitem(speed.PRESETS, "cpu", speed.SpeedSettings(2, 8, 4, 1, "float32", "cpu", ("eager",)))
+    changes = {"metric": "wanda_sp", "dtype": "float32", "methods": ["dense", "gprune"]}
+    changes |= {"primary": studies.SAMPLED_TEXT}
     evaluation = {"texts": [studies.FRESH_TEXT, workshop["texts"][2]], "speed": "cpu"}
     runs = studies.run(workshop, "wanda-float32", evaluation, **changes)
     require_same(runs, "float32")
@@ -93,21 +88,12 @@ def read_through_the_host(monkeypatch):
 
     original = offload.safe_open
 
-    class Moved:
-        def __init__(self, file, framework, device):
-            self.file, self.device = original(file, framework=framework, device="cpu"), device
+    @contextmanager
+    def moved(file, framework, device):
+        with original(file, framework=framework, device="cpu") as opened:
+            yield SimpleNamespace(get_tensor=lambda name: opened.get_tensor(name).to(device))
 
-        def __enter__(self):
-            self.open = self.file.__enter__()
-            return self
-
-        def __exit__(self, *reason):
-            return self.file.__exit__(*reason)
-
-        def get_tensor(self, name):
-            return self.open.get_tensor(name).to(self.device)
-
-    monkeypatch.setattr(offload, "safe_open", Moved)
+    monkeypatch.setattr(offload, "safe_open", moved)
 
 
 def test_layers_that_stay_in_their_files(gpu, workshop, read_through_the_host):
@@ -157,13 +143,9 @@ def test_layers_on_two_devices(gpu, workshop, monkeypatch):
 def test_recovery_and_tasks_on_two_devices(gpu, workshop, monkeypatch):
     """A head of its own would be on the second device; speed wants one device and is left out."""
     map_parts(monkeypatch, **PARTS, lm_head=0)
-    changes = {
-        "metric": "wanda_sp",
-        "dtype": "float32",
-        "methods": ["dense", "wanda_sp"],
-        "primary": studies.SAMPLED_TEXT,
-    }
-    changes["recovery"] = {"kind": "lora", "steps": 4, "batch": 4, "learning_rate": 0.01}
+    changes = {"metric": "wanda_sp", "dtype": "float32", "methods": ["dense", "wanda_sp"]}
+    recovery = {"kind": "lora", "steps": 4, "batch": 4, "learning_rate": 0.01}
+    changes |= {"primary": studies.SAMPLED_TEXT, "recovery": recovery}
     evaluation = {"tasks": [workshop["questions"]], "texts": [studies.FRESH_TEXT, workshop["texts"][2]]}
     runs = studies.run(workshop, "two-recovered", evaluation, devices=2, **changes)
     require_same(runs, "float32")

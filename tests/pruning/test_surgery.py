@@ -9,6 +9,7 @@ from calibration.texts_and_families import add_biases
 from made_records import the_moments
 from masking import masked
 from pruned_folder import compensating, masks_of
+from tiny_family import assert_close
 
 from gprune.models.decoder import Decoder
 from gprune.models.export.modeling_gprune import classes_of
@@ -20,11 +21,6 @@ from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
 GROUPINGS = [(6, 6), (6, 2), (4, 2), (6, 3)]
-
-
-def assert_equal_logits(actual, expected, relative=1e-5):
-    """Relative to the largest logit: one that happens to be near zero carries the rounding of the others."""
-    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
 
 
 def decoder_of(family, heads=6, kv_heads=3, **sizes):
@@ -57,7 +53,7 @@ def test_cut_equals_masked(family, heads, kv_heads, with_biases):
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
     smaller = cut(decoder, masks)
-    assert_equal_logits(smaller(ids).logits, expected)
+    assert_close(smaller(ids).logits, expected)
     assert type(smaller) is classes_of(family)
     assert not torch.allclose(decoder.model(ids).logits, expected, atol=1e-2)
 
@@ -71,7 +67,7 @@ def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cu
         for group in np.flatnonzero(~masks.heads[layer]):
             zeroed.o_proj(layer).weight.data[:, group * 18 : (group + 1) * 18] = 0
     with masked(decoder, masks):
-        assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
+        assert_close(decoder.model(ids).logits, zeroed.model(ids).logits)
     decoder = decoder_of("llama")
     masks = random_masks(decoder)
     ffn, heads = masks.ffn.copy(), masks.heads.copy()
@@ -143,7 +139,7 @@ def test_half_precision(dtype):
     with masked(decoder, masks):
         expected = decoder.model(ids).logits
     smaller = cut(decoder, masks)
-    assert_equal_logits(smaller(ids).logits, expected, 1e-2)
+    assert_close(smaller(ids).logits, expected, 1e-2)
     biased = cut(decoder, compensating(masks, random_statistics(decoder.shape)))
     assert {parameter.dtype for parameter in biased.parameters()} == {dtype}
 

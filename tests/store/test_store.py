@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_study
-from unwritable import unwritable
+from unwritable import failing, unwritable
 
 from gprune import pipeline
 from gprune.__main__ import main
@@ -54,23 +54,10 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
         store.get("tokens", KEY, PruningMasks)
 
 
-def failing(number):
-    """Return a function that raises an error of the operating system."""
-
-    def fail(*_args, **_kwargs):
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-4])
-
-
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        ("ids.npy", truncate),
+        ("ids.npy", lambda path: path.write_bytes(path.read_bytes()[:-4])),
         ("ids.npy", Path.unlink),
         ("meta.json", lambda path: path.write_text("{")),
         ("meta.json", lambda path: path.write_text("[]")),
@@ -233,20 +220,14 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path, project):
 
 
 @pytest.fixture(scope="module")
-def usual_mask():
-    mask = os.umask(0o022)
-    yield
-    os.umask(mask)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, usual_mask):
+def finished(tmp_path_factory):
     """A finished run made under the usual mask: its study and its cache."""
-    folder = tmp_path_factory.mktemp("closed")
+    folder, mask = tmp_path_factory.mktemp("closed"), os.umask(0o022)
     study = from_dict(tiny_study.made(folder))
     (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
     pipeline.run(study, Store(folder / "cache"), lambda *_: None)
-    return study, folder / "cache"
+    yield study, folder / "cache"
+    os.umask(mask)
 
 
 @pytest.mark.slow

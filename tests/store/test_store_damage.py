@@ -68,8 +68,7 @@ def finished_run(tmp_path_factory):
 def spare(finished_run, tmp_path):
     """A copy of the run to be damaged."""
     study, store, _ = finished_run
-    shutil.copytree(store.root, tmp_path / "cache")
-    return study, Store(tmp_path / "cache")
+    return study, Store(shutil.copytree(store.root, tmp_path / "cache"))
 
 
 def test_every_flipped_bit_is_found_and_none_is_handed_out(finished_run, spare):

@@ -7,12 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from unwritable import failing
 
 from gprune.system import files
-
-
-def full_disk(*_args, **_kwargs):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_is_written_comes_back_and_nothing_else_is_left(tmp_path):
@@ -38,7 +35,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, before):
     path = tmp_path / "file"
     if before is not None:
         path.write_text(before)
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", failing(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left"):
         files.write_text(path, "new")
     assert [(location.name, location.read_text()) for location in tmp_path.iterdir()] == (

@@ -5,6 +5,7 @@ import fcntl
 import stat
 
 import pytest
+from unwritable import failing
 
 from gprune.system.errors import StoreError
 from gprune.system.locks import Lock, is_locked
@@ -24,10 +25,7 @@ def test_a_lock_excludes_a_second_holder_until_it_is_released(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_disk_without_locks_is_named_with_the_remedy(tmp_path, monkeypatch, number):
-    def refuse(*_):
-        raise OSError(number, "no locks")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", failing(number))
     with pytest.raises(StoreError, match=r"has no file locks .*: mount it with flock, or set GPRUNE_CACHE") as error:
         Lock(tmp_path / "a.lock").acquire(0)
     assert str(tmp_path) in str(error.value)

@@ -9,17 +9,7 @@ from scipy import stats
 from waiting import wait_for
 
 from gprune.analysis.paired_test import Difference
-from gprune.app.preview import (
-    NO_DIFFERENCE,
-    Answer,
-    Passage,
-    Piece,
-    Prompt,
-    Question,
-    Source,
-    TokenLosses,
-    verdict,
-)
+from gprune.app.preview import NO_DIFFERENCE, Answer, Passage, Piece, Prompt, Question, Source, TokenLosses, verdict
 from gprune.app.preview import manager as module
 from gprune.app.preview.manager import Client, job_in_the_way
 from gprune.app.preview.questions import Continuation, WindowLosses

@@ -20,6 +20,8 @@ from gprune.records import REPAIRS, PrunedModel
 from gprune.study import RepairSettings
 from gprune.system.errors import SettingsError, StoreError
 
+pytestmark = pytest.mark.slow
+
 KIND = "least_squares_bias"
 SETTINGS = RepairSettings(KIND)
 
@@ -37,7 +39,6 @@ def fits(monkeypatch):
     return calls
 
 
-@pytest.mark.slow
 def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, tmp_path, fits):
     source = tiny_run().copied(tmp_path)
     graph, study = source.graph, source.graph.study
@@ -64,7 +65,6 @@ def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, t
     assert len(fits) == 4
 
 
-@pytest.mark.slow
 def test_scales_learned_after_the_fit_give_the_losses_of_the_cut_model(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
     study = source.graph.study
@@ -87,7 +87,6 @@ def test_scales_learned_after_the_fit_give_the_losses_of_the_cut_model(tiny_run,
     assert np.abs(losses - without).max() > 1e-2
 
 
-@pytest.mark.slow
 def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_run, tmp_path, fits):
     source = tiny_run().copied(tmp_path)
     text, shape = source.graph.study.evaluation.texts[0], source.results.get(stages.shape)
@@ -110,7 +109,6 @@ def test_the_worker_reports_the_fit_and_is_interrupted_where_nobody_waits(tiny_r
     assert answered(handler, other).done == 40 and len(fits) == 3
 
 
-@pytest.mark.slow
 def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own_figures(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
     text, masks = source.graph.study.evaluation.texts[0], random_masks(source.results.get(stages.shape), 3)
@@ -137,7 +135,6 @@ def test_both_sides_are_repaired_alike_and_a_run_that_is_repaired_so_has_its_own
         resolve(source, Question(text, "gprune", masks, repair=RepairSettings("bias")))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "texts", "expected"),
     [

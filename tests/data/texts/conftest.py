@@ -10,21 +10,15 @@ import pyarrow.parquet
 import pytest
 from huggingface_hub import constants
 from small_hub import SmallHub, serving
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tiny_tokenizer import byte_level
 from transformers import PreTrainedTokenizerFast
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level BPE that puts <s> before each text, as LLaMA's tokenizer does."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=["<s>"], initial_alphabet=alphabet)
-    backend.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 4, trainer)
-    begin = backend.token_to_id("<s>")
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
+    lines = ["the quick brown fox jumps over the lazy dog"] * 4
+    backend = byte_level(lines, 320, "<s>", begins=True)
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", model_max_length=64)
 
 

@@ -30,7 +30,8 @@ def series():
 def measured(tmp_path_factory, series):
     store = Store(tmp_path_factory.mktemp("cache"))
     with pytest.MonkeyPatch.context() as changed:
-        changed.setitem(fake_runs.STRUCTURE, "overlap", nothing_shared)
+        nothing_shared = np.zeros(2), np.ones(2)
+        changed.setitem(fake_runs.STRUCTURE, "overlap", lambda task: TextOverlap(task.asked, 17, 40, *nothing_shared))
         changed.setitem(fake_runs.STRUCTURE, "scales", half_scaled)
         for entry in work.needed_studies([tables.TABLES["repair"]], series):
             finish(store, entry, value=value)
@@ -41,10 +42,6 @@ def measured(tmp_path_factory, series):
 def text(measured, series):
     """The document, which is made once."""
     return repair_document(measured, [series], "the command")
-
-
-def nothing_shared(task):
-    return TextOverlap(task.asked, 17, 40, np.zeros(2), np.ones(2))
 
 
 def half_scaled(task):
@@ -128,17 +125,8 @@ def test_the_recipe_is_set_beside_the_best_of_others(text):
 
 def test_the_recipe_is_set_beside_its_own_masks_unrepaired(measured, series, monkeypatch):
     figures = np.array([[20.0, 20.0, 1.0], [10.0, 10.0, 0.5]])
-    choice = Choice(
-        ("gprune", "gates"),
-        ("none", "own"),
-        ("A", "B", "divergence"),
-        np.full(3, 1 / 3),
-        figures,
-        figures[:, 2],
-        8,
-        0,
-        1,
-    )
+    candidates = ("gprune", "gates"), ("none", "own"), ("A", "B", "divergence")
+    choice = Choice(*candidates, np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1)
     monkeypatch.setattr(documents.stages, "find_choice", lambda _, method: choice if method == RECOMMENDED else None)
     lines = "\n".join(documents._recipe(build_blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))))
     (row,) = [line for line in lines.splitlines() if line.startswith("| demo at 50% | ")]

@@ -169,28 +169,14 @@ def test_derived_tables_take_measured_rows_only(store):
     assert set(flap["gain"]) == {0.75}
     assert set(gains["base"]) == {"flap", "wanda_sp", "fang"}
     display = assemble_table(store, "gain-by-retention", tasks=("none",)).display
-    assert list(display.loc[0]) == [
-        "Wanda-sp",
-        "GPrune (Wanda-sp)",
-        "80%",
-        "python-reference PPL",
-        "60",
-        "35",
-        "0.5833",
-        "ratio",
-        "yes",
-    ]
+    first_row = "Wanda-sp | GPrune (Wanda-sp) | 80% | python-reference PPL | 60 | 35 | 0.5833 | ratio | yes"
+    assert " | ".join(display.loc[0]) == first_row
     # the paper's own sentence: from 2.55 to 0.69 points at 70 %, a reduction of 73 %
     published = assemble_table(store, "metric-gap").published
     seventy = published[(published["retention"] == "70%") & (published["metric"] == "accuracy (max)")].iloc[0].to_dict()
     assert set(published["metric"]) == {"accuracy (max)", "accuracy (fixed)"}
-    assert seventy == {
-        "retention": "70%",
-        "before": "2.55",
-        "after": "0.69",
-        "reduction": "0.7294",
-        "metric": "accuracy (max)",
-    }
+    columns = ["retention", "before", "after", "reduction", "metric"]
+    assert [seventy[name] for name in columns] == ["70%", "2.55", "0.69", "0.7294", "accuracy (max)"]
 
 
 def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):

@@ -19,6 +19,8 @@ from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import stages_by_name, statistics
 from gprune.store import Store
 
+pytestmark = pytest.mark.process
+
 
 def states(cache, sweep):
     return [status.state for status in study_statuses(sweep.variations(), Store(cache), UNTIL)]
@@ -30,7 +32,6 @@ def run(cache, sweep, **how):
 
 
 @pytest.mark.long
-@pytest.mark.process
 def test_a_failure_is_told_and_tried_again_by_the_next_call(cache):
     sweep = a_sweep(0, 1, 2, 3)
     assert states(cache, sweep) == ["missing"] * 4
@@ -47,7 +48,6 @@ def test_a_failure_is_told_and_tried_again_by_the_next_call(cache):
     assert run(cache, sweep) == [("done", "")] * 4 and len(jobs.jobs(cache)) == 5
 
 
-@pytest.mark.process
 def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     sweep = a_sweep(0, 1, 2)
     first, second, third = sweep.variations()
@@ -66,7 +66,6 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     assert run(cache, sweep) == [("done", "")] * 3 and len(jobs.jobs(cache)) == 6
 
 
-@pytest.mark.process
 def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     # nothing as far as the drift depends on a threshold
     base = a_sweep(0).study
@@ -112,7 +111,6 @@ def tiny(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.process
 @pytest.mark.long
 def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, capsys, monkeypatch):
     words = ["sweep", str(tiny), "--cache", str(cache)]

@@ -40,8 +40,7 @@ def remove_a_shard(folder):
 
 
 def truncate(folder):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-8])
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-8])
 
 
 def change_widths(folder):
@@ -60,10 +59,6 @@ def change_a_weight(folder, factor=2.0):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def remove_the_record(folder):
-    (folder / "pruning.json").unlink()
-
-
 @pytest.mark.parametrize("export", READING)
 @pytest.mark.parametrize(
     ("damage", "words"),
@@ -75,8 +70,8 @@ def remove_the_record(folder):
         (partial(change_a_weight, factor=float("nan")), r"is damaged: model\.layers\.2\.mlp\.gate_proj\.weight .* NaN"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
         (
-            remove_the_record,
-            "^the folder .* has no pruning.json, so it is no pruned checkpoint: name the folder of one",
+            lambda folder: (folder / "pruning.json").unlink(),
+            "^the folder .* has no pruning.json, so .*: name the folder of one",
         ),
     ],
 )
@@ -141,12 +136,3 @@ def test_an_export_that_does_not_read_back_is_refused(module, writer, damage, wo
     with pytest.raises(CheckpointError, match=words):
         export(folder, tmp_path / "out")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
-
-
-@pytest.mark.long
-@needs_gguf
-def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path):
-    save(small_decoder(), tmp_path / "in")
-    with pytest.raises(CheckpointError, match="has no tokenizer: it needs one of tokenizer.json"):
-        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
-    assert [file.name for file in tmp_path.iterdir()] == ["in"]

@@ -4,7 +4,9 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from gprune.models.export import gguf
 from gprune.models.export.gguf_vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, vocabulary_of
 from gprune.system.errors import CheckpointError
 
@@ -142,11 +144,11 @@ def test_other_tokenizers_are_refused():
 
 
 def test_every_chat_template_is_written_the_default_one_where_llama_cpp_looks(tmp_path):
-    gguf = pytest.importorskip("gguf", reason="requirements-gguf.txt is not installed")
+    package = pytest.importorskip("gguf", reason="requirements-gguf.txt is not installed")
     tokenizer = Tokenizer(sentence_piece())
     tokenizer.chat_template = {"default": "{{ a }}", "tool_use": "{{ b }}"}
     vocabulary = vocabulary_of(tokenizer, 13)
-    writer = gguf.GGUFWriter(tmp_path / "file.gguf", "llama")
+    writer = package.GGUFWriter(tmp_path / "file.gguf", "llama")
     vocabulary.add_to(writer)
     fields = {name: field.value for data in writer.kv_data for name, field in data.items()}
     assert fields["tokenizer.chat_template"] == "{{ a }}"
@@ -154,3 +156,17 @@ def test_every_chat_template_is_written_the_default_one_where_llama_cpp_looks(tm
     assert fields["tokenizer.chat_templates"] == ["tool_use"]
     tokenizer.chat_template = "{{ a }}"
     assert vocabulary_of(tokenizer, 13).chat_template == "{{ a }}"
+
+
+def test_without_the_package_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(gguf, "find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match="not installed: run pip install -r requirements-gguf.txt"):
+        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rotated_channels_become_neighbours():
+    # two heads of six channels: channel i turns with i + 3, and must stand beside it
+    rows = torch.arange(12).float()[:, None]
+    expected = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert gguf._interleaved(rows, 6)[:, 0].tolist() == expected

@@ -15,9 +15,9 @@ FIGURES = (
 HEAD = "---\nlicense: llama2\nlicense_name: a licence of its own\nlicense_link: https://x.y\n---\nA base.\n"
 
 
-def of_base(folder, head=HEAD, **options):
+def of_base(folder, head=HEAD, family="llama", **options):
     """A pruned folder whose base lies beside it, with a card and a licence file."""
-    base, decoder = folder / "base", small_decoder()
+    base, decoder = folder / "base", small_decoder(family)
     decoder.model.save_pretrained(base)
     byte_tokenizer().save_pretrained(base)
     (base / "README.md").write_text(head)
@@ -69,11 +69,7 @@ def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
 
 @pytest.mark.parametrize(("family", "is_named"), [("stablelm", True), ("llama", False)])
 def test_a_family_that_an_older_transformers_cannot_run_is_named(tmp_path, family, is_named):
-    decoder = small_decoder(family)
-    masks = masks_of(decoder, [1, 2, 3], [2, 13, 6])
-    names = {"source": "base", "fingerprint": "f00d"}
-    folder = checkpoint.save(cut(decoder, masks), byte_tokenizer(), tmp_path / "out", masks, **names)
-    card = ModelCard.load(folder / "README.md").text
+    card = ModelCard.load(of_base(tmp_path, family=family) / "README.md").text
     assert ("needs transformers 5: version 4.57 cannot run a pruned StableLM" in card) == is_named
 
 

@@ -1,11 +1,8 @@
 """Exports are read by other versions of transformers: rotary bases, tokenizers and logits."""
 
 import json
-import os
-import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 import tiny_study
 import torch
 import transformers
+from other_versions import environment_of, install, require_passing
 from tiny_family import tiny_decoder
 from transformers import AutoConfig, AutoTokenizer
 from waiting import limit
@@ -123,15 +121,7 @@ def test_the_card_names_the_number_type_and_that_of_the_base_model(exports):
 def overlay(version, built_once):
     """The environment variables under which a version of transformers takes the place of the installed one."""
     packages = [f"transformers=={version}", *VERSIONS[version]]
-
-    def install(folder):
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]
-        installed = subprocess.run([*command, str(folder), *packages], capture_output=True, text=True, check=False)
-        if installed.returncode:
-            pytest.skip(f"no package index, or it lacks {packages}: {installed.stderr[-200:]}")
-
-    site = built_once(f"transformers-{version}", install)
-    return os.environ | {"PYTHONPATH": str(site), "HF_HOME": str(site / "hub"), "HF_HUB_OFFLINE": "1"}
+    return environment_of(built_once(f"transformers-{version}", lambda folder: install(folder, *packages)))
 
 
 @pytest.mark.long
@@ -143,14 +133,8 @@ def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_rang
     # which have no model, or none of transformers
     unaffected = ["tests/pruning/allocation", "tests/pruning/modules", "tests/pruning/test_ranking.py"]
     unaffected += ["tests/evaluation/test_accuracy_tasks.py", "tests/evaluation/test_lm_eval_tasks.py"]
-    chosen = ["-m", "not (slow or process or browser or long)", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    chosen += [f"--ignore={path}" for path in unaffected]
-    command = [sys.executable, "-m", "pytest", *folders, *chosen, f"--basetemp={tempfile.mkdtemp()}"]
-    root = Path(__file__).parents[3]
-    environment = {name: value for name, value in overlay.items() if not name.startswith("PYTEST_")}
-    process = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stdout[-4000:]
-    assert re.search(r"\d{3,} passed", process.stdout), process.stdout[-500:]
+    chosen = ["-m", "not (slow or process or browser or long)", *(f"--ignore={path}" for path in unaffected)]
+    require_passing(100, overlay, *folders, *chosen)
 
 
 @pytest.mark.long

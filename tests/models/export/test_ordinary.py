@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import ModelCard
 from pruned_folder import byte_tokenizer, masks_of, save, small_decoder, with_biases
 from safetensors.torch import load_file
+from tiny_family import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
@@ -38,10 +39,6 @@ def saved(folder, family="llama", groups=2, compensated=False, **sizes):
 
 def values_of(folder):
     return json.loads((folder / "config.json").read_text())
-
-
-def assert_equal_logits(actual, expected):
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +121,7 @@ def test_what_no_ordinary_model_holds_stays_ours_and_says_so(family, options, co
     assert "trust_remote_code=True" in card
     result = inspection.inspect(str(folder))
     assert result.form.endswith("every layer of the same width, which no ordinary model has")
-    assert_equal_logits(checkpoint.load_verified(folder)(IDS).logits, live(IDS).logits)
+    assert_close(checkpoint.load_verified(folder)(IDS).logits, live(IDS).logits)
 
 
 def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_family(monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from pruned_folder import masks_of, save, small_decoder
+from tiny_family import assert_close
 from transformers import AutoModelForCausalLM
 
 from gprune.models.export import padded
@@ -25,10 +26,6 @@ needs_onnx = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")),
     reason="onnx, onnxscript and onnxruntime are not installed: pip install -r requirements-onnx.txt",
 )
-
-
-def assert_close(actual, expected, relative):
-    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
 
 
 # The converter knows a byte-level tokenizer by a digest in a list of its own, where the bundled demo's is

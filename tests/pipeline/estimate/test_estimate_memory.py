@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tiny_shape
 import torch
 from counted_memory import CountedMemory
 from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
@@ -94,17 +95,8 @@ def test_no_stage_grows_beyond_its_ceiling(number):
         assert 0.9 * ceiling < maximum[kind] <= ceiling, kind
 
 
-LARGE = {
-    "model_type": "llama",
-    "hidden_size": 1024,
-    "intermediate_size": 2816,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "vocab_size": 16000,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
+LARGE = tiny_shape.TINY | {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "vocab_size": 16000}
+LARGE |= {"num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 2048}
 
 
 @pytest.mark.long

@@ -74,16 +74,8 @@ def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files()
     assert not offloaded.refusal
 
 
-LARGE = Dimensions.of(
-    {
-        "num_hidden_layers": 80,
-        "intermediate_size": 28672,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "hidden_size": 8192,
-        "vocab_size": 128256,
-    }
-)
+SIZES = {"num_hidden_layers": 80, "intermediate_size": 28672, "num_attention_heads": 64, "hidden_size": 8192}
+LARGE = Dimensions.of(SHAPES["llama3-8b"] | SIZES)
 OVER_SEVERAL = Study("model", "A", "B", methods=("dense", "gprune"))
 CARD = 80e9
 LEARNING, STATISTICS = StageId("learning"), StageId("statistics", ("primary",))

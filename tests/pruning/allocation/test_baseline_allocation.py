@@ -5,6 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from made_records import random_shape
 
 from gprune.pruning.allocation import flap, llm_pruner, uniform
 from gprune.records import ModelShape, UnitScores, budget
@@ -21,14 +22,14 @@ TARGETS = [0.2, 0.3, 0.5, 0.51, 0.8, 0.95]
 
 
 def unit_scores(shape, seed=0, metric="flap"):
-    """Scores of layers that differ by orders of magnitude; llm_pruner sums those of a group's channels."""
+    """Random scores, of flap in layers that differ by orders of magnitude; llm_pruner sums a group's channels."""
     generator = np.random.default_rng(seed)
     ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
     if metric == "flap":
         ffn = ffn * 10.0 ** generator.integers(-3, 4, (shape.layers, 1))
     channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
     groups = channels.reshape(shape.layers, shape.kv_heads, -1)
-    return UnitScores(metric, "t", ffn, groups.mean(-1) if metric == "flap" else groups.sum(-1), channels)
+    return UnitScores(metric, "t", ffn, groups.sum(-1) if metric == "llm_pruner" else groups.mean(-1), channels)
 
 
 def loop_flap(scores, shape, target):
@@ -93,18 +94,6 @@ def test_flap_of_constant_scores_still_meets_the_target():
     masks = flap.allocate(scores, shape, 0.6)
     assert abs(masks.retention - 0.6) <= shape.group_weights / shape.decoder_weights
     assert masks.heads.any(axis=1).all()
-
-
-def random_shape(generator):
-    kv_heads, group = int(generator.integers(1, 9)), int(generator.integers(1, 5))
-    return ModelShape(
-        layers=int(generator.integers(1, 9)),
-        neurons=int(generator.integers(24, 200)),
-        heads=kv_heads * group,
-        kv_heads=kv_heads,
-        head_width=int(generator.integers(1, 9)),
-        hidden=int(generator.integers(4, 40)),
-    )
 
 
 def is_possible(shape, target):

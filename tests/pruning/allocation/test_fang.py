@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from allocation.test_baseline_allocation import TARGETS, unit_scores
 
 from gprune.pruning.allocation import fang
 from gprune.pruning.modules.functional_groups import functional_groups
-from gprune.records import ModelShape, UnitScores, budget
+from gprune.records import ModelShape, budget
 
 SHAPES = [
     ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8),
@@ -14,14 +15,6 @@ SHAPES = [
     ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),
     ModelShape(layers=2, neurons=13, heads=2, kv_heads=2, head_width=2, hidden=4),
 ]
-TARGETS = [0.2, 0.3, 0.5, 0.51, 0.8, 0.95]
-
-
-def unit_scores(shape, seed=0):
-    generator = np.random.default_rng(seed)
-    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
-    channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
-    return UnitScores("twflap", "t", ffn, channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1), channels)
 
 
 def grouped(shape, contexts=7, seed=0):
@@ -64,7 +57,9 @@ def test_ratios_are_those_of_the_loop(target, seed):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_target_is_met_within_a_neuron_and_no_layer_is_empty(shape, target):
     for seed in range(6):
-        masks = fang.allocate(unit_scores(shape, seed), grouped(shape, seed=seed), changes(shape, seed), shape, target)
+        masks = fang.allocate(
+            unit_scores(shape, seed, "twflap"), grouped(shape, seed=seed), changes(shape, seed), shape, target
+        )
         assert masks.method == "fang" and masks.target == target
         assert masks.ffn.any(axis=1).all() and masks.heads.any(axis=1).all()
         assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
@@ -78,7 +73,7 @@ def test_the_target_is_met_within_a_neuron_and_no_layer_is_empty(shape, target):
 @pytest.mark.parametrize("shape", SHAPES[:3])
 def test_every_layer_is_at_its_ratio(shape, target):
     change = changes(shape)
-    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, target)
+    masks = fang.allocate(unit_scores(shape, metric="twflap"), grouped(shape), change, shape, target)
     expected = 1 - fang.layer_ratios(change, target)
     layer_weights = shape.decoder_weights / shape.layers
     assert (expected * layer_weights >= shape.group_weights + shape.neuron_weights).all()
@@ -90,7 +85,7 @@ def test_every_layer_is_at_its_ratio(shape, target):
 @pytest.mark.parametrize("shape", SHAPES[:4])
 @pytest.mark.parametrize("target", [0.09, 0.3, 0.5, 0.8])
 def test_groups_lose_the_same_share_and_the_shared_group_nothing(shape, target):
-    scores, groups = unit_scores(shape), grouped(shape)
+    scores, groups = unit_scores(shape, metric="twflap"), grouped(shape)
     masks = fang.allocate(scores, groups, changes(shape), shape, target)
     for layer in range(shape.layers):
         mask, labels = masks.ffn[layer], groups.labels[layer]
@@ -115,7 +110,7 @@ def test_what_the_floors_cost_is_taken_from_the_other_layers():
     shape = ModelShape(layers=4, neurons=40, heads=4, kv_heads=4, head_width=3, hidden=8)
     change = np.array([0.0, 0.0, 1.0, 1.0])
     np.testing.assert_allclose(fang.layer_ratios(change, 0.3), [1, 1, 0.4, 0.4], rtol=1e-12)
-    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, 0.3)
+    masks = fang.allocate(unit_scores(shape, metric="twflap"), grouped(shape), change, shape, 0.3)
     # the shared group stays: an eighth of the neurons
     labels = grouped(shape).labels
     np.testing.assert_array_equal(masks.ffn[:2], labels[:2] == labels.max())
@@ -131,7 +126,7 @@ def test_key_value_groups_give_too_where_neurons_do_not_make_up_for_the_floors()
     shape = ModelShape(layers=8, neurons=16, heads=3, kv_heads=3, head_width=12, hidden=6)
     change = np.repeat([0.0, 1.0], 4)
     np.testing.assert_allclose(fang.layer_ratios(change, 0.3), np.repeat([1.0, 0.4], 4), rtol=1e-12)
-    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, 0.3)
+    masks = fang.allocate(unit_scores(shape, metric="twflap"), grouped(shape), change, shape, 0.3)
     # alone, a ratio of 0.4 would keep two groups
     np.testing.assert_array_equal(masks.heads.sum(1), 1)
     assert abs(masks.retention - 0.3) * shape.decoder_weights <= 0.5001 * shape.neuron_weights
@@ -139,6 +134,6 @@ def test_key_value_groups_give_too_where_neurons_do_not_make_up_for_the_floors()
 
 def test_a_target_below_the_floors_keeps_one_of_each():
     shape = SHAPES[4]
-    masks = fang.allocate(unit_scores(shape), grouped(shape), changes(shape), shape, 0.01)
+    masks = fang.allocate(unit_scores(shape, metric="twflap"), grouped(shape), changes(shape), shape, 0.01)
     np.testing.assert_array_equal(masks.ffn.sum(1), 1)
     np.testing.assert_array_equal(masks.heads.sum(1), 1)

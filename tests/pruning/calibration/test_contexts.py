@@ -15,12 +15,8 @@ from gprune.study.settings import ContextSettings
 from gprune.system.errors import SettingsError
 
 
-def settings(**changes):
-    return ContextSettings(**({"count": 3, "dimensions": 4, "tokens": 60} | changes))
-
-
 def fit(decoder, calibration=None, batch=4, seed=0, **changes):
-    chosen = settings(**changes)
+    chosen = ContextSettings(**({"count": 3, "dimensions": 4, "tokens": 60} | changes))
     return fit_contexts(project_inputs(decoder, calibration or tokens(), chosen, batch), chosen, seed)
 
 

@@ -8,10 +8,9 @@ from calibration.texts_and_families import FAMILIES, tokens
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import gradients
 from gprune.pruning.calibration.gradients import loss_gradient, taylor_scores
-from gprune.study.settings import BaselineSettings
+from gprune.study.settings import LINEAR_MAPS, BaselineSettings
 from gprune.system.errors import MethodError
 
-PARTS = ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj")
 SETTINGS = BaselineSettings(taylor_samples=4, taylor_length=5)
 
 
@@ -20,7 +19,7 @@ def naive(decoder, ids):
     ids = torch.tensor(ids.astype(np.int64))
     decoder.model.requires_grad_(True)
     decoder.model(input_ids=ids, labels=ids).loss.backward()
-    weights = [{name: getattr(decoder, name)(i).weight for name in PARTS} for i in range(decoder.shape.layers)]
+    weights = [{name: getattr(decoder, name)(i).weight for name in LINEAR_MAPS} for i in range(decoder.shape.layers)]
     return [
         {name: (w.double() * w.grad.double()).abs().detach().numpy() for name, w in layer.items()} for layer in weights
     ]

@@ -1,11 +1,16 @@
 """Naive loops for modular sparsity learning (section 3.3): the oracle of the tests in this folder."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from made_records import a_partition
 
 from gprune.models.decoder import Decoder
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, ModelShape, Partition, Tokens
 
 
@@ -13,6 +18,30 @@ def random_partition(shape: ModelShape, modules: int, generator: np.random.Gener
     """A partition with at least one neuron in every module."""
     labels = np.stack([generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)])
     return a_partition(labels, np.full(shape.layers, modules), kind="random")
+
+
+def random_units(
+    shape: ModelShape, modules: int, generator: np.random.Generator, digits: int = 17
+) -> tuple[Array, Array, Partition]:
+    """Scores of neurons, rounded so that few digits make ties, scores of groups, and a partition."""
+    scores = generator.random((shape.layers, shape.neurons)).round(digits)
+    return scores, generator.random((shape.layers, shape.kv_heads)), random_partition(shape, modules, generator)
+
+
+def random_family(shape: ModelShape, modules: int, seed: int = 0, digits: int = 17) -> tuple[Any, ...]:
+    """Random units, the family of their masks, and random thresholds."""
+    generator = np.random.default_rng(seed)
+    units = random_units(shape, modules, generator, digits)
+    family = MaskFamily.of(RankedUnits.build(shape, *units), torch.device("cpu"))
+    return units, family, torch.tensor(generator.random(family.count), dtype=torch.float32)
+
+
+def random_case(kv_heads: int = 4, neurons: int = 60, family: str = "llama", **options: Any) -> tuple[Any, ...]:
+    """A small decoder, its random units, and two texts of eight sequences."""
+    decoder = tiny_decoder(family, neurons=neurons, kv_heads=kv_heads, head_width=4, **options)
+    generator = np.random.default_rng(0)
+    units = random_units(decoder.shape, 5, generator)
+    return decoder, units, tuple(random_tokens(8, 8, 64, generator) for _ in range(2))
 
 
 def random_tokens(samples: int, length: int, vocabulary: int, generator: np.random.Generator) -> Tokens:

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import random_partition, random_tokens
+from sparsity.reference_sparsity import random_case, random_units
 
-from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.equal_masks import EqualGates, EqualMasks
 from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import Setting
@@ -49,9 +48,8 @@ def test_counts_are_the_most_that_fit_the_budget(shape, target, alignment):
 
 def a_family(shape, seed=0):
     generator = np.random.default_rng(seed)
-    scores = generator.random((shape.layers, shape.neurons))
-    heads = generator.random((shape.layers, shape.kv_heads))
-    units = RankedUnits.build(shape, scores, heads, random_partition(shape, 7, generator))
+    scores, heads, partition = random_units(shape, 7, generator)
+    units = RankedUnits.build(shape, scores, heads, partition)
     count, groups = budget.equal_counts(shape, 0.5)
     fixed = units.with_groups(budget.highest(heads, groups))
     return EqualMasks.from_family(MaskFamily.of(fixed, torch.device("cpu")), count), units, heads, generator
@@ -91,34 +89,26 @@ def test_what_moves_all_thresholds_of_a_layer_alike_is_taken_out_of_a_gradient()
     assert family.without_common_shift(slope, slope).abs().max() < 1e-5
 
 
-def a_case(kv_heads):
-    decoder = tiny_decoder("llama", neurons=61, kv_heads=kv_heads, head_width=4)
-    generator = np.random.default_rng(0)
-    scores = generator.random((2, 61)), generator.random((2, kv_heads))
-    texts = [random_tokens(8, 8, 64, generator) for _ in range(2)]
-    return decoder, scores, random_partition(decoder.shape, 5, generator), texts
-
-
 @pytest.mark.parametrize("kv_heads", [2, 4])
 def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_heads):
-    decoder, (scores, heads), partition, texts = a_case(kv_heads)
+    decoder, units, texts = random_case(kv_heads, 61)
     settings = SparsitySettings(epochs=3, batch=8, widths="equal", alignment=4)
-    setting = Setting(decoder, tuple(texts), settings, 0, silent)
-    learned, twin = (learn(setting, scores, heads, partition, 0.5) for _ in range(2))
+    setting = Setting(decoder, texts, settings, 0, silent)
+    learned, twin = (learn(setting, *units, 0.5) for _ in range(2))
     count, groups = budget.equal_counts(decoder.shape, 0.5, 4)
     assert widths(learned) == ([count] * 2, [groups] * 2) and count % 4 == 0
     steps = dict(zip(learned.columns, learned.steps.T, strict=True))
     assert np.allclose(steps["retention"], learned.retention, atol=1e-6) and not steps["multiplier"].any()
     assert (learned.ffn == twin.ffn).all()
-    start = learn(replace(setting, settings=replace(settings, epochs=0)), scores, heads, partition, 0.5)
+    start = learn(replace(setting, settings=replace(settings, epochs=0)), *units, 0.5)
     assert (start.ffn != learned.ffn).any()
 
 
 @pytest.mark.parametrize("kv_heads", [2, 4])
 def test_gates_keep_the_highest_of_every_layer(kv_heads):
-    decoder, (scores, heads), _, texts = a_case(kv_heads)
+    decoder, (scores, heads, _), texts = random_case(kv_heads, 61)
     unit_scores = UnitScores("flap", "A", scores, heads, np.repeat(heads, decoder.shape.group_channels, axis=1))
-    setting = Setting(decoder, tuple(texts), SparsitySettings(batch=8, widths="equal"), 0, silent)
+    setting = Setting(decoder, texts, SparsitySettings(batch=8, widths="equal"), 0, silent)
     count, groups = budget.equal_counts(decoder.shape, 0.5)
     first = learn_gates(setting, [unit_scores], GateSettings(), 0.5, 0)
     assert (first.ffn == budget.highest(scores, count)).all()

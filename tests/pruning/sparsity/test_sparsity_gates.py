@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_tokens, record_gradients
+from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_case, record_gradients
 
-from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.gates import learn_gates
@@ -19,19 +18,18 @@ SHAPES = {"MHA": (4, 60), "GQA": (2, 37), "one group": (1, 53)}
 EVERY = pytest.mark.parametrize(("kv_heads", "neurons"), SHAPES.values(), ids=SHAPES)
 
 
-def scored(shape, seed, levels=9):
+def scored(shape, seed):
     """Scores with many ties: few levels for many units."""
     generator = np.random.default_rng(seed)
     channels = np.zeros((shape.layers, shape.heads * shape.head_width))
-    ffn = generator.integers(0, levels, (shape.layers, shape.neurons)).astype(float)
+    ffn = generator.integers(0, 9, (shape.layers, shape.neurons)).astype(float)
     heads = generator.integers(0, 3, (shape.layers, shape.kv_heads)).astype(float)
     return UnitScores("flap", "text", ffn, heads, channels)
 
 
-def case(kv_heads=2, neurons=37, samples=8, dtype=torch.float32):
-    decoder = tiny_decoder("llama", neurons=neurons, kv_heads=kv_heads, head_width=4, dtype=dtype)
-    generator = np.random.default_rng(0)
-    return decoder, tuple(random_tokens(samples, 8, 64, generator) for _ in range(2))
+def case(kv_heads=2, neurons=37):
+    decoder, _, texts = random_case(kv_heads, neurons)
+    return decoder, texts
 
 
 def learned(prepared, target=0.5, scores=None, chosen=None, on_progress=silent, **settings):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from sparsity import reference_sparsity as reference
-from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_tokens, record_gradients
+from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_case, record_gradients
 
-from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
 from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
@@ -20,28 +19,17 @@ from gprune.system.errors import Cancelled, NumericsError
 from gprune.system.progress import silent
 
 
-def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"):
-    decoder = tiny_decoder(family, neurons=neurons, kv_heads=kv_heads, head_width=4, dtype=dtype)
-    generator = np.random.default_rng(0)
-    scores = generator.random((2, neurons))
-    head_scores = generator.random((2, kv_heads))
-    partition = reference.random_partition(decoder.shape, 5, generator)
-    primary, auxiliary = (random_tokens(samples, 8, 64, generator) for _ in range(2))
-    return decoder, scores, head_scores, partition, primary, auxiliary
-
-
 def _learn(case, retention=0.5, seed=0, on_progress=silent, **settings):
-    decoder, *units, primary, auxiliary = case
-    sparsity = SparsitySettings(**settings)
-    return learn(Setting(decoder, (primary, auxiliary), sparsity, seed, on_progress), *units, retention)
+    decoder, units, texts = case
+    return learn(Setting(decoder, texts, SparsitySettings(**settings), seed, on_progress), *units, retention)
 
 
 def _naive_first_gradient(case, retention, settings):
     """Gradient of the whole objective at the start: four separate runs, and one for the distillation."""
-    decoder, scores, head_scores, partition, primary, auxiliary = case
-    family = MaskFamily.of(RankedUnits.build(decoder.shape, scores, head_scores, partition), decoder.device)
-    ids = torch.tensor(np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64))
-    ids = ids[torch.tensor(SubsetSampler(primary, auxiliary, settings.batch, 0).draw())]
+    decoder, units, texts = case
+    family = MaskFamily.of(RankedUnits.build(decoder.shape, *units), decoder.device)
+    ids = torch.tensor(np.concatenate([text.ids for text in texts]).astype(np.int64))
+    ids = ids[torch.tensor(SubsetSampler(*texts, settings.batch, 0).draw())]
     teacher, start = decoder.logits(decoder.hidden_states(ids)), 1 - retention
     ffn, heads = family.split((family.quantiles >= start).float())
     naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
@@ -72,7 +60,7 @@ def _naive_first_gradient(case, retention, settings):
     ("family", "kv_heads", "retention"), [("llama", 4, 0.5), ("llama", 2, 0.7), ("llama", 1, 0.4), ("qwen3", 2, 0.7)]
 )
 def test_first_step_follows_the_gradient_of_plain_autograd(family, kv_heads, retention, monkeypatch):
-    case = _case(kv_heads=kv_heads, family=family)
+    case = random_case(kv_heads=kv_heads, family=family)
     settings = SparsitySettings(batch=8, epochs=1, distillation_temperature=2.0, distillation_weight=0.7)
     expected = _naive_first_gradient(case, retention, settings)
     actual = record_gradients(monkeypatch)
@@ -83,7 +71,7 @@ def test_first_step_follows_the_gradient_of_plain_autograd(family, kv_heads, ret
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
 def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervision):
-    case, events, settings = _case(kv_heads=kv_heads), [], SparsitySettings()
+    case, events, settings = random_case(kv_heads=kv_heads), [], SparsitySettings()
     learned = _learn(case, batch=8, supervision=supervision, on_progress=lambda *args: events.append(args))
     half_neuron = 0.5 * case[0].shape.neuron_weights / case[0].shape.decoder_weights
     assert abs(learned.retention - 0.5) <= half_neuron + 1e-12
@@ -102,7 +90,7 @@ def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervisi
 
 
 def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_finite_names_the_step():
-    decoder, *_ = case = _case()
+    decoder, *_ = case = random_case()
     ids = torch.arange(20).view(2, 10)
     dense = decoder.logits(decoder.hidden_states(ids))
 
@@ -121,7 +109,7 @@ def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_f
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_models(dtype):
-    learned = _learn(_case(dtype=dtype), batch=8)
-    exact = _learn(_case(), batch=8)
+    learned = _learn(random_case(dtype=dtype), batch=8)
+    exact = _learn(random_case(), batch=8)
     assert abs(learned.retention - exact.retention) < 1e-12
     np.testing.assert_allclose(learned.steps[0, 2:5], exact.steps[0, 2:5], rtol=5e-2, atol=5e-3)

@@ -5,15 +5,14 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import long_tailed, masks, random_partition, random_tokens
+from sparsity.reference_sparsity import long_tailed, masks, random_family, random_tokens
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import mask_hooks
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.mask_hooks import gate_decoder
-from gprune.pruning.sparsity.masks import MaskFamily, surrogate
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.masks import surrogate
 from gprune.records import ModelShape, budget
 from gprune.system import machine
 
@@ -24,23 +23,13 @@ SHAPES = [
 ]
 
 
-def _setting(shape, seed=0, modules=3):
-    generator = np.random.default_rng(seed)
-    scores = generator.random((shape.layers, shape.neurons)).round(1)
-    head_scores = generator.random((shape.layers, shape.kv_heads))
-    partition = random_partition(shape, modules, generator)
-    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
-    thresholds = torch.tensor(generator.random(family.count), dtype=torch.float32)
-    return scores, head_scores, partition, family, thresholds
-
-
 def _decoder(shape, family="llama", dtype=torch.float32):
     return tiny_decoder(family, **asdict(shape), dtype=dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_masks_equal_the_equation_unit_by_unit(shape):
-    scores, head_scores, partition, family, thresholds = _setting(shape)
+    (scores, head_scores, partition), family, thresholds = random_family(shape, 3, digits=1)
     values = thresholds.numpy()
     modules = [values[start : start + 3] for start in partition.offsets]
     ffn, heads = masks(scores, head_scores, partition.labels, modules, values[partition.modules :])
@@ -57,7 +46,7 @@ def test_long_tailed_surrogate_is_that_of_liu_et_al():
 
 def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
     shape = SHAPES[1]
-    _, _, _, family, thresholds = _setting(shape)
+    _, family, thresholds = random_family(shape, 3)
     decoder = _decoder(shape)
     ids = torch.arange(16).view(SUBSETS, 4)
     dense = decoder.hidden_states(ids)
@@ -75,7 +64,7 @@ def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
 def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name, monkeypatch):
     """As a model with code of its own has them, of which everything is kept."""
     shape = SHAPES[1]
-    _, _, _, family, thresholds = _setting(shape)
+    _, family, thresholds = random_family(shape, 3)
     ids = torch.tensor(np.random.default_rng(3).integers(0, 64, (2 * SUBSETS, 7)))
 
     def gradients():

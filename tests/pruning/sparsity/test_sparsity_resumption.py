@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import random_partition, random_tokens
+from counted_memory import hold_sequences
+from sparsity.reference_sparsity import random_tokens, random_units
 
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
@@ -35,8 +36,7 @@ class Study:
     def __init__(self, folder, samples=18, dtype=torch.float32, **settings):
         generator = np.random.default_rng(0)
         self.dtype = dtype
-        self.scores, self.heads = generator.random((2, 60)), generator.random((2, 2))
-        self.partition = random_partition(self.decoder().shape, 5, generator)
+        self.units = random_units(self.decoder().shape, 5, generator)
         self.texts = [random_tokens(samples, 8, 64, generator) for _ in range(2)]
         self.settings = SparsitySettings(**({"batch": 8, "epochs": 3, "learning_rate": 0.05} | settings))
         self.store, self.notices, self.reached = Store(folder), [], []
@@ -77,14 +77,14 @@ class Study:
         self.notices.clear()
 
     def learn(self, setting):
-        return learn(setting, self.scores, self.heads, self.partition, 0.5)
+        return learn(setting, *self.units, 0.5)
 
 
 class GateStudy(Study):
     """The same for gates."""
 
     def learn(self, setting):
-        scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
+        scores = UnitScores("flap", "text", *self.units[:2], np.zeros((2, 8)))
         return learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
 
 
@@ -168,12 +168,7 @@ def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(tmp_pa
 
 
 def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
-    true, limit = Decoder.hidden_states, [8]
-
-    def refuse(self, ids):
-        if len(ids) > limit[0]:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return true(self, ids)
+    limit = [8]
 
     def at(step):
         def shrink(done, *_):
@@ -181,7 +176,7 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
 
         return shrink
 
-    monkeypatch.setattr(Decoder, "hidden_states", refuse)
+    hold_sequences(monkeypatch, limit)
     study = Study(tmp_path)
     expected, _ = study.run(at(3), resumed=False)
     alone = [words for words in study.notices if "going on with" in words]

@@ -3,39 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from sparsity.reference_sparsity import random_partition
+from made_records import random_shape
+from sparsity.reference_sparsity import random_family
 
-from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
-from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import ModelShape, budget
 from gprune.system.errors import SettingsError
-
-
-def _family(shape, generator, modules, digits=17):
-    scores = generator.random((shape.layers, shape.neurons)).round(digits)
-    head_scores = generator.random((shape.layers, shape.kv_heads))
-    partition = random_partition(shape, modules, generator)
-    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
-    return family, torch.tensor(generator.random(family.count), dtype=torch.float32)
-
-
-def _random_shape(generator):
-    kv_heads = int(generator.integers(1, 5))
-    return ModelShape(
-        layers=int(generator.integers(2, 7)),
-        neurons=int(generator.integers(300, 700)),
-        heads=kv_heads * int(generator.integers(1, 4)),
-        kv_heads=kv_heads,
-        head_width=2 * int(generator.integers(1, 9)),
-        hidden=int(generator.integers(8, 40)),
-    )
 
 
 @pytest.mark.parametrize("extreme", [0.0, 1.0])
 def test_floors_hold_where_a_layer_lost_everything(extreme):
     shape = ModelShape(layers=4, neurons=400, heads=4, kv_heads=4, head_width=4, hidden=8)
-    family, thresholds = _family(shape, np.random.default_rng(0), 5)
+    _, family, thresholds = random_family(shape, 5, 0)
     thresholds[:5], thresholds[-4] = 5.0, 5.0
     thresholds[5:-4] = extreme
     masks = exact_masks(family.units, thresholds.numpy(), 0.4).masks
@@ -47,7 +26,7 @@ def test_floors_hold_where_a_layer_lost_everything(extreme):
 
 def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
     shape = ModelShape(layers=3, neurons=500, heads=8, kv_heads=4, head_width=8, hidden=16)
-    family, thresholds = _family(shape, np.random.default_rng(3), 11)
+    _, family, thresholds = random_family(shape, 11, 3)
     plan = exact_masks(family.units, thresholds.numpy(), 0.5)
     shift = plan.thresholds - thresholds.numpy()
     assert np.ptp(shift) < 1e-12
@@ -62,7 +41,7 @@ def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
 
 def test_a_retention_below_the_floors_names_the_block_and_the_smallest_possible():
     shape = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=2, hidden=8)
-    family, thresholds = _family(shape, np.random.default_rng(5), 2)
+    _, family, thresholds = random_family(shape, 2, 5)
     # One neuron (24 weights) and one group (6 * 2 * 8 = 96) of 12 * 24 + 2 * 96 = 480 in every layer: 0.25.
     assert exact_masks(family.units, thresholds.numpy(), 0.25).masks.retention == 0.25
     with pytest.raises(SettingsError, match=r"retention 0\.2 cannot be met.*at least 0\.25"):
@@ -78,8 +57,8 @@ def test_a_retention_below_the_floors_names_the_block_and_the_smallest_possible(
 @pytest.mark.parametrize("seed", range(6))
 def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alignment):
     generator = np.random.default_rng(seed)
-    shape = _random_shape(generator)
-    family, learned = _family(shape, generator, int(generator.integers(1, 20)), digits=2)
+    shape = random_shape(generator, (300, 700))
+    _, family, learned = random_family(shape, int(generator.integers(1, 20)), seed, digits=2)
     units = family.units
     plan = exact_masks(units, learned.numpy(), 0.5, alignment)
     again = exact_masks(units, plan.thresholds, 0.5, alignment).masks
@@ -99,7 +78,7 @@ ALIGNED = [
 @pytest.mark.parametrize("alignment", [1, 8, 32, 64])
 @pytest.mark.parametrize("target", [0.55, 0.7, 0.9])
 def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alignment, target):
-    family, thresholds = _family(shape, np.random.default_rng(alignment), 7)
+    _, family, thresholds = random_family(shape, 7, alignment)
     masks = exact_masks(family.units, thresholds.numpy(), target, alignment).masks
     widths = masks.ffn.sum(axis=1)
     assert ((widths % alignment == 0) | (widths == shape.neurons)).all() and widths.min() >= alignment
@@ -112,7 +91,7 @@ def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alig
 def test_floors_of_whole_layers_leave_the_heads_to_meet_the_target():
     # 13 neurons cannot be cut into blocks of 16: the layers stay whole and only key/value groups can go.
     shape = ModelShape(layers=2, neurons=13, heads=8, kv_heads=4, head_width=8, hidden=8)
-    family, thresholds = _family(shape, np.random.default_rng(3), 2)
+    _, family, thresholds = random_family(shape, 2, 3)
     target = (2 * 13 * shape.neuron_weights + 3 * shape.group_weights) / shape.decoder_weights
     masks = exact_masks(family.units, thresholds.numpy(), target, 16).masks
     assert masks.ffn.all() and masks.heads.sum() == 3
