@@ -85,10 +85,7 @@ def test_bad_arguments_are_refused_with_the_value_and_what_there_is(run):
         (lambda: prune(dense, masks.assign(kept="False")), "must hold True or False (got str)"),
         (lambda: prune(dense, masks.assign(kept=np.nan)), "must hold True or False (got float64)"),
         (lambda: prune(dense, masks.assign(layer="first")), "mask column 'layer' must hold integers"),
-        (
-            lambda: prune(dense, masks.assign(index=masks["index"] + 0.5)),
-            "mask column 'index' must hold integers",
-        ),
+        (lambda: prune(dense, masks.assign(index=masks["index"] + 0.5)), "mask column 'index' must hold integers"),
     )
     require_refused(cases)
     assert run.masks.get("fang") is None and len(run.masks.get("flap")) == len(masks)

@@ -94,11 +94,7 @@ METRICS = {
     "not finite": ("neurons", infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
     "float16 overflow": ("neurons", narrow, "as large and as small as float16 has.*must be finite.*is inf"),
     "a memory": ("neurons", counting, "asked twice.*answers differently"),
-    "random": (
-        "neurons",
-        lambda m: flap_score(m) * np.random.random(96),
-        "asked twice.*no random numbers",
-    ),
+    "random": ("neurons", lambda m: flap_score(m) * np.random.random(96), "asked twice.*no random numbers"),
     "by position": ("neurons", lambda m: flap_score(m) * np.arange(1, 97), "not depend on a neuron's place"),
     "all equal": ("neurons", lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
     "an exception": ("neurons", lambda m: m.no_such_field, "failed in neurons .AttributeError"),
