@@ -24,8 +24,9 @@ test: $(VENV)/.dev
 	$(PYTEST) $(EVERY_CORE)
 
 # the tests marked long, which take minutes or need more packages; .ci/run runs them last
+# (many of these wait for processes, a browser or an installation, so there is one worker more than cores)
 test-long: $(VENV)/.gguf $(VENV)/.onnx
-	$(PYTEST) $(EVERY_CORE) -m long
+	$(PYTEST) $(EVERY_CORE) -n $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) -m long
 
 # branch coverage of gprune/ by `test` and `test-long`; CONTRIBUTING.md has the required figure
 coverage: $(VENV)/.gguf $(VENV)/.onnx

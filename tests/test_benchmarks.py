@@ -65,7 +65,7 @@ def test_load_has_every_row_of_both_parts_with_its_target(project, tmp_path):
     for part in ("quiet", "a job computes"):
         assert rows["failures", part]["value"] == 0, rows["failures", part]["detail"]
         assert 0 < rows["interaction to its end, p50", part]["value"]
-        assert rows["memory of the server, most", part]["value"] > 2**26
+        assert rows["peak memory of the server", part]["value"] > 2**26
     # it was asked for in this cache, and is stopped or done when the benchmark ends
     states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("jobs/*/state.json")]
     assert len(states) == 2 and not {"queued", "running"} & set(states)

@@ -22,6 +22,7 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
     page.get_by_role("tab", name="Module agreement").click()
     page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
     page.wait_for_url("**layer=3**")
+    page.wait_for_function(AT_REST)
     # one step back is one page back
     page.go_back()
     page.get_by_role("heading", name="Rank drift", exact=True).wait_for()

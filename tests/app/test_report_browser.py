@@ -70,4 +70,4 @@ def test_a_card_gives_its_figure_as_text_and_shapes_at_the_width_of_a_column(vis
         rendered = Path(download.value.path()).read_text(encoding="utf-8")
         assert rendered.startswith("<svg") and f'width="{width}"' in rendered
         # marks are shapes, and letters can be read and searched
-        assert "<image" not in rendered and rendered.count("<path") > 60 and "rank on B</text>" in rendered
+        assert "<image" not in rendered and rendered.count("<path") > 60 and "rank on science-docs</text>" in rendered
