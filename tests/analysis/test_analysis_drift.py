@@ -69,7 +69,7 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
     ("cross", "floor", "words"),
     [
         (0.4, 0.1, "4.0× more than resampling"),
-        (0.1, 0.1, "hardly more"),
+        (0.1, 0.1, "slightly more"),
         (0.4, 0.0, "by 40.0% of the ranking (median)"),
     ],
 )
