@@ -204,7 +204,7 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
     assert not list(brought[1].glob("*/"))
     assert rendered == CHARTS
     text = plain_words(on(app, "calibration"))
-    assert "Needs “drawing calibration text python-reference”, which the pack of this run does not contain" in text
+    assert "Needs “drawing calibration text random.txt”, which the pack of this run does not contain" in text
     assert "--with-contexts" in text
     text = words(on(app, "export"))
     assert "A pack contains no model" in text and "Finish" not in text
