@@ -26,7 +26,7 @@ test: $(VENV)/.dev
 # the tests marked long, which take minutes or need more packages; .ci/run runs them last
 # (many of these wait for processes, a browser or an installation, so there is one worker more than cores)
 test-long: $(VENV)/.gguf $(VENV)/.onnx
-	$(PYTEST) $(EVERY_CORE) -n $$(( $$(nproc 2>/dev/null || echo 2) + 1 )) -m long
+	$(PYTEST) -n $$($(BIN)/python -c 'import os; print(min(8, os.cpu_count() + 1))') --dist worksteal -m long
 
 # branch coverage of gprune/ by `test` and `test-long`; CONTRIBUTING.md has the required figure
 coverage: $(VENV)/.gguf $(VENV)/.onnx

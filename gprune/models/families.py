@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gprune.records import ModelShape
+from gprune.records import ModelShape, budget
 from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quote
 
@@ -327,7 +327,7 @@ def require_retention(values: Mapping[str, Any], retention: float) -> None:
         return
     shape = shape_of(values)
     groups, heads = (1, "one key/value group") if layout.heads else (shape.kv_heads, f"the heads of {layout.label}")
-    lowest = (groups * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
+    lowest = budget.lowest_retention(shape, groups=groups)
     if retention < lowest:
         raise SettingsError(
             f"retention {retention:g} cannot be met: every layer keeps at least one neuron and {heads}. "

@@ -28,6 +28,11 @@ def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
     return weights / shape.decoder_weights
 
 
+def lowest_retention(shape: ModelShape, neurons: int = 1, groups: int = 1) -> float:
+    """Return the retention if every layer keeps this many neurons and key/value groups."""
+    return shape.layers * (neurons * shape.neuron_weights + groups * shape.group_weights) / shape.decoder_weights
+
+
 def nearest_whole(value: float) -> int:
     """Return the nearest integer; halves are rounded up, also below zero."""
     return math.floor(value + 0.5)

@@ -98,7 +98,7 @@ def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> N
             target.
     """
     least = budget.least_neurons(shape, alignment)
-    floor = shape.layers * (least * shape.neuron_weights + shape.group_weights) / shape.decoder_weights
+    floor = budget.lowest_retention(shape, least)
     if target < floor:
         block = "one neuron" if least == 1 else f"one block of {least} neurons"
         remedy = "" if least == 1 else ", or a smaller alignment"
