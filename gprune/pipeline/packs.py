@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs.cached import recorded_graph
+from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of

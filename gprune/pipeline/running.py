@@ -1,6 +1,6 @@
 """From a study to a pruned and measured model: every stage of its graph in order, through the store.
 
-One process owns a run, and a second start follows it (gprune.pipeline.run_owner). Studies that need the same
+One process owns a run, and a second start follows it (gprune.pipeline.record). Studies that need the same
 result compute it once, under its lock.
 """
 
@@ -15,8 +15,7 @@ from gprune.pipeline.computing import StageComputer
 from gprune.pipeline.estimate import estimate_missing, require_room
 from gprune.pipeline.estimate.forecast import ESTIMATE
 from gprune.pipeline.eta import expected_seconds, stage_times
-from gprune.pipeline.record import Listener, RunRecord
-from gprune.pipeline.run_owner import RunOwner
+from gprune.pipeline.record import Listener, RunOwner, RunRecord
 from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.inputs import GRADIENT, is_local, read_inputs, require_all, require_tasks
 from gprune.pipeline.summary import summarize

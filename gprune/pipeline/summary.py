@@ -7,7 +7,7 @@ from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Stamp
 from gprune.pipeline import stages
 from gprune.pipeline.record import RunRecord
-from gprune.pipeline.stages.plan import measurable
+from gprune.pipeline.stages.results import measurable
 from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 

@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
     before = record_of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
-    monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", failing(errno.EROFS))
+    monkeypatch.setattr("gprune.pipeline.record.make_folder", failing(errno.EROFS))
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
     assert record_of(done, study)["state"] == "cancelled"
 

@@ -12,7 +12,7 @@ from gprune.analysis import agreement, decisions, drift
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results, Stage
-from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
+from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
 from gprune.records import RankDrift, Throughput
 from gprune.study import Study, short
 from gprune.system.errors import MethodError
