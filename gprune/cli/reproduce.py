@@ -15,11 +15,11 @@ from gprune.cli.study import add_field, add_profile
 from gprune.experiments.reproduction import documents, tables, work
 from gprune.experiments.reproduction import scale as scales
 from gprune.experiments.reproduction.assembly import REASON, Assembled
+from gprune.experiments.reproduction.catalogue import folder_name
 from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.work import TableWork
-from gprune.experiments.reproduction.writing import folder_name
 from gprune.jobs import JobReporter
 from gprune.store import Store
 from gprune.study import profiles, short

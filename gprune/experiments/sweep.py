@@ -16,7 +16,6 @@ from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
 from gprune.jobs.job import fingerprint
 from gprune.pipeline import opened, runs
-from gprune.pipeline.eta import missing_keys
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import UNTIL, Graph, Results
 from gprune.pipeline.stages.inputs import read_inputs
@@ -262,12 +261,12 @@ def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tu
     A run computes nothing that only its own study needs. Results that are in the cache already are left out.
     """
     results = [opened(study, store) for study in studies]
-    counts = Counter(key for result in results for key in missing_keys(result, until))
+    counts = Counter(key for result in results for key in result.missing_keys(until))
     planned: set[str] = set()
     runs_before = []
     for index, result in enumerate(results):
         for end in reversed(UNTIL[: UNTIL.index(until) + 1]):
-            missing = missing_keys(result, end)
+            missing = result.missing_keys(end)
             if missing and all(counts[key] > 1 for key in missing):
                 if not missing <= planned:
                     runs_before.append((index, end))

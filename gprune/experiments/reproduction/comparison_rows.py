@@ -136,12 +136,11 @@ def repair_rows(series: Series) -> list[Row]:
 
 
 def _repair_rows(series: Series, **where: Any) -> list[Row]:
-    return [_repair_row(series, method, treatment, **where) for method, treatment in list_treatments()]
-
-
-def _repair_row(series: Series, method: str, treatment: Treatment, **where: Any) -> Row:
-    row = series.row(method, first=where, extra=METHODS[method].control, changes=treatment.settings, **where)
-    label = "as published" if treatment == OWN else repair_label(row.study)
-    if treatment.target != TARGET:
-        label += f", towards {_TARGETS[treatment.target]}"
-    return replace(row, item=treatment.of(method), labels=row.labels | {"repair": label})
+    rows = []
+    for method, treatment in list_treatments():
+        row = series.row(method, first=where, extra=METHODS[method].control, changes=treatment.settings, **where)
+        label = "as published" if treatment == OWN else repair_label(row.study)
+        if treatment.target != TARGET:
+            label += f", towards {_TARGETS[treatment.target]}"
+        rows.append(replace(row, item=treatment.of(method), labels=row.labels | {"repair": label}))
+    return rows

@@ -14,9 +14,9 @@ import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, order_methods, shared_study
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study
 from gprune.pipeline import runs
-from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
+from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity
 from gprune.pipeline.stages.inputs import plugin_records, read_inputs
 from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, Throughput
@@ -136,7 +136,7 @@ class ResultLookup:
         self._makers: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
-        for run in _readable(store):
+        for run in _read_runs(store):
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
@@ -171,13 +171,14 @@ class ResultLookup:
         if not values:
             return self._refusal(row, results, stages)
         main_stage = stages[0]
+        _, missing_tasks = self._read_inputs(row.study) or (None, {})
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
             run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
             values=tuple(values),
             accuracies=tuple(self._accuracies(row, results, main_stage)),
-            missing_tasks=tuple((self._missing_tasks(row.study) | refused_tasks).items()),
+            missing_tasks=tuple((missing_tasks | refused_tasks).items()),
             clock=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,
@@ -192,23 +193,17 @@ class ResultLookup:
 
     def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
         """Return the results that a row is read from; the first is the main one."""
-        if row.reads in FIGURES:
+        if row.reads != "perplexity":
             return list(figures.sources(row, results.graph))
-        if row.reads == "speed":
-            # one measurement has all methods of the row's study side by side
-            study = replace(row.study, methods=order_methods(row.study.methods))
-            return [speed(Graph(study, results.graph.inputs, failures=results.graph.failures))]
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
         return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row except accuracies; none if its method was not measured."""
-        if row.reads in FIGURES:
-            return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
-        if row.reads == "speed":
-            timed = figures.speed_measures(results.record(stages[0]), row.method)
-            return [Value(name, "", value, error) for name, value, error in timed]
-        return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+        if row.reads == "perplexity":
+            return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+        measures = figures.figure_measures(row, list(map(results.record, stages)))
+        return [Value(name, "", value, error) for name, value, error in measures]
 
     def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Return the accuracies of the study's tasks, or of a run with the same perplexity if it has none."""
@@ -245,11 +240,6 @@ class ResultLookup:
                     failures = {key: reason.words for (key, _), reason in reasons if key not in self._makers}
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
-
-    def _missing_tasks(self, study: Study) -> dict[str, str]:
-        """Return why tasks of a study cannot be measured here, by task."""
-        reading = self._read_inputs(study)
-        return {} if reading is None else reading[1]
 
     def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
         """Return the recorded reason for a missing result, unless a later run computed it."""
@@ -308,7 +298,7 @@ def _size(row: Row, results: Results) -> tuple[float, int]:
     return float(summary["retention"][row.method]), int(summary["parameters"][row.method])
 
 
-def _readable(store: Store) -> Iterator[Run]:
+def _read_runs(store: Store) -> Iterator[Run]:
     """Yield the runs of a cache that this version can read, the latest first."""
     for name, record in runs.read_all(store):
         with contextlib.suppress(ValueError, KeyError, TypeError):

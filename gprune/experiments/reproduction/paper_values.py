@@ -67,15 +67,12 @@ def published_figures(name: str, is_derived: bool, series: Series, rule: str) ->
 
 def _derived(name: str, model: str) -> pd.DataFrame:
     frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
-    if name == GAP:
-        gaps = {rule: gains.metric_gap(frame) for rule, frame in frames.items()}
-        values = pd.concat(
-            [gap.assign(metric=metric_with_rule(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True
-        )
-    else:
-        values = under_both_rules(gains.gain_by_retention, frames)
-    values = without_single_tasks(values)
+    values = without_single_tasks(under_both_rules(_gap if name == GAP else gains.gain_by_retention, frames))
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
+
+
+def _gap(rows: pd.DataFrame) -> pd.DataFrame:
+    return gains.metric_gap(rows).assign(metric=ACCURACY)
 
 
 def _table(name: str, model: str, rule: str) -> pd.DataFrame:

@@ -102,13 +102,8 @@ class Scale:
 
 def paper_model(model: str) -> str:
     """Return the paper's name of a model by the last part of its folder or hub name; else empty."""
-    name_stem = stem(model)
-    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, name_stem)), "")
-
-
-def stem(model: str) -> str:
-    """Return the last part of a folder or hub name, in lower-case letters and digits only."""
-    return re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+    letters_and_digits = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, letters_and_digits)), "")
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:

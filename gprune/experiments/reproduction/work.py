@@ -6,10 +6,10 @@ from pathlib import Path
 
 from gprune import jobs
 from gprune.experiments.reproduction.assembly import Assembled, assemble
+from gprune.experiments.reproduction.catalogue import write
 from gprune.experiments.reproduction.grid import Series, TableStudy, entries
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.tables import PaperTable
-from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import Schedule, Watcher
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store

@@ -12,22 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from gprune import records
 from gprune.pipeline.stages import baselines, pruning
 from gprune.pipeline.stages.calibration import held_out, tokens
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, choice_roles, content_of, roles
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
-from gprune.records import (
-    CandidateFigures,
-    Choice,
-    LearnedScales,
-    PrunedModel,
-    PruningMasks,
-    RecoveredWeights,
-    RepairedWeights,
-    Tokens,
-)
+from gprune.records import Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS, Method, of_masks, own_repairs
@@ -51,7 +43,7 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
 
 
 @once
-def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[CandidateFigures]:
+def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.CandidateFigures]:
     """Declare the losses of some masks under a repair on held-out text."""
     study, method = graph.study, of_masks(name, graph.methods)
     kind = repair_spec.partition(":")[0]
@@ -62,7 +54,7 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[CandidateFigur
         needs |= {"weights": pruning.repaired_weights(graph, name, repair_spec)}
     text_roles = choice_roles(study)
 
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> CandidateFigures:
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.CandidateFigures:
         from gprune.evaluation.perplexity import window_divergences, window_losses
 
         settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
@@ -78,7 +70,7 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[CandidateFigur
                     nats.append(window_losses(live, tokens.ids, tokens.text, settings, work.progress))
         except NumericsError as error:
             raise MethodError(str(error)) from error
-        return CandidateFigures(tuple(measures), np.stack(nats))
+        return records.CandidateFigures(tuple(measures), np.stack(nats))
 
     identity = StageId("candidate", method=name, variant=tuple(repair_spec.split(":")))
     return graph.stage(
@@ -100,7 +92,7 @@ def choice(graph: Graph, name: str) -> Stage[Choice]:
     candidate_pairs = candidates(graph, name)
     candidate_stages = {str(index): candidate(graph, *pair) for index, pair in enumerate(candidate_pairs)}
 
-    def make(_: RunContext, figures: dict[str, CandidateFigures]) -> Choice:
+    def make(_: RunContext, figures: dict[str, records.CandidateFigures]) -> Choice:
         return choosing.choose(candidate_pairs, {int(index): losses for index, losses in figures.items()})
 
     return graph.stage(
@@ -179,9 +171,9 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     return needs | _repair_inputs(graph, method, mask_stage)
 
 
-def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
+def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
     """Return the scales of a method's model. Raises SettingsError if the study learns none for it."""
-    stage: Stage[LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
+    stage: Stage[records.LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
     if stage is None:
         raise SettingsError(f"no scales are learned for {method!r}: set repair.kind, as least_squares{SCALED}")
     return stage
@@ -231,11 +223,11 @@ def pruned_model(
 
 
 @once
-def recovered_weights(graph: Graph, method: str) -> Stage[RecoveredWeights]:
+def recovered_weights(graph: Graph, method: str) -> Stage[records.RecoveredWeights]:
     """Declare the weights that low-rank training adds to a method's repaired ones."""
     study = graph.study
 
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.RecoveredWeights:
         from gprune.pruning.recovery.training import recover
 
         work.release_model()

@@ -16,6 +16,7 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import Scorer, Scoring, partition, scorers, scoring, scoring_under, shard_needs
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
 from gprune.records import AdaptedScores, Array, ModelShape, ModuleStatistics, Partition, PartitionAgreement, UnitScores
+from gprune.study import Study
 from gprune.study.methods import METHODS
 
 LAYERS, SHUFFLED = "layers", "shuffled"
@@ -187,15 +188,15 @@ _ALL = (
 COMPARISONS = {comparison.name: comparison for comparison in _ALL}
 
 
-def list_comparisons(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
+def list_comparisons(study: Study) -> tuple[Comparison, ...]:
     """Return the comparisons that a study makes, in the order of the figure.
 
     A swap of the texts says something of token-weighted FLAP only, since the size of the drift is the same in
     both orders; FANG's groups stand beside where FANG is among the methods, and beside token-weighted FLAP;
-    without a third text, `substitute`, nothing is substituted.
+    without a third text nothing is substituted.
     """
-    weighted = metric == "twflap"
-    grouped = weighted or "fang" in methods
+    weighted, substitute = study.metric == "twflap", study.substitute
+    grouped = weighted or "fang" in study.methods
 
     def is_compared(comparison: Comparison) -> bool:
         if "substitute" in comparison.texts and not substitute:
@@ -234,6 +235,4 @@ def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]
 
 def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
     """Declare every comparison of modules that the study makes, by name."""
-    study = graph.study
-    comparisons = list_comparisons(study.metric, study.methods, study.substitute)
-    return {comparison.name: agreement(graph, comparison) for comparison in comparisons}
+    return {comparison.name: agreement(graph, comparison) for comparison in list_comparisons(graph.study)}

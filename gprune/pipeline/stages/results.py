@@ -140,6 +140,10 @@ class Results:
         """Return every stage that a run of the study as far as `until`, one of UNTIL, goes through."""
         return execution_plan(self.graph, until)
 
+    def missing_keys(self, until: str) -> frozenset[str]:
+        """Return the keys of the stages without a result of a run as far as `until`."""
+        return frozenset(stage.key for stage in self.plan(until) if not self.holds(stage))
+
     def set_aside(self, stage: Stage[Any]) -> str:
         """Quarantine a damaged result, and return a notice of it.
 
