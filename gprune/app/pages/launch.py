@@ -712,7 +712,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
         return ()
     refusal = forecast.refusal
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
-    memory = forecast.capacity.card if forecast.capacity.gpu else forecast.capacity.host
+    memory = forecast.capacity.card if forecast.case.gpu else forecast.capacity.host
     words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
     if forecast.seconds is not None:
         words[0] += f", about {duration(forecast.seconds, 1)}"
@@ -733,12 +733,12 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
 
 
 def _tabulate(forecast: Forecast) -> pd.DataFrame:
-    device = "GPU GiB" if forecast.capacity.gpu else "memory GiB"
+    device = "GPU GiB" if forecast.case.gpu else "memory GiB"
     rows = []
     for stage in forecast.stages:
         need = stage.need
         row = {"stage": stage.title, device: round(forecast.on_device(need, need.batch) / _GIB, 1)}
-        if forecast.capacity.gpu:
+        if forecast.case.gpu:
             row["memory GiB"] = round(forecast.on_host(need, need.batch) / _GIB, 1)
         row["batch size"] = str(need.batch) if need.setting else ""
         rows.append(row | {"time": "" if stage.seconds is None else duration(stage.seconds, 1)})

@@ -20,7 +20,7 @@ from gprune.analysis import tables as derived
 from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
 from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
-from gprune.experiments.reproduction import cells, figures, paper_values
+from gprune.experiments.reproduction import cells, figures
 from gprune.experiments.reproduction.grid import Row, Series, label, shared_study
 from gprune.experiments.reproduction.lookup import NAN, Answer, ResultLookup, Value
 from gprune.experiments.reproduction.tables import PaperTable
@@ -81,10 +81,10 @@ def assemble(
         long = derived_values(table.name, _frames(rows))
     else:
         long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
-    has_tasks = table.name == paper_values.MAIN and bool(tasks)
+    has_tasks = table.name == cells.MAIN and bool(tasks)
 
     def build_form(rule: str) -> Assembled:
-        published = paper_values.published_figures(table.name, table.is_derived, series, rule)
+        published = cells.published_figures(table.name, table.is_derived, series, rule)
         further = (f"single tasks under the rule {rule}",) if has_tasks else ()
         display = _display(table, answers, rows, rule)
         return Assembled(table, answers, long, display, *published, (*notes, *further), rows)
@@ -203,16 +203,16 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
     if table.is_derived:
         values = derived_values(table.name, _frames(rows))
-        return paper_values.spell_out(paper_values.without_single_tasks(values))
+        return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [(name, rule) for name in measured if not name.startswith(ACCURACY)]
     columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
-    columns += [(name, rule) for name in measured if paper_values.is_single(name) and table.name == paper_values.MAIN]
+    columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, column_rule in columns:
-            title = cells.heading(paper_values.metric_with_rule(name, column_rule) if name == ACCURACY else name)
+            title = cells.heading(cells.metric_with_rule(name, column_rule) if name == ACCURACY else name)
             line[title] = _cell(rows[column_rule][index], name)
         table_lines.append(line | {REASON: answer.reason})
     table_lines += _summaries(answers, rows, columns) if table.name == "seeds" else []
@@ -241,8 +241,8 @@ def _cell(row: StudyRow, column: str) -> str:
 
 def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     """Return mean and spread over the seeds that have results, one line a method."""
-    spread = paper_values.under_both_rules(derived.over_seeds, _frames(rows))
-    names = [paper_values.metric_with_rule(*column) for column in columns]
+    spread = cells.under_both_rules(derived.over_seeds, _frames(rows))
+    names = [cells.metric_with_rule(*column) for column in columns]
     summaries = []
     for method, group in spread.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]
@@ -267,15 +267,15 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
     `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
     """
-    if name == paper_values.GAP:
-        return paper_values.under_both_rules(gaps, frames)
-    values = paper_values.under_both_rules(derived.gain_by_retention, frames)
+    if name == cells.GAP:
+        return cells.under_both_rules(gaps, frames)
+    values = cells.under_both_rules(derived.gain_by_retention, frames)
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the metric gap of every metric but single tasks."""
-    metrics = [metric for metric in derived.metrics(rows) if not paper_values.is_single(metric)]
+    metrics = [metric for metric in derived.metrics(rows) if not cells.is_single(metric)]
     tables = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
     if not tables:
         return derived.metric_gap(rows)
@@ -304,8 +304,8 @@ def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], m
 
 
 def _protocols(marks: Marks) -> list[str]:
-    of_texts = [stamp for name, stamp in marks.usual.items() if not paper_values.is_single(name)]
-    of_tasks = [stamp for name, stamp in marks.usual.items() if paper_values.is_single(name)]
+    of_texts = [stamp for name, stamp in marks.usual.items() if not cells.is_single(name)]
+    of_tasks = [stamp for name, stamp in marks.usual.items() if cells.is_single(name)]
     return [line for stamps in (of_texts, of_tasks) for line in lines(stamps)[:_MOST_PROTOCOLS]]
 
 

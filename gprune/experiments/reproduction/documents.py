@@ -17,7 +17,9 @@ from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.experiments.reproduction.comparison_rows import (
+from gprune.experiments.reproduction.grid import Row, Series
+from gprune.experiments.reproduction.lookup import Answer, ResultLookup
+from gprune.experiments.reproduction.tables import (
     AUTO,
     CHOSEN,
     MASKS,
@@ -28,8 +30,6 @@ from gprune.experiments.reproduction.comparison_rows import (
     identifier,
     repair_rows,
 )
-from gprune.experiments.reproduction.grid import Row, Series
-from gprune.experiments.reproduction.lookup import Answer, ResultLookup
 from gprune.pipeline import opened, stages
 from gprune.pipeline.stages import Results
 from gprune.store import Store
@@ -209,11 +209,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         "*Given* are the texts of a method, whether anything was learned, and its forward and backward "
         "passes of the dense model over as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
-        *(
-            line
-            for block in series_blocks
-            for line in _block_table(block, "given", _beside_gprune(block), _study_cells, 2)
-        ),
+        *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
         "Of the first seed: the share of the rank drift's variance that lies between the modules, their "
         "initialization and random modules; and the share of the decisions that would change without each part.",
@@ -222,8 +218,9 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _beside_gprune(block: Block) -> list[str]:
-    return [f"against GPrune, {name}" for name in block.text_names]
+def _study_block(block: Block) -> list[str]:
+    heads = [f"against GPrune, {name}" for name in block.text_names]
+    return _block_table(block, "given", heads, _study_cells, 2)
 
 
 def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:

@@ -90,16 +90,10 @@ class Series:
         Raises SettingsError if a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
-        study = Study(
-            model=model,
-            primary=scale.primary,
-            auxiliary=scale.auxiliary,
-            retention=scale.retention,
-            seed=scale.seed,
-            methods=("gprune",),
-            group=GROUP,
-        )
+        study = Study(model, scale.primary, scale.auxiliary, methods=("gprune",), group=GROUP)
         sizes: dict[str, Any] = {
+            "retention": scale.retention,
+            "seed": scale.seed,
             "calibration.samples": scale.samples,
             "sparsity.epochs": scale.epochs,
             "sparsity.batch": scale.batch,

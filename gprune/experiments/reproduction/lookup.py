@@ -16,9 +16,9 @@ from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures
 from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study
 from gprune.pipeline import runs
+from gprune.pipeline.running import sizes
 from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity
 from gprune.pipeline.stages.inputs import plugin_records, read_inputs
-from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_dict

@@ -72,22 +72,16 @@ class TableWork:
             on_end(entry, reason)
 
         self.write(self.tables)
-        Schedule(self.store.root, watch, ended, self._needed, build).run(self.missing())
+        Schedule(self.store.root, watch, ended, self._needed, build).run(
+            missing(self.tables, self.series, self.finished)
+        )
         return self.write(self.tables)
-
-    def missing(self) -> list[TableStudy]:
-        """Return the studies that still have to run."""
-        return missing(self.tables, self.series, self.finished)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
         """Assemble tables of the current results and write them."""
-        assembled = [self.assemble(table) for table in tables]
+        assembled = [assemble(table, self.series, self.finished, self.failures) for table in tables]
         write(self.folder, self.series, assembled, self.command)
         return assembled
-
-    def assemble(self, table: PaperTable) -> Assembled:
-        """Return one table of the current results."""
-        return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
         self.finished = ResultLookup(self.store)

@@ -62,7 +62,6 @@ class Capacity:
 
     device: str
     """cpu, or the name of the GPU"""
-    gpu: bool
     card: float
     """memory of the GPU; 0 on a CPU"""
     host: float
@@ -77,9 +76,9 @@ class Capacity:
         """Read the memory for a device as named in a study: auto, cpu, cuda or cuda:1."""
         (free, host), name, number = machine.memory(), machine.card(device), device.partition(":")[2]
         if not name:
-            return cls("cpu", False, 0.0, host, free)
+            return cls("cpu", 0.0, host, free)
         card = machine.card_memory(int(number) if number.isdecimal() else 0)
-        return cls(name, True, card, host, free, 1 if number else len(machine.cards()))
+        return cls(name, card, host, free, 1 if number else len(machine.cards()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class Forecast:
 
     def on_device(self, need: MemoryNeed, sequences: int) -> float:
         """Return the bytes on the device with batches of this many sequences; on a CPU, all bytes."""
-        if self.capacity.gpu:
+        if self.case.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
         heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING_BATCHES else 0.0
@@ -105,13 +104,13 @@ class Forecast:
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:
         """Return the bytes in the machine's memory with batches of this many sequences."""
-        return PROCESS[True] + need.host if self.capacity.gpu else self.on_device(need, sequences)
+        return PROCESS[True] + need.host if self.case.gpu else self.on_device(need, sequences)
 
     @property
     def summary(self) -> str:
         """Return the stage with the highest peak, the memory of the machine, and the time."""
         memory = f"{amount(self.capacity.host)} of memory"
-        if self.capacity.gpu:
+        if self.case.gpu:
             memory = f"{self.capacity.device} with {amount(self.capacity.card)}, beside {memory}"
         if not self.stages:
             return f"nothing that needs the model is left to be made; there is {memory}"
@@ -156,7 +155,7 @@ def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) ->
     except (ModelError, LookupError, TypeError, ValueError, ArithmeticError):
         return None
     stages, capacity, width = tuple(stages), Capacity.of(study.device), WIDTHS.get(precision, 4)
-    case = Case(model, study, width, capacity.gpu, count_gpus(model, width, capacity))
+    case = Case(model, study, width, capacity.device != "cpu", count_gpus(model, width, capacity))
     needs = tuple(
         StageNeed(stage.id, stage.title, need, times.of_stage(stage) if times.is_measured else None)
         for stage in stages
@@ -219,8 +218,8 @@ def _refusal(forecast: Forecast, stage: StageNeed) -> str:
 def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
     """Yield the memories that cannot hold a stage with one sequence: name, needed and available bytes."""
     capacity, on_host = forecast.capacity, forecast.on_host(need, 1)
-    limits = [("this machine’s memory", on_host, capacity.host, 0.0 if capacity.gpu else need.weights)]
-    if capacity.gpu:
+    limits = [("this machine’s memory", on_host, capacity.host, 0.0 if forecast.case.gpu else need.weights)]
+    if forecast.case.gpu:
         limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card, need.weights))
     for memory, needed, available, exact in limits:
         if available and exact + (needed - exact) / SLACK > available:
@@ -244,4 +243,4 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
             return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"
-    return f"choose a smaller model, or use a {'GPU' if forecast.capacity.gpu else 'machine'} with more memory"
+    return f"choose a smaller model, or use a {'GPU' if forecast.case.gpu else 'machine'} with more memory"

@@ -213,12 +213,8 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     Thresholds, gates and scales are learned in the dense model; scales of given masks and LoRA factors in a pruned
     one beside it.
     """
-    study, model, samples, length = (
-        case.study,
-        case.model,
-        case.study.calibration.samples,
-        case.study.calibration.length,
-    )
+    study, model, calibration = case.study, case.model, case.study.calibration
+    samples, length = calibration.samples, calibration.length
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
     name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples

@@ -24,7 +24,6 @@ from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.units import seconds_since_1970
 
-AGREEMENT_TITLE = "module agreement"
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -214,7 +213,7 @@ class Run:
         comparisons = stages.agreements(self.graph)
         rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
         if not rows:
-            raise MissingResultError(AGREEMENT_TITLE)
+            raise MissingResultError("module agreement")
         return records.Agreement.of(rows)
 
 

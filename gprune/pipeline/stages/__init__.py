@@ -12,7 +12,6 @@ computes is imported when it computes.
 
 from gprune.pipeline.stages.calibration import (
     components,
-    context_statistics,
     contexts,
     groups,
     held_out,
@@ -29,7 +28,6 @@ from gprune.pipeline.stages.calibration import (
 from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, holdout_statuses, method_inputs, recovery_label
 from gprune.pipeline.stages.pruned_models import (
     candidate,
     checkpoint,
@@ -45,14 +43,17 @@ from gprune.pipeline.stages.pruning import gates, learning, repaired_weights, re
 from gprune.pipeline.stages.rasa import adapted_scores, agreements, compared_partition, modules, space
 from gprune.pipeline.stages.results import (
     UNTIL,
+    MethodInputs,
     Results,
     all_stages,
     applied_repairs,
     execution_plan,
     find_choice,
+    holdout_statuses,
+    method_inputs,
     recovers,
+    recovery_label,
     stages_by_name,
 )
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import drift, is_plugin_score, partition, scores
-from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS

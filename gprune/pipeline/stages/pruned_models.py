@@ -165,9 +165,9 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     if settings.decision == "none":
         return {}
     mask_stage = masks(graph, settings.masks)
-    versions = repair_versions(graph, method)
+    versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     # the version is part of the key, because a repair without needs would not change it
-    needs = {"masks": graph.part(mask_stage, versions, {"masks": mask_stage}) if versions else mask_stage}
+    needs = {"masks": graph.part(mask_stage, {"repairs": versions}, {"masks": mask_stage}) if versions else mask_stage}
     return needs | _repair_inputs(graph, method, mask_stage)
 
 
@@ -201,12 +201,6 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
     """Return the roles of the texts that a repair is fitted to; of a method's own repair, those of its scores."""
     settings = graph.study.repair
     return baselines.scored_on(method) if settings.base == "own" else settings.roles
-
-
-def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """Return the versions that are in the keys of a method's repairs besides their needs."""
-    versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
-    return {"repairs": versions} if versions else {}
 
 
 def pruned_model(

@@ -5,12 +5,12 @@ import pytest
 from reproduction import fake_runs
 from reproduction.fake_runs import finish
 
-from gprune.experiments.reproduction import comparison_rows, documents, tables, work
-from gprune.experiments.reproduction.comparison_rows import AUTO, UNREPAIRED, Treatment, identifier, repair_rows
+from gprune.experiments.reproduction import documents, tables, work
 from gprune.experiments.reproduction.documents import build_blocks, repair_document
 from gprune.experiments.reproduction.grid import Series, shared_study
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import choose
+from gprune.experiments.reproduction.tables import AUTO, UNREPAIRED, Treatment, identifier, repair_rows
 from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
 from gprune.study.methods import RECOMMENDED
@@ -62,16 +62,16 @@ def value(study, method, text):
 def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
     rows = repair_rows(series)
     names = [(identifier(row), row.study.seed) for row in rows]
-    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(comparison_rows.list_treatments())
+    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(tables.list_treatments())
     results = {(row.method, row.study.repair.kind) for row in rows[1:]}
-    assert {(method, kind) for method in comparison_rows.MASKS for kind in comparison_rows.KINDS} <= results
-    assert {(method, "auto") for method in comparison_rows.CHOSEN} <= results
+    assert {(method, kind) for method in tables.MASKS for kind in tables.KINDS} <= results
+    assert {(method, "auto") for method in tables.CHOSEN} <= results
     # what the recommended recipe is chosen from stands unrepaired beside it
-    assert set(ChoiceSettings().masks) <= set(comparison_rows.MASKS)
+    assert set(ChoiceSettings().masks) <= set(tables.MASKS)
 
 
 def test_baselines_as_published_are_those_of_the_fair_study(series):
-    fair = {shared_study(row.study) for row in comparison_rows.fair_rows(series)}
+    fair = {shared_study(row.study) for row in tables.fair_rows(series)}
     as_published = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
     assert as_published and all(shared_study(row.study) in fair for row in as_published)
 

@@ -19,7 +19,7 @@ STUDY = Study("model", "A", "B", methods=("dense", "gprune", "wanda_sp", "llm_pr
 def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, **changes):
     study = STUDY.with_settings(changes)
     model = Dimensions.of(SHAPES[shape])
-    capacity = Capacity("a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB)
+    capacity = Capacity("a card" if card else "cpu", card * GIB, host * GIB, (free or host) * GIB)
     case = Case(model, study, WIDTHS[precision], card > 0)
     needs = [
         StageNeed(stage.id, stage.title, need, None)
@@ -84,7 +84,7 @@ PRUNED = StageId("perplexity", method="gprune", item=0)
 
 @pytest.mark.parametrize(("gpus", "expected"), [(1, 1), (4, 4)])
 def test_a_model_that_one_gpu_cannot_hold_lies_over_all_of_them(gpus, expected):
-    capacity = Capacity("a card", True, CARD, 1e12, 1e12, gpus)
+    capacity = Capacity("a card", CARD, 1e12, 1e12, gpus)
     assert count_gpus(LARGE, 2, capacity) == expected
     assert count_gpus(replace(LARGE, shape=replace(LARGE.shape, layers=8)), 2, capacity) == 1
 
