@@ -22,8 +22,7 @@ from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import Study, run_name, short, study
 from gprune.study.demo import DEMOS
-from gprune.study.settings import read as read_settings
-from gprune.study.settings import require
+from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.forms import Form, Listed, Rule, one_of
@@ -162,7 +161,7 @@ def from_file(path: Path) -> Sweep:
 
     Raises SettingsError if the file is missing, or does not hold a valid sweep.
     """
-    return read_settings(path, "sweep file", lambda values: _sweep(values, path))
+    return read(path, "sweep file", lambda values: _sweep(values, path))
 
 
 def _sweep(values: Any, path: Path) -> Sweep:

@@ -118,9 +118,9 @@ class StageTimes:
 def _settings_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what the seconds of a run depend on: model, device, number type and the size of the calibration sets."""
     study, provenance = record["study"], record.get("provenance") or {}
-    calibration, inputs = study.get("calibration") or {}, provenance.get("inputs") or {}
-    machine_and_model = (study.get("model"), provenance.get("device"), inputs.get("precision"))
-    return (*machine_and_model, calibration.get("samples"), calibration.get("length"))
+    calibration, precision = study.get("calibration") or {}, (provenance.get("inputs") or {}).get("precision")
+    sizes = calibration.get("samples"), calibration.get("length")
+    return (study.get("model"), provenance.get("device"), precision, *sizes)
 
 
 def stage_times(results: Results) -> StageTimes:

@@ -10,15 +10,13 @@ leaves "running" behind, and readers see that its process is gone (gprune.pipeli
 there works from a cache that cannot be written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 from gprune.data import texts
 from gprune.pipeline import runs
@@ -187,7 +185,7 @@ class RunOwner:
         self._announced = False
         """True once this process has written the record"""
 
-    def __enter__(self) -> RunOwner:
+    def __enter__(self) -> Self:
         """Take the lock, following its holder until it is free, and record that the run goes on unless it is done.
 
         Raises StoreError if the record cannot be written.

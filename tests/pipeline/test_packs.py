@@ -12,7 +12,8 @@ from synthetic_run import a_study, read, write_run
 
 from gprune.__main__ import main
 from gprune.pipeline import stages
-from gprune.pipeline.packs import RECORD, Unpacked, pack_contents, unpack, write_pack
+from gprune.pipeline.packs import Unpacked, pack_contents, unpack, write_pack
+from gprune.pipeline.runs import RECORD
 from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Results
 from gprune.store import Store, manifests

@@ -18,7 +18,6 @@ import pandas as pd
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
 from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
-from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
 from gprune.experiments.reproduction import cells, figures
 from gprune.experiments.reproduction.grid import Row, Series, label, shared_study
@@ -106,9 +105,8 @@ def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> 
 def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
     """Return the tasks that every row with accuracies has, in the order of the first such row."""
     tasks_by_row = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
-    return tuple(
-        task for task in (tasks_by_row[0] if tasks_by_row else ()) if all(task in names for names in tasks_by_row)
-    )
+    first_tasks, *_ = tasks_by_row or [[]]
+    return tuple(task for task in first_tasks if all(task in tasks for tasks in tasks_by_row))
 
 
 def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
@@ -122,8 +120,8 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
         return {}
     mean = accuracy.mean_accuracy(compared, rule)
     of_task = accuracy.reported_error if error else accuracy.reported_accuracy
-    points = {ACCURACY: 100.0 * (mean.error if error else mean.value)}
-    return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
+    points = {derived.ACCURACY: 100.0 * (mean.error if error else mean.value)}
+    return points | {f"{derived.ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
 
 
 def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
@@ -133,7 +131,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
 
     def mark(column: str) -> str:
         """Return the mark of a figure; of a mean accuracy those of its tasks."""
-        names = [f"{ACCURACY}:{task}" for task in tasks] if column == ACCURACY else [column]
+        names = [f"{derived.ACCURACY}:{task}" for task in tasks] if column == derived.ACCURACY else [column]
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
     return StudyRow(
@@ -205,14 +203,14 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
         values = derived_values(table.name, _frames(rows))
         return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
-    columns = [(name, rule) for name in measured if not name.startswith(ACCURACY)]
-    columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
+    columns = [(name, rule) for name in measured if not name.startswith(derived.ACCURACY)]
+    columns += [(derived.ACCURACY, each) for each in accuracy.RULES if derived.ACCURACY in measured]
     columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, column_rule in columns:
-            title = cells.heading(cells.metric_with_rule(name, column_rule) if name == ACCURACY else name)
+            title = cells.heading(cells.metric_with_rule(name, column_rule) if name == derived.ACCURACY else name)
             line[title] = _cell(rows[column_rule][index], name)
         table_lines.append(line | {REASON: answer.reason})
     table_lines += _summaries(answers, rows, columns) if table.name == "seeds" else []
@@ -289,12 +287,11 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
     """Return the notes of a table, one fact a line."""
     control_count = sum(answer.row.extra for answer in answers)
-    controls = (
-        f"rows that the paper does not have, as controls: {control_count}" if 0 < control_count < len(answers) else ""
-    )
+    has_controls = 0 < control_count < len(answers)
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
-        *(table.note, controls),
+        table.note,
+        f"rows that the paper does not have, as controls: {control_count}" if has_controls else "",
         *_accuracy_notes(answers, tasks),
         *_protocols(marks),
         *marks.footnotes,

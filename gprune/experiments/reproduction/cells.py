@@ -9,7 +9,6 @@ import pandas as pd
 from gprune.analysis import accuracy
 from gprune.analysis import published as claims
 from gprune.analysis import tables as gains
-from gprune.analysis.tables import ACCURACY
 from gprune.data import published
 from gprune.evaluation.protocol import PUBLISHED
 from gprune.experiments.reproduction.grid import Series
@@ -64,12 +63,12 @@ def format_cell(value: Any, name: str) -> str:
 
 def metric_with_rule(metric: str, rule: str) -> str:
     """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
-    return f"{metric} ({rule})" if metric.startswith(ACCURACY) else metric
+    return f"{metric} ({rule})" if metric.startswith(gains.ACCURACY) else metric
 
 
 def is_single(metric: str) -> bool:
     """Return True if a metric is the accuracy of a single task."""
-    return metric.startswith(f"{ACCURACY}:")
+    return metric.startswith(f"{gains.ACCURACY}:")
 
 
 def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -79,7 +78,7 @@ def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[
         table = make(frame)
         if "metric" not in table.columns:
             continue
-        ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
+        ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(gains.ACCURACY)]
         tables.append(
             ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]])
         )
@@ -117,7 +116,7 @@ def _derived(name: str, model: str) -> pd.DataFrame:
 
 
 def _gap(rows: pd.DataFrame) -> pd.DataFrame:
-    return gains.metric_gap(rows).assign(metric=ACCURACY)
+    return gains.metric_gap(rows).assign(metric=gains.ACCURACY)
 
 
 def _table(name: str, model: str, rule: str) -> pd.DataFrame:
@@ -125,17 +124,17 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
     frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]
     for rule in accuracy.RULES if name == MAIN else accuracy.RULES[:1]:
-        if ACCURACY in frame:
+        if gains.ACCURACY in frame:
             # the main table lists the same rows in the same order under both rules
-            values = published.frame(published.table(name, model, rule))[ACCURACY]
-            frame.insert(int(frame.columns.get_loc(ACCURACY)), metric_with_rule(ACCURACY, rule), values)
-    columns = [str(column) for column in frame if column not in ("table", "model", ACCURACY)]
+            values = published.frame(published.table(name, model, rule))[gains.ACCURACY]
+            frame.insert(int(frame.columns.get_loc(gains.ACCURACY)), metric_with_rule(gains.ACCURACY, rule), values)
+    columns = [str(column) for column in frame if column not in ("table", "model", gains.ACCURACY)]
     texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
     return texts.loc[:, (texts != "").any()]
 
 
 def _texts(column: pd.Series, name: str) -> list[str]:
-    is_measure = name.startswith(("ppl:", ACCURACY))
+    is_measure = name.startswith(("ppl:", gains.ACCURACY))
     return [format_number(value, name) if is_measure else format_cell(value, name) for value in column]
 
 

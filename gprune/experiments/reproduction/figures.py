@@ -13,7 +13,6 @@ import numpy as np
 from gprune.analysis import agreement, decisions, drift
 from gprune.experiments.reproduction.grid import Row, Series, order_methods
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, Stage
 from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
 from gprune.records import RankDrift, Throughput
 from gprune.study import Study, short
@@ -26,9 +25,8 @@ OVERLAP_NOTE = (
     "partitions agree, hence the controls"
 )
 SWAP_NOTE = (
-    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in "
-    "both orders of the texts, so a swap says something of direction-aware profiles and of groups from one "
-    "text only"
+    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in both "
+    "orders of the texts, so a swap says something of direction-aware profiles and of groups from one text only"
 )
 RETAINED_NOTE = "fraction of the neurons that is kept, modules in five bins of rising mean rank drift"
 JACCARD_NOTE = (
@@ -100,12 +98,12 @@ def figure_3(series: Series) -> list[Row]:
     ]
 
 
-def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
+def sources(row: Row, graph: stages.Graph) -> tuple[stages.Stage, ...]:
     """Return the stages of a row that reads no perplexity. Raise MethodError if its study makes no such comparison."""
     if row.reads == "speed":
         # one measurement has all methods of the row's study side by side
         study = replace(row.study, methods=order_methods(row.study.methods))
-        return (stages.speed(Graph(study, graph.inputs, failures=graph.failures)),)
+        return (stages.speed(stages.Graph(study, graph.inputs, failures=graph.failures)),)
     if row.reads == "agreement":
         comparisons = stages.agreements(graph)
         if row.item not in comparisons:

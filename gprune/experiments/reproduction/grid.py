@@ -47,6 +47,11 @@ class Row:
         return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
 
     @property
+    def identifier(self) -> str:
+        """Return the method with its treatment in the tables `study` and `repair`, unique within retention and seed."""
+        return str(self.item) or self.method
+
+    @property
     def target(self) -> float:
         """Return the target retention, 1 for the dense model."""
         return 1.0 if self.method == "dense" else self.study.retention

@@ -6,7 +6,7 @@ runs say where a result comes from, which method cannot run, and how a run has f
 """
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -165,7 +165,8 @@ class ResultLookup:
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read(self, row: Row, results: Results) -> Answer | None:
-        refused_tasks = self._refused(row, results)
+        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
+        refused_tasks = {task: reason.words for task, reason in reasons.items() if reason is not None}
         stages = self._stages(row, results, refused_tasks)
         values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
@@ -185,11 +186,6 @@ class ResultLookup:
             precision=results.graph.inputs.precision,
             versions=results.details(main_stage),
         )
-
-    def _refused(self, row: Row, results: Results) -> dict[str, str]:
-        """Return why a row's method could not be measured on tasks that have data, by task."""
-        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
-        return {task: reason.words for task, reason in reasons.items() if reason is not None}
 
     def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
         """Return the results that a row is read from; the first is the main one."""
@@ -224,7 +220,8 @@ class ResultLookup:
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
-        reason = self._first_reason(needed, results)
+        required = order(needed) if self._reasons else ()
+        reason = next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
     def _open(self, study: Study) -> Results | None:
@@ -245,11 +242,6 @@ class ResultLookup:
         """Return the recorded reason for a missing result, unless a later run computed it."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
-
-    def _first_reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Return the first recorded reason for a missing result among some stages and those they need."""
-        required = order(stages) if self._reasons else ()
-        return next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
         """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""

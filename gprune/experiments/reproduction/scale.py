@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gprune.data import published
 from gprune.data.demo import questions
+from gprune.pipeline.stages.inputs import ROLES
 from gprune.study.demo import TEXTS
 from gprune.study.methods import require_known
 from gprune.study.settings import require, require_choice
@@ -118,9 +119,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     require_choice("--scale", name, SCALES)
     scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
-    texts = ("primary", "auxiliary", "substitute")
-    if "texts" not in fields and any(field in fields for field in texts):
-        fields["texts"] = tuple(fields.get(field, getattr(scale, field)) for field in texts)
+    if "texts" not in fields and any(role in fields for role in ROLES):
+        fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)
     fields["settings"] = scale.settings + tuple(fields.get("settings", ()))
     if "methods" in fields:
         fields["methods"] = tuple(dict.fromkeys(fields["methods"]))
@@ -144,13 +144,10 @@ def _paper(model: str) -> Scale:
 
 def _demo(model: str) -> Scale:
     texts = TEXTS if model == "demo" else PAPER_TEXTS
-    primary, auxiliary, substitute = texts
     return replace(
         _paper(model),
+        **dict(zip(ROLES, texts, strict=True)),
         name="demo",
-        primary=primary,
-        auxiliary=auxiliary,
-        substitute=substitute,
         texts=texts,
         samples=96,
         epochs=PAPER_EPOCHS,

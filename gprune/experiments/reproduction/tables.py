@@ -240,11 +240,6 @@ def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
     ]
 
 
-def identifier(row: Row) -> str:
-    """Return an identifier of a row's method that is unique within its retention and seed."""
-    return str(row.item) or row.method
-
-
 REPAIR = "repair"
 """name of the table"""
 MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")

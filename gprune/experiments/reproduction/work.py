@@ -72,9 +72,8 @@ class TableWork:
             on_end(entry, reason)
 
         self.write(self.tables)
-        Schedule(self.store.root, watch, ended, self._needed, build).run(
-            missing(self.tables, self.series, self.finished)
-        )
+        studies = missing(self.tables, self.series, self.finished)
+        Schedule(self.store.root, watch, ended, self._needed, build).run(studies)
         return self.write(self.tables)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:

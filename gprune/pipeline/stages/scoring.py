@@ -289,8 +289,7 @@ def partition(
         scorings = [scoring(graph, text) for text in pair]
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
     needs = {"both": [text_scoring.neurons(graph) for text_scoring in scorings], **needs}
-    words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
-    title = words
+    title = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
     if identity != StageId("partition"):
         title += f" of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}"
     return _partition_stage(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)

@@ -10,7 +10,7 @@ from gprune.experiments.reproduction.documents import build_blocks, repair_docum
 from gprune.experiments.reproduction.grid import Series, shared_study
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import choose
-from gprune.experiments.reproduction.tables import AUTO, UNREPAIRED, Treatment, identifier, repair_rows
+from gprune.experiments.reproduction.tables import AUTO, UNREPAIRED, Treatment, repair_rows
 from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
 from gprune.study.methods import RECOMMENDED
@@ -61,7 +61,7 @@ def value(study, method, text):
 
 def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
     rows = repair_rows(series)
-    names = [(identifier(row), row.study.seed) for row in rows]
+    names = [(row.identifier, row.study.seed) for row in rows]
     assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(tables.list_treatments())
     results = {(row.method, row.study.repair.kind) for row in rows[1:]}
     assert {(method, kind) for method in tables.MASKS for kind in tables.KINDS} <= results
@@ -84,7 +84,7 @@ def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():
 
 def test_results_of_repairs_on_text_of_the_model_are_found(measured, series):
     finished = ResultLookup(measured)
-    results = {identifier(row): finished.answer(row) for row in repair_rows(series)}
+    results = {row.identifier: finished.answer(row) for row in repair_rows(series)}
     expected = Treatment("least_squares_bias", "both_and_sampled").of("gprune")
     assert results[expected] is not None and results[expected].values[0].value == pytest.approx(40 * 0.4 * 0.9)
     assert results[AUTO.of("recommended")] is not None and all(results.values())

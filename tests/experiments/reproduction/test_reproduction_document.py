@@ -139,12 +139,12 @@ def value(study, method, text):
 
 def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_seed(series):
     rows = tables.fair_rows(series)
-    names = [tables.identifier(row) for row in rows]
+    names = [row.identifier for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
     assert set(CONTROLS) < set(names) and "wanda_sp_dense" not in names
     expected = ("gprune", RECOMMENDED, repaired_id(REPAIRS["bias_compensation"]), "flap_pooled", "flap equal widths")
     assert [names.count(name) for name in (*expected, "recommended")] == [4] * 6
-    assert {tables.identifier(row) for row in rows if row.extra} == set(CONTROLS)
+    assert {row.identifier for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation, the other profile and
     # equal widths
     entries = work.needed_studies([tables.TABLES["study"]], series)
