@@ -65,11 +65,10 @@ def test_the_named_setting_makes_it_fit():
 
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
     forecasts = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
-    explored = [
+    in_memory, offloaded = [
         replace(forecast, stages=tuple(stage for stage in forecast.stages if stage.identity.kind in OFFLOADED))
         for forecast in forecasts
     ]
-    in_memory, offloaded = explored
     assert in_memory.refusal.endswith("of a card: switch offload on, or start it with --anyway")
     assert not offloaded.refusal
 
