@@ -20,7 +20,6 @@ from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, sett
 from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import load_code, scores, scoring
-from gprune.plugins import Problem, calls
 from gprune.plugins.registry import PluginInfo
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightNorms, budget
 from gprune.study import Study
@@ -298,6 +297,7 @@ def _declare_plugin(graph: Graph, method: Method) -> Declared:
     def decide(
         work: RunContext, shape: ModelShape, scores: Sequence[UnitScores] = (), tokens: Sequence[Tokens] = ()
     ) -> Decision:
+        from gprune.plugins import Problem, calls
         from gprune.pruning.allocation.alignment import margin
 
         code, study, ids = load_code(plugin), work.study, tuple(text.ids for text in tokens)

@@ -14,7 +14,6 @@ from typing import Any
 from gprune.pipeline.stages import calibration
 from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.plugins import LayerWeights, calls
 from gprune.plugins.registry import PluginInfo
 from gprune.records import Array, Partition, RankDrift, UnitScores, WeightFacts
 from gprune.study import Study, methods
@@ -120,6 +119,8 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
         needs["facts"] = weight_facts(graph, plugin)
 
     def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
+        from gprune.plugins import calls
+
         records = (parts[name] for name in ("statistics", "norms", "shape"))
         scored = calls.MetricScorer(plugin, load_code(plugin), *records, parts.get("facts"))
         return Scorer(scored.units, scored.neurons)
@@ -151,6 +152,8 @@ def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
     """Declare the facts that a metric computes from the weights."""
 
     def make(work: RunContext) -> WeightFacts:
+        from gprune.plugins import LayerWeights, calls
+
         decoder, shape = work.decoder, work.decoder.shape
         layers = [LayerWeights(shape, layer, partial(decoder.matrix, layer)) for layer in range(shape.layers)]
         return calls.weigh_layers(plugin, load_code(plugin), layers, work.progress)
