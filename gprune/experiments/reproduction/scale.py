@@ -144,9 +144,10 @@ def _paper(model: str) -> Scale:
 
 def _demo(model: str) -> Scale:
     texts = TEXTS if model == "demo" else PAPER_TEXTS
+    roles: dict[str, Any] = dict(zip(ROLES, texts, strict=True))
     return replace(
         _paper(model),
-        **dict(zip(ROLES, texts, strict=True)),
+        **roles,
         name="demo",
         texts=texts,
         samples=96,
