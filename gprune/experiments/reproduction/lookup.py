@@ -171,8 +171,8 @@ class ResultLookup:
         values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
-        main_stage = stages[0]
-        _, missing_tasks = self._read_inputs(row.study) or (None, {})
+        main_stage, reading = stages[0], self._read_inputs(row.study)
+        missing_tasks = reading[1] if reading else {}
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
