@@ -121,8 +121,8 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
     def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
         from gprune.plugins import calls
 
-        records = (parts[name] for name in ("statistics", "norms", "shape"))
-        scored = calls.MetricScorer(plugin, load_code(plugin), *records, parts.get("facts"))
+        statistics, norms, shape = (parts[name] for name in ("statistics", "norms", "shape"))
+        scored = calls.MetricScorer(plugin, load_code(plugin), statistics, norms, shape, parts.get("facts"))
         return Scorer(scored.units, scored.neurons)
 
     # another version of the plug-in changes the key
