@@ -28,8 +28,7 @@ from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
-from gprune.experiments.reproduction.cells import decimals, format_cell, heading
-from gprune.experiments.reproduction.paper_values import spell_out, without_single_tasks
+from gprune.experiments.reproduction.cells import decimals, format_cell, heading, spell_out, without_single_tasks
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
 from gprune.study.methods import METHODS

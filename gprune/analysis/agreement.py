@@ -6,7 +6,7 @@ Fig. 1b and the appendix (module agreement): mean and standard deviation over la
 import numpy as np
 import pandas as pd
 
-from gprune.pipeline.stages.comparisons import (
+from gprune.pipeline.stages.rasa import (
     COMPARISONS,
     CONTROL,
     FANG,

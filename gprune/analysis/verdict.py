@@ -39,7 +39,7 @@ from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.pipeline.stages.results import repair_label
 from gprune.records import Agreement, PruningMasks
 from gprune.study import Study
 from gprune.study.methods import METHODS

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, Results, Stage, plugins
+from gprune.pipeline.stages import Graph, Results, Stage, is_plugin_score
 from gprune.pipeline.stages.results import Declaration
 from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
@@ -204,4 +204,4 @@ def _load_or_compute(results: Results, work: stages.RunContext, need: Stage[Any]
 def _is_computable(graph: Graph, stage: Stage[Any]) -> bool:
     """Return True for scores that are computed from statistics alone."""
     # scores of plug-ins need the plug-in's code, which the app does not import
-    return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.is_plugin_score(graph, stage)
+    return stage.kind == "scores" and "tokens" not in stage.needs and not is_plugin_score(graph, stage)

@@ -110,7 +110,7 @@ def measured_perplexities(run: Run) -> pd.DataFrame:
 
     Raises MissingResultError if none is measured.
     """
-    from gprune.pipeline.summary import sizes
+    from gprune.pipeline.running import sizes
 
     fields = ("text", "perplexity", "standard_error", "windows", "length")
     frame = _measured(run, stages.perplexity, run.study.evaluation.texts, fields)

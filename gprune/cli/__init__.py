@@ -146,7 +146,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 def load_run(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
     """Return the results of the run that a command names, and its record."""
     from gprune.pipeline import runs
-    from gprune.pipeline.runs.cached import recorded_graph
+    from gprune.pipeline.runs.opened import recorded_graph
     from gprune.pipeline.stages import Results
     from gprune.store import Store
 

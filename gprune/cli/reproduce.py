@@ -15,11 +15,10 @@ from gprune.cli.study import add_field, add_profile
 from gprune.experiments.reproduction import documents, tables, work
 from gprune.experiments.reproduction import scale as scales
 from gprune.experiments.reproduction.assembly import REASON, Assembled
-from gprune.experiments.reproduction.comparison_rows import FAIR, REPAIR
+from gprune.experiments.reproduction.catalogue import folder_name
 from gprune.experiments.reproduction.grid import Series
-from gprune.experiments.reproduction.tables import PaperTable
+from gprune.experiments.reproduction.tables import FAIR, REPAIR, PaperTable
 from gprune.experiments.reproduction.work import TableWork
-from gprune.experiments.reproduction.writing import folder_name
 from gprune.jobs import JobReporter
 from gprune.store import Store
 from gprune.study import profiles, short
@@ -144,7 +143,7 @@ def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Serie
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
     table_work = work_of(options, chosen, series)
-    missing = {entry.shared: entry for entry in table_work.missing()}
+    missing = {entry.shared: entry for entry in work.missing(chosen, series, table_work.finished)}
     needed = work.needed_studies(chosen, series)
     for entry in needed:
         left = missing.get(entry.shared)
@@ -158,7 +157,7 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
     work.check_inputs(series)
     table_work = work_of(options, chosen, series)
-    missing = len(table_work.missing())
+    missing = len(work.missing(chosen, series, table_work.finished))
     left = f"{missing} studies to run" if missing else "every study is there"
     say(f"{short(series.model)}: {left}", file=sys.stderr)
     with StudiesProgress(reporter, "reproduce") as display:

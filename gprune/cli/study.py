@@ -118,7 +118,6 @@ def print_forecast(forecast: Forecast | None) -> None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return
     from gprune.analysis.table import Table
-    from gprune.pipeline.estimate import judge
 
     rows = []
     for stage in forecast.stages:
@@ -127,5 +126,5 @@ def print_forecast(forecast: Forecast | None) -> None:
         time = "" if stage.seconds is None else duration(stage.seconds, 1)
         rows.append((stage.identity.name, f"{device:.1f}", f"{host:.1f}", batch, time))
     table = Table.of(("estimate", "device GiB", "host GiB", "at a time", "time"), rows).text() if rows else []
-    for line in (*table, *judge(forecast).lines):
+    for line in (*table, *forecast.lines):
         say(line, file=sys.stderr)

@@ -18,7 +18,6 @@ from gprune.experiments import sweep as sweeps
 from gprune.experiments.sweep import StudyStatus, Sweep, Variation
 from gprune.jobs import JobReporter
 from gprune.pipeline import opened
-from gprune.pipeline.eta import missing_keys
 from gprune.store import Store
 from gprune.system import safe_parsing
 
@@ -61,7 +60,7 @@ def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Var
     results = [opened(variation.study, store) for variation in variations]
     plans = [{stage.key for stage in result.plan(sweep.until)} for result in results]
     distinct, total = set[str]().union(*plans), sum(map(len, plans))
-    missing = frozenset[str]().union(*(missing_keys(result, sweep.until) for result in results))
+    missing = frozenset[str]().union(*(result.missing_keys(sweep.until) for result in results))
     say(f"{total:,} stages, {len(distinct):,} of them distinct, {len(missing):,} missing", file=sys.stderr)
     return 0
 

@@ -16,15 +16,13 @@ from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
 from gprune.jobs.job import fingerprint
 from gprune.pipeline import opened, runs
-from gprune.pipeline.eta import missing_keys
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import UNTIL, Graph, Results
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
 from gprune.study import Study, run_name, short, study
 from gprune.study.demo import DEMOS
-from gprune.study.settings import read as read_settings
-from gprune.study.settings import require
+from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.forms import Form, Listed, Rule, one_of
@@ -163,7 +161,7 @@ def from_file(path: Path) -> Sweep:
 
     Raises SettingsError if the file is missing, or does not hold a valid sweep.
     """
-    return read_settings(path, "sweep file", lambda values: _sweep(values, path))
+    return read(path, "sweep file", lambda values: _sweep(values, path))
 
 
 def _sweep(values: Any, path: Path) -> Sweep:
@@ -262,12 +260,12 @@ def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tu
     A run computes nothing that only its own study needs. Results that are in the cache already are left out.
     """
     results = [opened(study, store) for study in studies]
-    counts = Counter(key for result in results for key in missing_keys(result, until))
+    counts = Counter(key for result in results for key in result.missing_keys(until))
     planned: set[str] = set()
     runs_before = []
     for index, result in enumerate(results):
         for end in reversed(UNTIL[: UNTIL.index(until) + 1]):
-            missing = missing_keys(result, end)
+            missing = result.missing_keys(end)
             if missing and all(counts[key] > 1 for key in missing):
                 if not missing <= planned:
                     runs_before.append((index, end))

@@ -39,10 +39,9 @@ def collect_arrays(results: Results) -> dict[str, Array]:
         scores = results.get(stages.scores, role)
         arrays[f"scores_{role}_ffn"], arrays[f"scores_{role}_heads"] = scores.ffn, scores.heads
     drift = results.get(stages.drift)
-    arrays |= {"drift": drift.magnitude, "signed_drift": drift.signed}
+    arrays |= {"drift": drift.magnitude, "signed_drift": drift.signed, "half_drift": drift.half}
     arrays["resample_drift_primary"] = drift.resample_primary
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
-    arrays["half_drift"] = drift.half
     has_learning = "gprune" in results.graph.study.methods
     if has_learning:
         arrays |= _module_arrays(results)

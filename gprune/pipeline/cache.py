@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune import jobs
 from gprune.pipeline import runs
-from gprune.pipeline.runs.cached import recorded_graph
+from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, stages_by_name
 from gprune.store import DAMAGED, Store, explain_errors, require_folder, store_error
 from gprune.store.checksums import Stamp, stamp

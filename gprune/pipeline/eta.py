@@ -96,12 +96,7 @@ class StageTimes:
         settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
         seconds = dict[str, float]()
         for record in records:
-            values, provenance = record["study"], record.get("provenance") or {}
-            calibration, inputs = values.get("calibration") or {}, provenance.get("inputs") or {}
-            model = (values.get("model"), provenance.get("device"), inputs.get("precision"))
-            if (*model, calibration.get("samples"), calibration.get("length")) != settings:
-                continue
-            for name, entry in record["stages"].items():
+            for name, entry in record["stages"].items() if _settings_of(record) == settings else ():
                 if match := _KIND.match(name):
                     seconds.setdefault(name, float(entry.get("seconds") or 0.0))
                     seconds.setdefault(match[0], seconds[name])
@@ -118,6 +113,14 @@ class StageTimes:
         """Return the expected seconds of stages that have no results, or None if no batches were timed."""
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
         return sum(map(self.of_stage, distinct)) if self.is_measured else None
+
+
+def _settings_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what the seconds of a run depend on: model, device, number type and the size of the calibration sets."""
+    study, provenance = record["study"], record.get("provenance") or {}
+    calibration, precision = study.get("calibration") or {}, (provenance.get("inputs") or {}).get("precision")
+    sizes = calibration.get("samples"), calibration.get("length")
+    return (study.get("model"), provenance.get("device"), precision, *sizes)
 
 
 def stage_times(results: Results) -> StageTimes:
@@ -143,8 +146,3 @@ def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dic
         seconds[stage.name] = 0.0 if is_computed else times.of_stage(stage)
         keys.add(stage.key)
     return seconds
-
-
-def missing_keys(results: Results, until: str) -> frozenset[str]:
-    """Return the keys of the stages without a result of a run as far as `until`."""
-    return frozenset(stage.key for stage in results.plan(until) if not results.holds(stage))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs.cached import recorded_graph
+from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
@@ -31,7 +31,6 @@ from gprune.system.progress import Progress, silent
 from gprune.system.safe_parsing import quote, sentence
 
 SUFFIX = ".gprune.zip"
-RECORD = "run.json"
 TEXTS, MODEL, STEP = "texts", "model", "step"
 """why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
 DISCLOSED = (
@@ -159,7 +158,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
                 with path.open("rb") as source, archive.open(member, "w") as target:
                     shutil.copyfileobj(source, target, 2**20)
         record = json.dumps(_packed_record(contents), indent=1, ensure_ascii=False)
-        archive.writestr(_member(RECORD), record.encode())
+        archive.writestr(_member(runs.RECORD), record.encode())
     progress(len(contents.results), len(contents.results), "written")
 
 
@@ -240,10 +239,10 @@ def _refuse_damage(subject: str) -> Iterator[None]:
 def _list_results(members: list[str]) -> list[tuple[str, str]]:
     """Return kind and key of every result. Raises UnreadableError if the files are not those of a pack."""
     files = set(members)
-    if RECORD not in files:
-        raise UnreadableError(f"the archive has no {RECORD}: give a file that `gprune pack` has written")
-    results = {_result_of(name) for name in files - {RECORD}}
-    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {RECORD}
+    if runs.RECORD not in files:
+        raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
+    results = {_result_of(name) for name in files - {runs.RECORD}}
+    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {runs.RECORD}
     if files != complete or len(members) != len(files):
         raise UnreadableError(f"the pack lacks a file of a result, or has one twice: {_AGAIN}")
     return sorted(results)
@@ -258,9 +257,9 @@ def _result_of(name: str) -> tuple[str, str]:
 
 
 def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
-    source = f"{RECORD} of the pack"
+    source = f"{runs.RECORD} of the pack"
     with _refuse_damage(source):
-        data = archive.read(RECORD)
+        data = archive.read(runs.RECORD)
     values = runs.parse_record(data, source)
     record = {name: values[name] for name in _RECORD_FIELDS if name in values}
     left_out = (values.get("packed") or {}).get("left_out") or {}
@@ -279,7 +278,7 @@ def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
 
 def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
     """Raise StoreError if the name belongs to another run; a run unpacked from the same study may be replaced."""
-    if not (store.folder("runs", run) / RECORD).exists():
+    if not (store.folder("runs", run) / runs.RECORD).exists():
         return
     present = runs.read(store, run) or {}
     same_origin = "packed" in present and all(present.get(name) == record.get(name) for name in ("study", "provenance"))

@@ -127,7 +127,7 @@ class Agreement(Record):
     """Agreement of partitions over several comparisons: one row per comparison."""
 
     comparisons: tuple[str, ...]
-    """names of the comparisons, as gprune.pipeline.stages.comparisons has them"""
+    """names of the comparisons, as gprune.pipeline.stages.rasa has them"""
     ari: Annotated[Array, real("comparisons", "layers")]
     """(comparisons, layers) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
     overlap: Annotated[Array, real("comparisons", "layers")]

@@ -127,7 +127,7 @@ AUTO = Repair(
     version=0,
     module="fitted",
 )
-"""placeholder for a repair that is selected by measurement (`stages.choosing`)"""
+"""placeholder for a repair that is selected by measurement (`stages.pruned_models`)"""
 WORDS = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
 """all repairs by their word in `repair.kind`"""
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 
 from gprune.analysis import agreement, calibration, verdict
-from gprune.pipeline.stages.comparisons import COMPARISONS, SWAP
+from gprune.pipeline.stages.rasa import COMPARISONS, SWAP
 from gprune.records import Agreement, RankDrift, Tokens
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gprune.experiments.reproduction import assembly, tables, writing
+from gprune.experiments.reproduction import assembly, catalogue, tables
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, Value
 from gprune.experiments.reproduction.scale import choose
@@ -55,6 +55,6 @@ def write_tables(root: Path, *names: str, fill: Fill = filled, model: str = "dem
     series = Series(model, size)
     answers: Any = Answers(fill)
     created = [assembly.assemble(tables.TABLES[name], series, answers) for name in names]
-    folder = root / "reproductions" / writing.folder_name(model, size)
-    writing.write(folder, series, created, f"python -m gprune reproduce {' '.join(names)} --model {model}")
+    folder = root / "reproductions" / catalogue.folder_name(model, size)
+    catalogue.write(folder, series, created, f"python -m gprune reproduce {' '.join(names)} --model {model}")
     return folder

@@ -7,7 +7,7 @@ from synthetic_run import a_study, exchange, the_run, write_run
 from gprune.app.figures import drift as figures
 from gprune.app.ui.chart_style import BLUE, PURPLE
 from gprune.pipeline import stages
-from gprune.pipeline.stages.comparisons import COMPARISONS
+from gprune.pipeline.stages.rasa import COMPARISONS
 from gprune.records import Agreement
 from gprune.study.methods import DEFAULT
 

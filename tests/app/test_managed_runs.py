@@ -17,7 +17,7 @@ from gprune.jobs.local import worker_command
 from gprune.pipeline import cache as disk_use
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
-from gprune.pipeline.runs import RunNotes, notes
+from gprune.pipeline.runs import RunNotes, read_notes, save_notes
 from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
 from gprune.system import processes, units
@@ -73,7 +73,7 @@ def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache):
 
 
 def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache, name):
-    notes.save_notes(Store(cache), name, RunNotes(hidden=True))
+    save_notes(Store(cache), name, RunNotes(hidden=True))
     app = opened()
     assert not app.exception and app.selectbox(key="frame_run").value == name
 
@@ -166,7 +166,7 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(notes, "write_json", refuse)
+    monkeypatch.setattr(run_records, "write_json", refuse)
     app = on_runs(name)
     app.button(key=f"runs_hide_{name}").click().run()
     assert "cannot be written \\(read\\-only\\)" in app.error[0].value and not the_run(cache, name).about.hidden
@@ -178,20 +178,20 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
     + [f'{{"name": "{text}"}}' for text in ("two\\nlines", "\\ud800", "\\u0000")],
 )
 def test_what_is_said_of_a_run_may_be_damaged(cache, content, name):
-    (cache / "runs" / name / notes.FILE).write_text(content, encoding="utf-8")
-    assert "saving writes it anew" in notes.read_notes(cache / "runs" / name)[1]
+    (cache / "runs" / name / run_records.NOTES).write_text(content, encoding="utf-8")
+    assert "saving writes it anew" in read_notes(cache / "runs" / name)[1]
     run = the_run(cache, name)
     assert run.about == RunNotes() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
     app = on_runs(name)
     assert "saving writes it anew" in words(app) and not app.exception
-    notes.save_notes(Store(cache), name, RunNotes(name="Mended"))
-    assert json.loads((cache / "runs" / name / notes.FILE).read_text())["name"] == "Mended"
+    save_notes(Store(cache), name, RunNotes(name="Mended"))
+    assert json.loads((cache / "runs" / name / run_records.NOTES).read_text())["name"] == "Mended"
 
 
 def test_labels_are_never_alike(cache):
     for seed in range(3):
         name = write_run(cache, study=a_study(seed=seed))
-        notes.save_notes(Store(cache), name, RunNotes(name="The same"))
+        save_notes(Store(cache), name, RunNotes(name="The same"))
     assert len(set(labels(all_runs(str(cache))[0]).values())) == 3
     with pytest.raises(SettingsError, match="at most 80 characters"):
         RunNotes(name="x" * 81)

@@ -18,8 +18,9 @@ from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.app.ui.panel import Selection
 from gprune.pipeline import stages
-from gprune.pipeline.stages import BEHAVIOUR, neuron_map
+from gprune.pipeline.stages import neuron_map
 from gprune.pruning import neuron_embedding as analysis
+from gprune.pruning.neuron_embedding import BEHAVIOUR
 from gprune.records import ModelShape, NeuronMap
 from gprune.store import Store
 from gprune.study.methods import METHODS

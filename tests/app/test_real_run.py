@@ -16,7 +16,7 @@ from gprune.app.pages import export as pack_card
 from gprune.app.ui import derived_cache
 from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
-from gprune.pipeline.stages.comparisons import COMPARISONS
+from gprune.pipeline.stages.rasa import COMPARISONS
 from gprune.store import Store, provenance
 from gprune.study import from_dict, run_name
 from gprune.study.methods import METHODS

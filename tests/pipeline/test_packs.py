@@ -11,9 +11,9 @@ import pytest
 from synthetic_run import a_study, read, write_run
 
 from gprune.__main__ import main
-from gprune.pipeline import stages
-from gprune.pipeline.packs import RECORD, Unpacked, pack_contents, unpack, write_pack
-from gprune.pipeline.runs.cached import recorded_graph
+from gprune.pipeline import runs, stages
+from gprune.pipeline.packs import Unpacked, pack_contents, unpack, write_pack
+from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Results
 from gprune.store import Store, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError
@@ -85,7 +85,7 @@ def test_owner_and_notes_stay_where_they_are(tmp_path, source_run):
     change_record(root, name, owner={"host": "secret-host"}, remark="private")
     (root / "runs" / name / "about.json").write_text('{"note": "private"}')
     with zipfile.ZipFile(write(Store(root), name, tmp_path / "a.zip")) as archive:
-        record = archive.read(RECORD)
+        record = archive.read(runs.RECORD)
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert not [entry for entry in archive.namelist() if "about" in entry]
     assert b"secret-host" not in record and b"private" not in record
@@ -248,10 +248,10 @@ def test_names_that_no_pack_has(tmp_path, draft, name):
 
 
 def test_files_that_are_missing_or_there_twice(tmp_path, draft):
-    for name, words in ((draft.file_of("masks", ".npy"), "lacks a file of a result"), (RECORD, "has no run.json")):
+    for name, words in ((draft.file_of("masks", ".npy"), "lacks a file of a result"), (runs.RECORD, "has no run.json")):
         changed = Draft({entry: data for entry, data in draft.files.items() if entry != name})
         refused(changed.write(tmp_path / "a.zip"), words)
-    draft.more.append((zipfile.ZipInfo(RECORD), b"{}"))
+    draft.more.append((zipfile.ZipInfo(runs.RECORD), b"{}"))
     with pytest.warns(UserWarning, match="Duplicate"):
         path = draft.write(tmp_path / "a.zip")
     refused(path, "or has one twice")
@@ -265,7 +265,7 @@ def test_content_that_is_not_what_was_written(tmp_path, draft):
         changed.files[name] = bytes(data)
         words = "a result of the pack .* cannot be read .*(not hold what was written|not JSON)"
         refused(changed.write(tmp_path / "a.zip"), words)
-    draft.files[RECORD] = b"[]"
+    draft.files[runs.RECORD] = b"[]"
     refused(draft.write(tmp_path / "a.zip"), "run.json of the pack holds no JSON object")
 
 

@@ -6,7 +6,7 @@ from tiny_study import silent
 
 from gprune import pipeline
 from gprune.pipeline import stages
-from gprune.pipeline.stages.method_inputs import method_inputs
+from gprune.pipeline.stages.results import method_inputs
 from gprune.store import Store
 from gprune.study import from_dict
 

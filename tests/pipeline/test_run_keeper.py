@@ -88,14 +88,14 @@ def test_a_full_disk_leaves_the_last_whole_record_and_the_next_run_ends(study, t
 
     def listener(name, done, total, words):
         if name == stage:
-            monkeypatch.setattr(runs.writing, "write_json", failing(errno.ENOSPC))
+            monkeypatch.setattr(runs, "write_json", failing(errno.ENOSPC))
 
     with pytest.raises(StoreError, match="is full: free some space"):
         pipeline.run(study, store, listener, "masks")
     result = record_of(store, study)
     assert result["state"] == "running" and result["owner"]["pid"] == os.getpid()
     assert stage not in result["stages"] and "tokens_primary" in result["stages"]
-    monkeypatch.setattr(runs.writing, "write_json", files.write_json)
+    monkeypatch.setattr(runs, "write_json", files.write_json)
     pipeline.run(study, store, silent, "masks")
     assert (record_of(store, study)["state"], record_of(store, study)["error"]) == ("done", None)
 
@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
     before = record_of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
-    monkeypatch.setattr("gprune.pipeline.run_owner.make_folder", failing(errno.EROFS))
+    monkeypatch.setattr("gprune.pipeline.record.make_folder", failing(errno.EROFS))
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
     assert record_of(done, study)["state"] == "cancelled"
 

@@ -14,7 +14,7 @@ from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Graph, Inputs, execution_plan
 from gprune.pipeline.stages.inputs import plugin_records
-from gprune.pipeline.stages.plugins import load_code
+from gprune.pipeline.stages.scoring import load_code
 from gprune.store import Store
 from gprune.study import from_dict, methods
 from gprune.system.errors import PluginError, SettingsError

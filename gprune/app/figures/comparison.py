@@ -46,7 +46,7 @@ from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
-from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.pipeline.stages.results import repair_label
 from gprune.records import Choice, Perplexity
 from gprune.store import Store
 from gprune.study.methods import METHODS, RECOMMENDED

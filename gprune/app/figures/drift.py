@@ -19,7 +19,7 @@ from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labe
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
+from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
 from gprune.pruning.ranking import ranks as rank_neurons
 from gprune.records import Array
 from gprune.study.settings import require, require_choice

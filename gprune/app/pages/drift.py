@@ -16,7 +16,7 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages.comparisons import COMPARISONS
+from gprune.pipeline.stages.rasa import COMPARISONS
 from gprune.study import Study
 from gprune.system.errors import GpruneError, SettingsError
 

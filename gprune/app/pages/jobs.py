@@ -20,7 +20,7 @@ from gprune.app.ui.text import escape, escape_error, short, short_text
 from gprune.jobs import Job, queue
 from gprune.pipeline import cache, stages
 from gprune.pipeline.cache import RunUsage
-from gprune.pipeline.runs import notes
+from gprune.pipeline.runs import LONGEST_RUN_NAME, save_notes
 from gprune.pipeline.runs.opened import Run, Unreadable, record
 from gprune.records import Perplexity
 from gprune.store import Store
@@ -358,7 +358,7 @@ def _draw_name(run: Run) -> None:
         st.warning(f"{escape_error(run.complaint)}.", icon=":material/warning:")
     with st.form(f"runs_form_{run.name}", border=False):
         name = st.text_input(
-            "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
+            "Name", run.about.name, max_chars=LONGEST_RUN_NAME, key=f"runs_name_{run.name}",
             placeholder=run.study.name or "no name", help="Its name in lists. It does not change results.",
         )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
@@ -367,7 +367,7 @@ def _draw_name(run: Run) -> None:
 
 def _save(run: Run, **changes: Any) -> None:
     try:
-        notes.save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
+        save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
     except GpruneError as error:
         st.session_state[_MESSAGE] = (True, escape_error(error))
     st.rerun()

@@ -27,7 +27,7 @@ from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
 from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, listed_tasks, needs_index, read_documents, resolve
 from gprune.models import families, identity
-from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study, judge
+from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
 from gprune.records.repairs import AUTO, WORDS
@@ -710,35 +710,35 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     if forecast is None:
         st.caption("Memory and time are unknown until the model is on this machine.", width="stretch")
         return ()
-    verdict = judge(forecast)
+    refusal = forecast.refusal
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
-    memory = forecast.capacity.card if forecast.capacity.gpu else forecast.capacity.host
+    memory = forecast.capacity.card if forecast.case.gpu else forecast.capacity.host
     words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
     if forecast.seconds is not None:
         words[0] += f", about {duration(forecast.seconds, 1)}"
         words[0] += " for one seed" * (len(studies) > 1)
-    words += [f":orange[:material/warning: {escape_error(warning)}]" for warning in verdict.warnings]
-    if verdict.refusal:
-        words.append(f":red[:material/error: {escape_error(verdict.refusal)}]")
+    words += [f":orange[:material/warning: {escape_error(warning)}]" for warning in forecast.warnings]
+    if refusal:
+        words.append(f":red[:material/error: {escape_error(refusal)}]")
     st.caption("  \n".join(words), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate(forecast), alt="memory and time of each stage")
         st.caption(
-            f"Without cached results: {escape_error(verdict.summary)}. Memory is estimated within a factor of 1.3, "
+            f"Without cached results: {escape_error(forecast.summary)}. Memory is estimated within a factor of 1.3, "
             "time from earlier runs of the model. If memory runs out, batches are halved; results do not change."
         )
-    if verdict.refusal:
+    if refusal:
         return (ANYWAY,) if st.checkbox("Start anyway", key="launch_anyway") else None
     return ()
 
 
 def _tabulate(forecast: Forecast) -> pd.DataFrame:
-    device = "GPU GiB" if forecast.capacity.gpu else "memory GiB"
+    device = "GPU GiB" if forecast.case.gpu else "memory GiB"
     rows = []
     for stage in forecast.stages:
         need = stage.need
         row = {"stage": stage.title, device: round(forecast.on_device(need, need.batch) / _GIB, 1)}
-        if forecast.capacity.gpu:
+        if forecast.case.gpu:
             row["memory GiB"] = round(forecast.on_host(need, need.batch) / _GIB, 1)
         row["batch size"] = str(need.batch) if need.setting else ""
         rows.append(row | {"time": "" if stage.seconds is None else duration(stage.seconds, 1)})

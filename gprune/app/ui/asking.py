@@ -19,7 +19,7 @@ from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.inputs import SAMPLED
-from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.pipeline.stages.results import repair_label
 from gprune.study import RepairSettings
 from gprune.study.methods import METHODS
 

@@ -15,7 +15,7 @@ from gprune.app.ui.address import RUN
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import escape, short, short_text
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.pipeline.stages.results import repair_label
 from gprune.study import ReliabilitySettings
 
 SHOWN = work.SHOWN

@@ -18,20 +18,10 @@ import pandas as pd
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
 from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
-from gprune.analysis.tables import ACCURACY
 from gprune.evaluation.protocol import Marks, Stamp, lines
-from gprune.experiments.reproduction import cells, figures, paper_values
+from gprune.experiments.reproduction import cells, figures
 from gprune.experiments.reproduction.grid import Row, Series, label, shared_study
 from gprune.experiments.reproduction.lookup import NAN, Answer, ResultLookup, Value
-from gprune.experiments.reproduction.paper_values import (
-    GAP,
-    MAIN,
-    is_single,
-    metric_with_rule,
-    spell_out,
-    under_both_rules,
-    without_single_tasks,
-)
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.records import Accuracy
 from gprune.study import Study
@@ -90,18 +80,16 @@ def assemble(
         long = derived_values(table.name, _frames(rows))
     else:
         long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
-    first, second = (
-        Assembled(table, answers, long, _display(table, answers, rows, rule), *published, notes, rows)
-        for rule in accuracy.RULES
-        for published in [paper_values.published_figures(table.name, table.is_derived, series, rule)]
-    )
-    if table.name != MAIN or not tasks:
-        return first
-    first, second = (
-        replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
-        for form, rule in zip((first, second), accuracy.RULES, strict=True)
-    )
-    return replace(first, fixed=second)
+    has_tasks = table.name == cells.MAIN and bool(tasks)
+
+    def build_form(rule: str) -> Assembled:
+        published = cells.published_figures(table.name, table.is_derived, series, rule)
+        further = (f"single tasks under the rule {rule}",) if has_tasks else ()
+        display = _display(table, answers, rows, rule)
+        return Assembled(table, answers, long, display, *published, (*notes, *further), rows)
+
+    first, second = map(build_form, accuracy.RULES)
+    return replace(first, fixed=second) if has_tasks else first
 
 
 def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> Answer:
@@ -117,9 +105,8 @@ def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> 
 def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
     """Return the tasks that every row with accuracies has, in the order of the first such row."""
     tasks_by_row = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
-    return tuple(
-        task for task in (tasks_by_row[0] if tasks_by_row else ()) if all(task in names for names in tasks_by_row)
-    )
+    first_tasks, *_ = tasks_by_row or [[]]
+    return tuple(task for task in first_tasks if all(task in tasks for tasks in tasks_by_row))
 
 
 def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
@@ -133,8 +120,8 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
         return {}
     mean = accuracy.mean_accuracy(compared, rule)
     of_task = accuracy.reported_error if error else accuracy.reported_accuracy
-    points = {ACCURACY: 100.0 * (mean.error if error else mean.value)}
-    return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
+    points = {derived.ACCURACY: 100.0 * (mean.error if error else mean.value)}
+    return points | {f"{derived.ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in compared}
 
 
 def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
@@ -144,7 +131,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
 
     def mark(column: str) -> str:
         """Return the mark of a figure; of a mean accuracy those of its tasks."""
-        names = [f"{ACCURACY}:{task}" for task in tasks] if column == ACCURACY else [column]
+        names = [f"{derived.ACCURACY}:{task}" for task in tasks] if column == derived.ACCURACY else [column]
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
     return StudyRow(
@@ -214,16 +201,16 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
     if table.is_derived:
         values = derived_values(table.name, _frames(rows))
-        return spell_out(without_single_tasks(values))
+        return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
-    columns = [(name, rule) for name in measured if not name.startswith(ACCURACY)]
-    columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
-    columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
+    columns = [(name, rule) for name in measured if not name.startswith(derived.ACCURACY)]
+    columns += [(derived.ACCURACY, each) for each in accuracy.RULES if derived.ACCURACY in measured]
+    columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
         line = _label_cells(answer)
         for name, column_rule in columns:
-            title = cells.heading(metric_with_rule(name, column_rule) if name == ACCURACY else name)
+            title = cells.heading(cells.metric_with_rule(name, column_rule) if name == derived.ACCURACY else name)
             line[title] = _cell(rows[column_rule][index], name)
         table_lines.append(line | {REASON: answer.reason})
     table_lines += _summaries(answers, rows, columns) if table.name == "seeds" else []
@@ -252,8 +239,8 @@ def _cell(row: StudyRow, column: str) -> str:
 
 def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     """Return mean and spread over the seeds that have results, one line a method."""
-    spread = under_both_rules(derived.over_seeds, _frames(rows))
-    names = [metric_with_rule(*column) for column in columns]
+    spread = cells.under_both_rules(derived.over_seeds, _frames(rows))
+    names = [cells.metric_with_rule(*column) for column in columns]
     summaries = []
     for method, group in spread.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]
@@ -278,15 +265,15 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
     `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
     """
-    if name == GAP:
-        return under_both_rules(gaps, frames)
-    values = under_both_rules(derived.gain_by_retention, frames)
+    if name == cells.GAP:
+        return cells.under_both_rules(gaps, frames)
+    values = cells.under_both_rules(derived.gain_by_retention, frames)
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the metric gap of every metric but single tasks."""
-    metrics = [metric for metric in derived.metrics(rows) if not is_single(metric)]
+    metrics = [metric for metric in derived.metrics(rows) if not cells.is_single(metric)]
     tables = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
     if not tables:
         return derived.metric_gap(rows)
@@ -300,12 +287,11 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
     """Return the notes of a table, one fact a line."""
     control_count = sum(answer.row.extra for answer in answers)
-    controls = (
-        f"rows that the paper does not have, as controls: {control_count}" if 0 < control_count < len(answers) else ""
-    )
+    has_controls = 0 < control_count < len(answers)
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
-        *(table.note, controls),
+        table.note,
+        f"rows that the paper does not have, as controls: {control_count}" if has_controls else "",
         *_accuracy_notes(answers, tasks),
         *_protocols(marks),
         *marks.footnotes,
@@ -315,8 +301,8 @@ def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], m
 
 
 def _protocols(marks: Marks) -> list[str]:
-    of_texts = [stamp for name, stamp in marks.usual.items() if not is_single(name)]
-    of_tasks = [stamp for name, stamp in marks.usual.items() if is_single(name)]
+    of_texts = [stamp for name, stamp in marks.usual.items() if not cells.is_single(name)]
+    of_tasks = [stamp for name, stamp in marks.usual.items() if cells.is_single(name)]
     return [line for stamps in (of_texts, of_tasks) for line in lines(stamps)[:_MOST_PROTOCOLS]]
 
 

@@ -1,11 +1,21 @@
-"""Formats numbers and labels for the short form of a table."""
+"""Cells of tables: numbers and labels for people, and the paper's own figures, which stand apart from measured rows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gprune.analysis import accuracy
+from gprune.analysis import published as claims
+from gprune.analysis import tables as gains
+from gprune.data import published
+from gprune.evaluation.protocol import PUBLISHED
+from gprune.experiments.reproduction.grid import Series
+from gprune.experiments.reproduction.scale import paper_model
 from gprune.study import short
+
+MAIN, GAP = "main", "metric-gap"
 
 
 def heading(metric: str) -> str:
@@ -49,3 +59,95 @@ def format_cell(value: Any, name: str) -> str:
     if name == "parameters":
         return format_parameter_count(int(value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def metric_with_rule(metric: str, rule: str) -> str:
+    """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
+    return f"{metric} ({rule})" if metric.startswith(gains.ACCURACY) else metric
+
+
+def is_single(metric: str) -> bool:
+    """Return True if a metric is the accuracy of a single task."""
+    return metric.startswith(f"{gains.ACCURACY}:")
+
+
+def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
+    tables = []
+    for index, (rule, frame) in enumerate(frames.items()):
+        table = make(frame)
+        if "metric" not in table.columns:
+            continue
+        ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(gains.ACCURACY)]
+        tables.append(
+            ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]])
+        )
+    filled = [part for part in tables if len(part)]
+    if filled:
+        return pd.concat(filled, ignore_index=True)
+    return tables[0] if tables else make(next(iter(frames.values())))
+
+
+def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a derived table without those of single tasks."""
+    if "metric" not in values.columns:
+        return values
+    return values[[not is_single(str(metric)) for metric in values["metric"]]]
+
+
+def published_figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
+    """Return the paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
+
+    Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
+    figures; `rule` of single tasks is max or fixed.
+    """
+    measured_by_paper = paper_model(series.model)
+    model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
+    title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
+    if is_derived:
+        return spell_out(_derived(name, model)), title
+    return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
+
+
+def _derived(name: str, model: str) -> pd.DataFrame:
+    frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
+    values = without_single_tasks(under_both_rules(_gap if name == GAP else gains.gain_by_retention, frames))
+    return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
+
+
+def _gap(rows: pd.DataFrame) -> pd.DataFrame:
+    return gains.metric_gap(rows).assign(metric=gains.ACCURACY)
+
+
+def _table(name: str, model: str, rule: str) -> pd.DataFrame:
+    rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
+    frame = published.frame(rows).assign(note=[row.note for row in rows])
+    frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]
+    for rule in accuracy.RULES if name == MAIN else accuracy.RULES[:1]:
+        if gains.ACCURACY in frame:
+            # the main table lists the same rows in the same order under both rules
+            values = published.frame(published.table(name, model, rule))[gains.ACCURACY]
+            frame.insert(int(frame.columns.get_loc(gains.ACCURACY)), metric_with_rule(gains.ACCURACY, rule), values)
+    columns = [str(column) for column in frame if column not in ("table", "model", gains.ACCURACY)]
+    texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
+    return texts.loc[:, (texts != "").any()]
+
+
+def _texts(column: pd.Series, name: str) -> list[str]:
+    is_measure = name.startswith(("ppl:", gains.ACCURACY))
+    return [format_number(value, name) if is_measure else format_cell(value, name) for value in column]
+
+
+def spell_out(values: pd.DataFrame) -> pd.DataFrame:
+    """Return a derived table with names for ids, percentages for retentions, and words for truth."""
+    names = [str(name) for name in values.columns if name != "seed"]
+    lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]
+    return pd.DataFrame(lines, columns=names, dtype=str)
+
+
+def _word(name: str, value: object) -> str:
+    if name in ("base", "method"):
+        return published.paper_name(str(value))
+    if name == "metric":
+        return heading(str(value))
+    return ("yes" if value else "no") if name == "better" else format_cell(value, name)

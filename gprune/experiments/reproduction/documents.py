@@ -17,21 +17,11 @@ from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.experiments.reproduction.comparison_rows import (
-    AUTO,
-    CHOSEN,
-    MASKS,
-    OWN,
-    UNREPAIRED,
-    Treatment,
-    fair_rows,
-    identifier,
-    repair_rows,
-)
+from gprune.experiments.reproduction import tables
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, ResultLookup
+from gprune.experiments.reproduction.tables import AUTO, OWN, UNREPAIRED, Treatment, fair_rows, repair_rows
 from gprune.pipeline import opened, stages
-from gprune.pipeline.stages import Results
 from gprune.store import Store
 from gprune.store.provenance import code
 from gprune.study import short
@@ -55,7 +45,7 @@ class Block:
     """one a method and seed; the dense model's first"""
     cases: tuple[Case, ...]
     """one a text"""
-    results: Results
+    results: stages.Results
     """of the first seed"""
     texts: Mapping[str, HoldoutStatus]
     """the relation of every text to A and B, in the draws of the first seed"""
@@ -70,7 +60,7 @@ class Block:
         """Return the answers of every method, one a seed, by the method's identifier."""
         methods: dict[str, list[Answer]] = {}
         for answer in self.answers:
-            methods.setdefault(identifier(answer.row), []).append(answer)
+            methods.setdefault(answer.row.identifier, []).append(answer)
         return methods
 
     @property
@@ -104,7 +94,7 @@ def build_blocks(
         dense, *answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows_of(series)]
         for retention in series.scale.retentions:
             block_answers = (dense, *(answer for answer in answers if answer.row.study.retention == retention))
-            study = next(answer.row.study for answer in block_answers if identifier(answer.row) == reference_method)
+            study = next(answer.row.study for answer in block_answers if answer.row.identifier == reference_method)
             results = opened(study, store)
             texts = stages.holdout_statuses(results.graph, results.get)
             cases = tuple(_case(series, retention, text, block_answers) for text in texts.values())
@@ -117,8 +107,8 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
     for answer in answers:
         for value in answer.values:
             if value.subject == status.text and len(value.losses):
-                losses.setdefault(identifier(answer.row), {})[answer.row.study.seed] = value.losses
-    pending = frozenset(identifier(answer.row) for answer in answers if answer.reason == NOT_RUN)
+                losses.setdefault(answer.row.identifier, {})[answer.row.study.seed] = value.losses
+    pending = frozenset(answer.row.identifier for answer in answers if answer.reason == NOT_RUN)
     return Case(short(series.model), retention, status.text, status.unseen, losses, pending)
 
 
@@ -135,9 +125,8 @@ def _measured(all_series: Sequence[Series], series_blocks: Sequence[Block], comm
         f"each seed draws its own sequences. Perplexity over {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
-        "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
-        "their 95% interval over windows and seeds; better and worse mean that the interval of the losses "
-        "does not hold 0.",
+        "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± their 95% "
+        "interval over windows and seeds; better and worse mean that the interval of the losses does not hold 0.",
     ]
 
 
@@ -209,11 +198,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         "*Given* are the texts of a method, whether anything was learned, and its forward and backward "
         "passes of the dense model over as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
-        *(
-            line
-            for block in series_blocks
-            for line in _block_table(block, "given", _beside_gprune(block), _study_cells, 2)
-        ),
+        *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
         "Of the first seed: the share of the rank drift's variance that lies between the modules, their "
         "initialization and random modules; and the share of the decisions that would change without each part.",
@@ -222,8 +207,9 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _beside_gprune(block: Block) -> list[str]:
-    return [f"against GPrune, {name}" for name in block.text_names]
+def _study_block(block: Block) -> list[str]:
+    heads = [f"against GPrune, {name}" for name in block.text_names]
+    return _block_table(block, "given", heads, _study_cells, 2)
 
 
 def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
@@ -270,7 +256,7 @@ def _effects(block: Block) -> list[list[str]]:
 _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias", "both_and_sampled")
 _RECIPE = AUTO.of(RECOMMENDED)
 _BASELINES = tuple(map(OWN.of, BASELINES))
-_CHOOSING_BASELINES = tuple(AUTO.of(name) for name in CHOSEN if METHODS[name].baseline)
+_CHOOSING_BASELINES = tuple(AUTO.of(name) for name in tables.CHOSEN if METHODS[name].baseline)
 _OWN_MASKS = "own masks unrepaired"
 _LEAST = (0.85, 0.95)
 """largest share of the perplexity of the best baseline without repair, and of its own masks without repair, that was
@@ -380,7 +366,7 @@ _SEEN = ("in-domain", "unseen", "numbers learned")
 def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
     row, plain = answer.row, UNREPAIRED.of(answer.row.method)
     changes = []
-    if row.method in MASKS and name not in (plain, OWN.of(row.method)):
+    if row.method in tables.MASKS and name not in (plain, OWN.of(row.method)):
         in_domain = [case for case in block.cases if not case.unseen]
         changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
         changes.append(_learned_numbers(block, answer))

@@ -4,15 +4,16 @@ Figs. 1 and 3 and the tables of module agreement and of inference speed (appendi
 perplexities. Tokens a second of different runs are not comparable.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gprune.analysis import agreement, decisions, drift
-from gprune.experiments.reproduction.grid import Row, Series
+from gprune.experiments.reproduction.grid import Row, Series, order_methods
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, Results, Stage
-from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
+from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
 from gprune.records import RankDrift, Throughput
 from gprune.study import Study, short
 from gprune.system.errors import MethodError
@@ -24,9 +25,8 @@ OVERLAP_NOTE = (
     "partitions agree, hence the controls"
 )
 SWAP_NOTE = (
-    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in "
-    "both orders of the texts, so a swap says something of direction-aware profiles and of groups from one "
-    "text only"
+    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in both "
+    "orders of the texts, so a swap says something of direction-aware profiles and of groups from one text only"
 )
 RETAINED_NOTE = "fraction of the neurons that is kept, modules in five bins of rising mean rank drift"
 JACCARD_NOTE = (
@@ -54,7 +54,9 @@ def module_overlap(series: Series) -> list[Row]:
         side_texts = (comparison.first.texts, comparison.second.texts)
         return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in side_texts)
 
-    return [_agreement_row(study, comparison, {"comparison": label(comparison)}) for comparison in _compared(study)]
+    return [
+        _agreement_row(study, comparison, {"comparison": label(comparison)}) for comparison in list_comparisons(study)
+    ]
 
 
 def figure_1b(series: Series) -> list[Row]:
@@ -68,12 +70,8 @@ def figure_1b(series: Series) -> list[Row]:
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
     # only the rows of A and B are in the paper
-    rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in _compared(study)]
+    rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in list_comparisons(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
-
-
-def _compared(study: Study) -> tuple[Comparison, ...]:
-    return list_comparisons(study.metric, study.methods, study.substitute)
 
 
 def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str], extra: bool = False) -> Row:
@@ -100,8 +98,12 @@ def figure_3(series: Series) -> list[Row]:
     ]
 
 
-def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
-    """Return the stages of a figure's row. Raise MethodError if its study makes no such comparison."""
+def sources(row: Row, graph: stages.Graph) -> tuple[stages.Stage, ...]:
+    """Return the stages of a row that reads no perplexity. Raise MethodError if its study makes no such comparison."""
+    if row.reads == "speed":
+        # one measurement has all methods of the row's study side by side
+        study = replace(row.study, methods=order_methods(row.study.methods))
+        return (stages.speed(stages.Graph(study, graph.inputs, failures=graph.failures)),)
     if row.reads == "agreement":
         comparisons = stages.agreements(graph)
         if row.item not in comparisons:
@@ -113,12 +115,13 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
     return stages.drift(graph), stages.partition(graph), own_masks, base
 
 
-def figure_measures(row: Row, results: Results) -> list[Measure]:
-    """Return the numbers of a figure's row, from results that have all its sources; it reads no clock.
+def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
+    """Return the numbers of a row from the records of its `sources`; none if its method was not measured.
 
-    Raises MethodError if the model cannot have this row, StoreError if a record is absent or damaged.
+    Raises MethodError if the model cannot have this row.
     """
-    records = [results.record(stage) for stage in sources(row, results.graph)]
+    if row.reads == "speed":
+        return speed_measures(records[0], row.method)
     if row.reads == "drift":
         return _drift(records[0], str(row.item))
     if row.reads == "agreement":

@@ -47,6 +47,11 @@ class Row:
         return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
 
     @property
+    def identifier(self) -> str:
+        """Return the method with its treatment in the tables `study` and `repair`, unique within retention and seed."""
+        return str(self.item) or self.method
+
+    @property
     def target(self) -> float:
         """Return the target retention, 1 for the dense model."""
         return 1.0 if self.method == "dense" else self.study.retention
@@ -90,16 +95,10 @@ class Series:
         Raises SettingsError if a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
-        study = Study(
-            model=model,
-            primary=scale.primary,
-            auxiliary=scale.auxiliary,
-            retention=scale.retention,
-            seed=scale.seed,
-            methods=("gprune",),
-            group=GROUP,
-        )
+        study = Study(model, scale.primary, scale.auxiliary, methods=("gprune",), group=GROUP)
         sizes: dict[str, Any] = {
+            "retention": scale.retention,
+            "seed": scale.seed,
             "calibration.samples": scale.samples,
             "sparsity.epochs": scale.epochs,
             "sparsity.batch": scale.batch,

@@ -6,7 +6,7 @@ runs say where a result comes from, which method cannot run, and how a run has f
 """
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +14,11 @@ import numpy as np
 
 from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
 from gprune.experiments.reproduction import figures
-from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, order_methods, shared_study
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, Row, shared_study
 from gprune.pipeline import runs
-from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity, speed
+from gprune.pipeline.running import sizes
+from gprune.pipeline.stages import Graph, Inputs, Results, Stage, accuracy, masks, order, perplexity
 from gprune.pipeline.stages.inputs import plugin_records, read_inputs
-from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_dict
@@ -136,7 +136,7 @@ class ResultLookup:
         self._makers: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
-        for run in _readable(store):
+        for run in _read_runs(store):
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
@@ -165,19 +165,21 @@ class ResultLookup:
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read(self, row: Row, results: Results) -> Answer | None:
-        refused_tasks = self._refused(row, results)
+        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
+        refused_tasks = {task: reason.words for task, reason in reasons.items() if reason is not None}
         stages = self._stages(row, results, refused_tasks)
         values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
-        main_stage = stages[0]
+        main_stage, reading = stages[0], self._read_inputs(row.study)
+        missing_tasks = reading[1] if reading else {}
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
             run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
             values=tuple(values),
             accuracies=tuple(self._accuracies(row, results, main_stage)),
-            missing_tasks=tuple((self._missing_tasks(row.study) | refused_tasks).items()),
+            missing_tasks=tuple((missing_tasks | refused_tasks).items()),
             clock=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,
@@ -185,30 +187,19 @@ class ResultLookup:
             versions=results.details(main_stage),
         )
 
-    def _refused(self, row: Row, results: Results) -> dict[str, str]:
-        """Return why a row's method could not be measured on tasks that have data, by task."""
-        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
-        return {task: reason.words for task, reason in reasons.items() if reason is not None}
-
     def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
         """Return the results that a row is read from; the first is the main one."""
-        if row.reads in FIGURES:
+        if row.reads != "perplexity":
             return list(figures.sources(row, results.graph))
-        if row.reads == "speed":
-            # one measurement has all methods of the row's study side by side
-            study = replace(row.study, methods=order_methods(row.study.methods))
-            return [speed(Graph(study, results.graph.inputs, failures=results.graph.failures))]
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
         return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row except accuracies; none if its method was not measured."""
-        if row.reads in FIGURES:
-            return [Value(name, "", value, error) for name, value, error in figures.figure_measures(row, results)]
-        if row.reads == "speed":
-            timed = figures.speed_measures(results.record(stages[0]), row.method)
-            return [Value(name, "", value, error) for name, value, error in timed]
-        return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+        if row.reads == "perplexity":
+            return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+        measures = figures.figure_measures(row, list(map(results.record, stages)))
+        return [Value(name, "", value, error) for name, value, error in measures]
 
     def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Return the accuracies of the study's tasks, or of a run with the same perplexity if it has none."""
@@ -229,7 +220,8 @@ class ResultLookup:
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
-        reason = self._first_reason(needed, results)
+        required = order(needed) if self._reasons else ()
+        reason = next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
     def _open(self, study: Study) -> Results | None:
@@ -246,20 +238,10 @@ class ResultLookup:
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
 
-    def _missing_tasks(self, study: Study) -> dict[str, str]:
-        """Return why tasks of a study cannot be measured here, by task."""
-        reading = self._read_inputs(study)
-        return {} if reading is None else reading[1]
-
     def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
         """Return the recorded reason for a missing result, unless a later run computed it."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
-
-    def _first_reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Return the first recorded reason for a missing result among some stages and those they need."""
-        required = order(stages) if self._reasons else ()
-        return next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
         """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""
@@ -308,7 +290,7 @@ def _size(row: Row, results: Results) -> tuple[float, int]:
     return float(summary["retention"][row.method]), int(summary["parameters"][row.method])
 
 
-def _readable(store: Store) -> Iterator[Run]:
+def _read_runs(store: Store) -> Iterator[Run]:
     """Yield the runs of a cache that this version can read, the latest first."""
     for name, record in runs.read_all(store):
         with contextlib.suppress(ValueError, KeyError, TypeError):

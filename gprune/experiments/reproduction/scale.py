@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gprune.data import published
 from gprune.data.demo import questions
+from gprune.pipeline.stages.inputs import ROLES
 from gprune.study.demo import TEXTS
 from gprune.study.methods import require_known
 from gprune.study.settings import require, require_choice
@@ -102,13 +103,8 @@ class Scale:
 
 def paper_model(model: str) -> str:
     """Return the paper's name of a model by the last part of its folder or hub name; else empty."""
-    name_stem = stem(model)
-    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, name_stem)), "")
-
-
-def stem(model: str) -> str:
-    """Return the last part of a folder or hub name, in lower-case letters and digits only."""
-    return re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+    letters_and_digits = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, letters_and_digits)), "")
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
@@ -123,9 +119,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     require_choice("--scale", name, SCALES)
     scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
-    texts = ("primary", "auxiliary", "substitute")
-    if "texts" not in fields and any(field in fields for field in texts):
-        fields["texts"] = tuple(fields.get(field, getattr(scale, field)) for field in texts)
+    if "texts" not in fields and any(role in fields for role in ROLES):
+        fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)
     fields["settings"] = scale.settings + tuple(fields.get("settings", ()))
     if "methods" in fields:
         fields["methods"] = tuple(dict.fromkeys(fields["methods"]))
@@ -149,13 +144,11 @@ def _paper(model: str) -> Scale:
 
 def _demo(model: str) -> Scale:
     texts = TEXTS if model == "demo" else PAPER_TEXTS
-    primary, auxiliary, substitute = texts
+    roles: dict[str, Any] = dict(zip(ROLES, texts, strict=True))
     return replace(
         _paper(model),
+        **roles,
         name="demo",
-        primary=primary,
-        auxiliary=auxiliary,
-        substitute=substitute,
         texts=texts,
         samples=96,
         epochs=PAPER_EPOCHS,

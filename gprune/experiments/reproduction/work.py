@@ -6,10 +6,10 @@ from pathlib import Path
 
 from gprune import jobs
 from gprune.experiments.reproduction.assembly import Assembled, assemble
+from gprune.experiments.reproduction.catalogue import write
 from gprune.experiments.reproduction.grid import Series, TableStudy, entries
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.tables import PaperTable
-from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import Schedule, Watcher
 from gprune.pipeline.stages.inputs import read_inputs
 from gprune.store import Store
@@ -72,22 +72,15 @@ class TableWork:
             on_end(entry, reason)
 
         self.write(self.tables)
-        Schedule(self.store.root, watch, ended, self._needed, build).run(self.missing())
+        studies = missing(self.tables, self.series, self.finished)
+        Schedule(self.store.root, watch, ended, self._needed, build).run(studies)
         return self.write(self.tables)
-
-    def missing(self) -> list[TableStudy]:
-        """Return the studies that still have to run."""
-        return missing(self.tables, self.series, self.finished)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
         """Assemble tables of the current results and write them."""
-        assembled = [self.assemble(table) for table in tables]
+        assembled = [assemble(table, self.series, self.finished, self.failures) for table in tables]
         write(self.folder, self.series, assembled, self.command)
         return assembled
-
-    def assemble(self, table: PaperTable) -> Assembled:
-        """Return one table of the current results."""
-        return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, entry: TableStudy) -> bool:
         self.finished = ResultLookup(self.store)

@@ -9,7 +9,6 @@ from typing import Any
 from gprune.models import identity
 from gprune.models.families import FAMILIES, language_values, shape_of
 from gprune.records import ModelShape
-from gprune.system.errors import ModelError
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """bytes of a number, by number type"""
@@ -27,31 +26,22 @@ class Dimensions:
     """True if embeddings and LM head are one matrix"""
     positions: int
     """longest sequence, in tokens"""
-    other_weights: int = 0
-    """weights outside the language model, such as those for images"""
     note: str = ""
     """a warning about its family, to be read before a run; may be empty"""
-    multimodal: bool = False
-    """True if there are parts outside the language model"""
+    other_weights: int = 0
+    """weights outside the language model, such as those for images"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
-        """Read a configuration. Raises ModelError if a size is missing or is not a number."""
-        try:
-            values, layout = language_values(values), FAMILIES.get(str(values.get("model_type")))
-            return cls(
-                shape=shape_of(values),
-                vocabulary=int(values["vocab_size"]),
-                tied=bool(values.get("tie_word_embeddings", False)),
-                positions=int(values.get("max_position_embeddings") or 2**20),
-                note=layout.note if layout is not None else "",
-                multimodal=layout is not None and bool(layout.text),
-            )
-        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-            raise ModelError(
-                f"the model's configuration does not say its sizes ({type(error).__name__}: {error}): "
-                "copy the model again"
-            ) from error
+        """Read a configuration. Raises KeyError, TypeError or ValueError if a size is missing or is not a number."""
+        values, layout = language_values(values), FAMILIES.get(str(values.get("model_type")))
+        return cls(
+            shape_of(values),
+            vocabulary=int(values["vocab_size"]),
+            tied=bool(values.get("tie_word_embeddings", False)),
+            positions=int(values.get("max_position_embeddings") or 2**20),
+            note=layout.note if layout else "",
+        )
 
     @property
     def channels(self) -> int:
@@ -71,9 +61,8 @@ class Dimensions:
     @property
     def outer_weights(self) -> int:
         """Return the number of weights outside the decoder layers: embeddings, LM head, norms, other parts."""
-        tables = (1 if self.tied else 2) * self.vocabulary * self.shape.hidden
-        norms = (2 * self.shape.layers + 1) * self.shape.hidden
-        return tables + norms + self.other_weights
+        rows = (1 if self.tied else 2) * self.vocabulary + 2 * self.shape.layers + 1
+        return rows * self.shape.hidden + self.other_weights
 
     @property
     def parameters(self) -> int:
@@ -84,11 +73,12 @@ class Dimensions:
 def of_model(name: str) -> Dimensions:
     """Return the sizes of a model on this machine, or of a published shape with random weights.
 
-    Raises ModelError if the model is not on this machine or its configuration lacks a size.
+    Raises ModelError if the model is not on this machine; for a configuration without sizes see `Dimensions.of`.
     """
     folder = identity.locate(name)
-    dimensions = Dimensions.of(identity.configuration(folder))
-    if not dimensions.multimodal:
+    values = identity.configuration(folder)
+    dimensions, layout = Dimensions.of(values), FAMILIES.get(str(values.get("model_type")))
+    if layout is None or not layout.text:
         return dimensions
-    other_weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder)) - dimensions.parameters
-    return replace(dimensions, other_weights=max(other_weights, 0))
+    weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
+    return replace(dimensions, other_weights=max(weights - dimensions.parameters, 0))

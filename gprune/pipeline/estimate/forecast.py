@@ -6,23 +6,23 @@ if it would not fit with one sequence at a time even if the formula were too lar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune.models.shapes import is_random
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, MemoryNeed, memory_need
-from gprune.pipeline.eta import StageTimes, stage_times
+from gprune.pipeline.eta import Stages, StageTimes, stage_times
 from gprune.pipeline.record import Listener
-from gprune.pipeline.stages import Graph, Results, Stage, StageId, execution_plan
+from gprune.pipeline.stages import Graph, Results, StageId, execution_plan
 from gprune.pipeline.stages.inputs import precision_of
 from gprune.study import Study
 from gprune.system import machine
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
 from gprune.system.progress import Notice
-from gprune.system.units import duration
+from gprune.system.units import amount, duration
 
 ESTIMATE = "estimate"
 """the stage name under which a run reports its estimate"""
@@ -62,7 +62,6 @@ class Capacity:
 
     device: str
     """cpu, or the name of the GPU"""
-    gpu: bool
     card: float
     """memory of the GPU; 0 on a CPU"""
     host: float
@@ -75,18 +74,16 @@ class Capacity:
     @classmethod
     def of(cls, device: str) -> Capacity:
         """Read the memory for a device as named in a study: auto, cpu, cuda or cuda:1."""
-        free, host = machine.memory()
-        number, count = device.partition(":")[2], len(machine.cards())
-        index = int(number) if number.isdecimal() else 0
-        if device == "cpu" or not machine.has_gpu() or index >= count:
-            return cls("cpu", False, 0.0, float(host), float(free))
-        card = float(machine.card_memory(index))
-        return cls(machine.cards()[index], True, card, float(host), float(free), 1 if number else count)
+        (free, host), name, number = machine.memory(), machine.card(device), device.partition(":")[2]
+        if not name:
+            return cls("cpu", 0.0, host, free)
+        card = machine.card_memory(int(number) if number.isdecimal() else 0)
+        return cls(name, card, host, free, 1 if number else len(machine.cards()))
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Memory and time of a run."""
+    """Memory and time of a run, and the sentences about them before it starts."""
 
     case: Case
     precision: str
@@ -99,7 +96,7 @@ class Forecast:
 
     def on_device(self, need: MemoryNeed, sequences: int) -> float:
         """Return the bytes on the device with batches of this many sequences; on a CPU, all bytes."""
-        if self.capacity.gpu:
+        if self.case.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
         heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING_BATCHES else 0.0
@@ -107,34 +104,70 @@ class Forecast:
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:
         """Return the bytes in the machine's memory with batches of this many sequences."""
-        return PROCESS[True] + need.host if self.capacity.gpu else self.on_device(need, sequences)
+        return PROCESS[True] + need.host if self.case.gpu else self.on_device(need, sequences)
+
+    @property
+    def summary(self) -> str:
+        """Return the stage with the highest peak, the memory of the machine, and the time."""
+        memory = f"{amount(self.capacity.host)} of memory"
+        if self.case.gpu:
+            memory = f"{self.capacity.device} with {amount(self.capacity.card)}, beside {memory}"
+        if not self.stages:
+            return f"nothing that needs the model is left to be made; there is {memory}"
+        peaks = {stage.title: self.on_device(stage.need, stage.need.batch) for stage in self.stages}
+        title = max(peaks, key=lambda name: peaks[name])
+        time = "the time left shows after the first batch"
+        if self.seconds is not None:
+            time = f"about {duration(self.seconds, 1)}, as in earlier runs"
+        return f"at most {amount(peaks[title])} ({title}, {self.precision}) of {memory}; {time}"
+
+    @property
+    def refusal(self) -> str:
+        """Return why the run cannot fit, with a remedy; empty if it can."""
+        # stages that offload cannot help come first: they decide whether the run is possible at all
+        ordered = sorted(self.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
+        return next((reason for stage in ordered if (reason := _refusal(self, stage))), "")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return notes about the model, and of memory that other programs use."""
+        needed, free = max((self.on_host(s.need, s.need.batch) for s in self.stages), default=0.0), self.capacity.free
+        shortage = (
+            f"only {amount(free)} of this machine’s memory are free now, and the run takes about {amount(needed)}: "
+            "close what else uses it, or set smaller batches"
+        )
+        return tuple(filter(None, (self.case.model.note, shortage if needed > free and not self.refusal else "")))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return all sentences in order."""
+        warnings, refusal = (f"warning: {warning}" for warning in self.warnings), self.refusal
+        return (self.summary, *warnings, *([f"cannot fit: {refusal}"] if refusal else []))
 
 
-def forecast(study: Study, precision: str, stages: Iterable[Stage[Any]], times: StageTimes) -> Forecast | None:
-    """Estimate stages without results; None if the model is not on this machine, so that its sizes are unknown.
+def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) -> Forecast | None:
+    """Estimate stages without results; None if the sizes of the model are unknown, as when it is not on this machine.
 
     `precision` is the number type that the study's `dtype` stands for on this machine.
     """
     try:
         model = of_model(study.model)
-    except ModelError:
+    except (ModelError, LookupError, TypeError, ValueError, ArithmeticError):
         return None
     stages, capacity, width = tuple(stages), Capacity.of(study.device), WIDTHS.get(precision, 4)
-    case = Case(model, study, width, capacity.gpu, count_gpus(model, width, capacity))
-    needs = [
+    case = Case(model, study, width, capacity.device != "cpu", count_gpus(model, width, capacity))
+    needs = tuple(
         StageNeed(stage.id, stage.title, need, times.of_stage(stage) if times.is_measured else None)
         for stage in stages
         if (need := memory_need(stage.id, case)) is not None
-    ]
-    return Forecast(case, precision, capacity, tuple(needs), times.total(stages))
+    )
+    return Forecast(case, precision, capacity, needs, times.total(stages))
 
 
-def estimate_missing(
-    stages: Iterable[Stage[Any]], results: Results, times: StageTimes | None = None
-) -> Forecast | None:
+def estimate_missing(stages: Stages, results: Results, times: StageTimes | None = None) -> Forecast | None:
     """Estimate the stages of a run that have no result; None if the model is not on this machine."""
-    missing_stages = [stage for stage in stages if not results.holds(stage)]
-    return forecast(results.graph.study, results.graph.inputs.precision, missing_stages, times or stage_times(results))
+    missing_stages, graph = [stage for stage in stages if not results.holds(stage)], results.graph
+    return forecast(graph.study, graph.inputs.precision, missing_stages, times or stage_times(results))
 
 
 def estimate_study(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
@@ -159,90 +192,38 @@ def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
     return capacity.gpus if model.parameters * width > WEIGHTS_OF_A_GPU * capacity.card else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The sentences about a run's memory and time before it starts."""
-
-    summary: str
-    """the stage with the highest peak, the memory of the machine, and the time"""
-    refusal: str
-    """why the run cannot fit; empty if it can"""
-    warnings: tuple[str, ...]
-    """memory that other programs use, notes about the model"""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Return all sentences in order."""
-        warnings = tuple(f"warning: {warning}" for warning in self.warnings)
-        return (self.summary, *warnings, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
-
-
 def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) -> None:
     """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
     if estimate is None or not estimate.stages:
         return
-    verdict = judge(estimate)
-    for sentence in (verdict.summary, *verdict.warnings):
+    refusal = estimate.refusal
+    started = [f"started anyway: {refusal}"] if refusal and anyway else []
+    for sentence in (estimate.summary, *estimate.warnings, *started):
         listener(ESTIMATE, 1, 1, Notice(sentence))
-    if verdict.refusal:
-        if not anyway:
-            raise TooLarge(verdict.refusal)
-        listener(ESTIMATE, 1, 1, Notice(f"started anyway: {verdict.refusal}"))
-
-
-def judge(forecast: Forecast) -> Verdict:
-    """Compare the memory of a run with that of the machine."""
-    # stages that offload cannot help come first: they decide whether the run is possible at all
-    ordered = sorted(forecast.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
-    refusal = next((reason for stage in ordered if (reason := _refusal(forecast, stage))), "")
-    needed, free = max((forecast.on_host(s.need, s.need.batch) for s in ordered), default=0.0), forecast.capacity.free
-    warnings = [forecast.case.model.note] if forecast.case.model.note else []
-    if not refusal and needed > free:
-        warnings.append(
-            f"only {_gib(free)} of this machine’s memory are free now, and the run takes about {_gib(needed)}: "
-            "close what else uses it, or set smaller batches"
-        )
-    return Verdict(_summary(forecast), refusal, tuple(warnings))
-
-
-def _summary(forecast: Forecast) -> str:
-    memory = f"{_gib(forecast.capacity.host)} of memory"
-    if forecast.capacity.gpu:
-        memory = f"{forecast.capacity.device} with {_gib(forecast.capacity.card)}, beside {memory}"
-    if not forecast.stages:
-        return f"nothing that needs the model is left to be made; there is {memory}"
-    peaks = {stage.title: forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages}
-    title = max(peaks, key=lambda name: peaks[name])
-    time = "the time left shows after the first batch"
-    if forecast.seconds is not None:
-        time = f"about {duration(forecast.seconds, 1)}, as in earlier runs"
-    return f"at most {_gib(peaks[title])} ({title}, {forecast.precision}) of {memory}; {time}"
+    if refusal and not anyway:
+        raise TooLarge(refusal)
 
 
 def _refusal(forecast: Forecast, stage: StageNeed) -> str:
-    shortage = _shortage(forecast, stage.need)
-    if shortage is None:
-        return ""
-    memory, needed, available = shortage
-    smallest = " with a single sequence at a time" if stage.need.setting else ""
-    return (
-        f"{stage.title} takes about {_gib(needed)}{smallest}, more than the {_gib(available)} of {memory}: "
-        f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
-    )
+    """Return why a stage does not fit with one sequence at a time; empty if it does."""
+    for memory, needed, available in _shortages(forecast, stage.need):
+        smallest = " with a single sequence at a time" if stage.need.setting else ""
+        return (
+            f"{stage.title} takes about {amount(needed)}{smallest}, more than the {amount(available)} of {memory}: "
+            f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
+        )
+    return ""
 
 
-def _shortage(forecast: Forecast, need: MemoryNeed) -> tuple[str, float, float] | None:
-    """Return the memory that cannot hold a stage with one sequence: its name, needed and available bytes."""
-    capacity = forecast.capacity
-    limits = [
-        ("this machine’s memory", forecast.on_host(need, 1), capacity.host, 0.0 if capacity.gpu else need.weights)
-    ]
-    if capacity.gpu:
+def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
+    """Yield the memories that cannot hold a stage with one sequence: name, needed and available bytes."""
+    capacity, on_host = forecast.capacity, forecast.on_host(need, 1)
+    limits = [("this machine’s memory", on_host, capacity.host, 0.0 if forecast.case.gpu else need.weights)]
+    if forecast.case.gpu:
         limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card, need.weights))
     for memory, needed, available, exact in limits:
         if available and exact + (needed - exact) / SLACK > available:
-            return memory, needed, available
-    return None
+            yield memory, needed, available
 
 
 def _remedy(forecast: Forecast, stage: StageNeed) -> str:
@@ -258,12 +239,8 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
     for remedy, settings in changes.items():
         width = WIDTHS[settings.get("dtype", forecast.precision)]
         need = memory_need(stage.identity, replace(case, study=case.study.with_settings(settings), width=width))
-        if need is not None and _shortage(forecast, need) is None:
+        if need is not None and not any(_shortages(forecast, need)):
             return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"
-    return f"choose a smaller model, or use a {'GPU' if forecast.capacity.gpu else 'machine'} with more memory"
-
-
-def _gib(size: float) -> str:
-    return f"{size / 2**30:,.1f} GiB"
+    return f"choose a smaller model, or use a {'GPU' if forecast.case.gpu else 'machine'} with more memory"

@@ -28,9 +28,7 @@ _WIDE = 8
 _LOGITS = 2**24
 """logits that perplexity and the gradients of contexts hold at a time"""
 _LEARNING_LOGITS = {True: 2**25, False: 2**18}
-"""logits that learning holds at a time, on a GPU and on a CPU, where the vocabulary allows"""
-_LEAST_ROWS = 64
-"""tokens whose logits learning holds at least"""
+"""logits that learning holds at a time, on a GPU and on a CPU, but those of 64 tokens at least"""
 _PIECE = {True: 2**25, False: 2**17}
 """activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
 
@@ -92,11 +90,8 @@ class Case:
 
     def forward(self, length: int) -> float:
         """Return the bytes of a sequence in one layer, if nothing is stored for a backward pass."""
-        shape, width = self.model.shape, self.width
-        ffn = width * (2 * shape.hidden + 3 * shape.neurons)
-        norm = shape.hidden * (2 * width + 3 * 4)
-        attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
-        return float(length * max(ffn, norm, attention))
+        # of the FFN, which is the largest part
+        return float(length * self.width * (2 * self.model.shape.hidden + 3 * self.model.shape.neurons))
 
     def backward(self, length: int, share: float = 1.0, recomputed: bool = False) -> float:
         """Return the bytes that all layers store of a sequence for the backward pass, with its gradients.
@@ -136,16 +131,14 @@ def _calibration_passes(
 def _statistics(_: StageId, case: Case) -> MemoryNeed:
     """Estimate the pass for moments and strongest positions; one for positions alone takes less."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
-    # value, position and sequence of the strongest activations, and what a batch changes
-    strongest = 3.0 * 4 * calibration.positions * shape.layers * shape.neurons
-    # moments of every shard, those of two shards that a batch changes, with a second pair for released ones
-    moments = (2.0 * calibration.shards + 8) * units * _WIDE
+    # value, position and sequence of the strongest activations; the shards that a batch changes are there twice
+    strongest = 12.0 * calibration.positions * shape.layers * shape.neurons
     piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
     return _calibration_passes(
         case,
-        per_sequence=4.0 * (2 * units + 2 * shape.layers * shape.neurons),
+        per_sequence=8.0 * (units + shape.layers * shape.neurons),
         host=strongest + 3 * calibration.shards * units * _WIDE,
-        fixed=2 * strongest + moments + 2 * 4 * piece,
+        fixed=2 * strongest + (2.0 * calibration.shards + 8) * units * _WIDE + 8 * piece,
     )
 
 
@@ -183,11 +176,9 @@ def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
     if method.foreign:
         return MemoryNeed(case.weights)
-    if not method.layered:
-        return None
     if method.decision == "sequential":
-        return _calibration_passes(case, host=2 * stream, fixed=4.0 * 2 * _PIECE[case.gpu])
-    return _least_squares(case, stream, 1.0)
+        return _calibration_passes(case, host=2 * stream, fixed=8.0 * _PIECE[case.gpu])
+    return _least_squares(case, stream, 1.0) if method.layered else None
 
 
 def _repair_fit(stage: StageId, case: Case) -> MemoryNeed:
@@ -222,32 +213,27 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     Thresholds, gates and scales are learned in the dense model; scales of given masks and LoRA factors in a pruned
     one beside it.
     """
-    study, model = case.study, case.model
-    samples, length = study.calibration.samples, study.calibration.length
+    study, model, calibration = case.study, case.model, case.study.calibration
+    samples, length = calibration.samples, calibration.length
     # thresholds or gates and masks of four subsets; scales of units, biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
+    name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
     is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
     if is_recovery:
         name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
-        is_repeated = study.recovery.steps * batch > sequences
         trained, adapters = _low_rank(case)
     elif is_pruned or (stage.method and METHODS[stage.method].scaled):
-        name, batch, scales = "scales", study.scales.batch, study.scales
-        sequences = len(scales.roles) * min(scales.samples, samples)
-        is_repeated = (scales.steps if is_pruned else scales.joint_steps) * batch > sequences
-    else:
-        name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
-        is_repeated = study.sparsity.epochs > 1
-    batch = min(batch, sequences)
-    # the dense model's states, where sequences come again
-    cached = case.stream(sequences) * is_repeated
-    rows = min(max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary), batch * length * model.vocabulary)
+        name, batch = "scales", study.scales.batch
+        sequences = len(study.scales.roles) * min(study.scales.samples, samples)
+    batch, cached = min(batch, sequences), case.stream(sequences)
+    logits = min(max(_LEARNING_LOGITS[case.gpu], 64 * model.vocabulary), batch * length * model.vocabulary)
     activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=not is_recovery)
     return MemoryNeed(
         weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
         # the order of all units, for masks
-        fixed=OPTIMIZER * trained + 100.0 * model.units + case.logits(rows, 5),
+        fixed=OPTIMIZER * trained + 100.0 * model.units + case.logits(logits, 5),
         per_sequence=activations + adapters * length,
+        # the dense model's states, which are kept where the memory allows
         host=OPTIMIZER * trained + (cached if cached <= machine.cache_budget() else 0.0),
         batch=batch,
         setting=f"{name}.batch",
@@ -268,47 +254,43 @@ def _low_rank(case: Case) -> tuple[float, float]:
 
 def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an evaluation: a pruned and the dense model, their activations and a block of logits."""
-    shape, evaluation = case.model.shape, case.study.evaluation
-    is_candidate, length = stage.kind == "candidate", evaluation.length
-    weights, answers = case.weights + case.pruned(stage.method), 0.0
-    # a repair widens the numbers of one map
-    after = 4.0 * shape.hidden * max(shape.neurons, case.model.channels) if weights > case.weights else 0.0
+    model, evaluation, length = case.model, case.study.evaluation, case.study.evaluation.length
+    answers = after = 0.0
     if stage.kind in ("accuracy", "answers"):
-        length = min(CHOICE_TOKENS, case.model.positions)
-        answers = case.logits(length * case.model.vocabulary, 2)
+        length = min(CHOICE_TOKENS, model.positions)
+        answers = case.logits(length * model.vocabulary, 2)
     else:
         # a candidate is compared with the dense model by the logits of both
-        length = case.study.calibration.length if is_candidate else length
-        count = min(_LOGITS, evaluation.batch * length * case.model.vocabulary)
-        logits = 2 * case.logits(count, 3) if is_candidate else case.logits(count, 1 + (case.width < 4))
-        after = max(after, 2.0 * evaluation.batch * length * shape.hidden * case.width + logits)
-    per_sequence = answers + case.forward(length)
+        models, copies = 1, 1 + (case.width < 4)
+        if stage.kind == "candidate":
+            models, copies, length = 2, 3, case.study.calibration.length
+        logits = case.logits(min(_LOGITS, evaluation.batch * length * model.vocabulary), copies)
+        after = 2.0 * evaluation.batch * length * model.shape.hidden * case.width + models * logits
+    weights, per_sequence = case.weights + case.pruned(stage.method), answers + case.forward(length)
     return MemoryNeed(weights, 0.0, per_sequence, after, batch=evaluation.batch, setting="evaluation.batch")
 
 
 def _speed(_: StageId, case: Case) -> MemoryNeed:
     """Estimate a speed measurement: two models at a time, each with its cache of keys and values."""
-    preset = case.study.evaluation.speed
-    preset = ("gpu" if case.gpu else "cpu") if preset == "auto" else preset
-    batch, tokens = SPEED_TOKENS[preset]
-    tokens = min(tokens, case.model.positions)
-    cache = float(batch * tokens * case.model.shape.layers * 2 * case.model.keys * case.width)
+    preset, model = case.study.evaluation.speed, case.model
+    batch, tokens = SPEED_TOKENS[("gpu" if case.gpu else "cpu") if preset == "auto" else preset]
+    tokens = min(tokens, model.positions)
+    cache = float(batch * tokens * model.shape.layers * 2 * model.keys * case.width)
     # captured graphs keep the buffers they write to, and a model that decodes without one has its own
-    caches = 2 + case.study.retention if preset == "gpu" and case.gpu else 1
+    caches = 2 + case.study.retention if batch > 1 and case.gpu else 1
     weights = case.weights + max(map(case.pruned, case.study.methods))
     return MemoryNeed(weights, cache * caches + case.forward(tokens) * batch)
 
 
 def _weights(stage: StageId, case: Case) -> MemoryNeed:
-    """Estimate work on weights alone: the model in host memory, and one layer's neurons compared."""
-    shape = case.model.shape
+    """Estimate work on weights alone: the model in host memory, or one layer's neurons compared."""
+    model, shape = case.model, case.model.shape
+    if stage.kind in ("clusters", "partition"):
+        distances = 6.0 * _WIDE * shape.neurons * max(case.study.modularization.candidates)
+        return MemoryNeed(case.weights, fixed=8.0 * shape.neurons * shape.neuron_weights + distances)
     # the largest matrix is checked in copies of float32
-    host = 3 * 4.0 * max(case.model.vocabulary, shape.neurons) * shape.hidden + (case.weights if case.gpu else 0.0)
-    if stage.kind not in ("clusters", "partition"):
-        return MemoryNeed(case.weights, host=host)
-    rows = 4.0 * shape.neurons * shape.neuron_weights
-    distances = _WIDE * 6.0 * shape.neurons * max(case.study.modularization.candidates)
-    return MemoryNeed(case.weights, fixed=2 * rows + distances)
+    copies = 12.0 * max(model.vocabulary, shape.neurons) * shape.hidden
+    return MemoryNeed(case.weights, host=copies + (case.weights if case.gpu else 0.0))
 
 
 def _checkpoint(stage: StageId, case: Case) -> MemoryNeed:

@@ -1,10 +1,228 @@
-"""The records that runs leave, `<cache>/runs/<run>/run.json`: written, read and checked in one place.
+"""The records that runs leave, `<cache>/runs/<run>/run.json`, and the notes of a person beside them.
 
-A record is a file like any other: it may be damaged, from another version or made by hand. Whoever reads one
-gets it through here, with every field of the form that the program relies on, or a sentence about what is
-wrong with it.
+A record may be damaged, from another version or made by hand. The fields that a page, a table or a later run relies on
+are checked here; fields may be absent, and fields that nobody reads may be anything. The record of a run that goes on
+names its owner: by number and create time on this machine, and by the run's lock on another one.
 """
 
-from gprune.pipeline.runs.notes import RunNotes
-from gprune.pipeline.runs.reading import RECORD, REMEDY, failures, load, parse_record, read, read_all, require_record
-from gprune.pipeline.runs.writing import INTERRUPTED, current_state, lock_path, other_host, save
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from gprune.store import Store, explain_errors
+from gprune.store.checksums import Stamp, stamp
+from gprune.study.settings import SOUND
+from gprune.system import processes, safe_parsing
+from gprune.system.errors import SettingsError, StoreError, UnreadableError
+from gprune.system.files import make_folder, write_json
+from gprune.system.forms import LooseForm, Rule, one_of, shorter, validate_form
+from gprune.system.locks import is_locked
+from gprune.system.nearest import did_you_mean
+
+RECORD = "run.json"
+NOTES = "about.json"
+LONGEST_RUN_NAME = 80
+"""characters"""
+INTERRUPTED = "interrupted"
+"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
+REMEDY = "run its study again, which finds every finished stage and writes the record anew"
+"""what is to be done where a record cannot be read"""
+_STATES = ("running", "done", "failed", "cancelled", INTERRUPTED)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
+
+
+def _is_name(value: str) -> bool:
+    # reject names that lead out of the folder
+    return bool(_NAME.fullmatch(value)) and ".." not in value
+
+
+_Name = Annotated[str, Rule("a plain name", _is_name)]
+
+
+@dataclass(frozen=True)
+class _Stage(LooseForm):
+    key: _Name
+    seconds: float | None = None
+    reused: bool = False
+    passes: dict[str, float] | None = None
+    notices: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class _Reason(LooseForm):
+    key: _Name
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Record(LooseForm):
+    study: dict[str, Any]
+    stages: dict[_Name, _Stage]
+    run: str = ""
+    state: Annotated[str, one_of(_STATES)] = "done"
+    until: str | None = None
+    error: str | None = None
+    started: str | None = None
+    updated: str | None = None
+    seconds: float | None = None
+    expected: dict[str, float] | None = None
+    unavailable: dict[str, _Reason] | None = None
+    missing_tasks: dict[str, str] | None = None
+    texts: dict[str, str] | None = None
+    provenance: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    packed: dict[str, Any] | None = None
+    owner: dict[str, Any] | None = None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return the record in a file, with every field of the type that the program relies on.
+
+    Raises UnreadableError with one sentence that names the file and what is wrong with it.
+    """
+    if not _is_name(path.parent.name):
+        raise UnreadableError(f"{path} is in a folder whose name is not one of a run")
+    try:
+        data = safe_parsing.contents(path, str(path))
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path} does not exist") from error
+    return parse_record(data, str(path))
+
+
+def parse_record(data: bytes, source: str) -> dict[str, Any]:
+    """Return the record in the bytes of a file. Raises UnreadableError if it is none, which names the source."""
+    # a perplexity in the result may exceed every float
+    values = safe_parsing.json_object(data, source, finite=False)
+    try:
+        _Record.parse(values, UnreadableError)
+    except UnreadableError as error:
+        raise UnreadableError(safe_parsing.sentence(f"{source} is no record of a run: {error}")) from error
+    return values
+
+
+def read(store: Store, run: str) -> dict[str, Any] | None:
+    """Return the record of a run; None when there is none that can be read."""
+    try:
+        return load(store.folder("runs", run) / RECORD)
+    except UnreadableError:
+        return None
+
+
+def failures(record: dict[str, Any] | None) -> dict[str, str]:
+    """Return why stages of a run could not be computed, by key; none without a record."""
+    return {entry["key"]: entry["reason"] for entry in ((record or {}).get("unavailable") or {}).values()}
+
+
+def require_record(store: Store, run: str) -> dict[str, Any]:
+    """Return the record of a run that a person has named. Raises StoreError if none of that name can be read."""
+    path = store.folder("runs", run) / RECORD
+    try:
+        return load(path)
+    except UnreadableError as error:
+        if os.path.lexists(path):
+            raise StoreError(f"{error}; {REMEDY}") from error
+        suggestion = did_you_mean(run, (record_file.parent.name for record_file in path.parents[1].glob(f"*/{RECORD}")))
+        raise StoreError(
+            f"there is no run {safe_parsing.quote(run)}{suggestion} in {store.root}: `python -m gprune runs` "
+            "lists those that are"
+        ) from error
+
+
+def read_all(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the runs that can be read with their records, the latest written first."""
+    paths = []
+    for path in (store.root / "runs").glob(f"*/{RECORD}"):
+        try:
+            paths.append((path.stat().st_mtime_ns, path))
+        except OSError:
+            # it was deleted meanwhile
+            continue
+    for _, path in sorted(paths, reverse=True):
+        try:
+            yield path.parent.name, load(path)
+        except UnreadableError:
+            continue
+
+
+# writing
+
+
+def save(store: Store, run: str, values: dict[str, Any]) -> None:
+    """Replace the record of a run: study, keys of its stages, state, result.
+
+    Raises StoreError if the disk is full or the cache is read-only.
+    """
+    folder = store.folder("runs", run)
+    with explain_errors(store.root):
+        make_folder(folder)
+        write_json(folder / RECORD, values)
+
+
+def lock_path(root: Path, run: str) -> Path:
+    """Return the file that the only writer of a run locks; a killed process loses the lock at once."""
+    return root / "locks" / f"{run}.run.lock"
+
+
+def current_state(root: Path, record: dict[str, Any]) -> str:
+    """Return the state in a record of the cache `root`, or interrupted if its process is gone."""
+    state = str(record.get("state") or "")
+    return INTERRUPTED if state == "running" and not _is_at_work(root, record) else state
+
+
+def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
+    owner = record.get("owner") or {}
+    if other_host(record):
+        return is_locked(lock_path(root, str(record.get("run"))))
+    return processes.is_alive(owner.get("pid"), owner.get("started"))
+
+
+def other_host(record: dict[str, Any]) -> str:
+    """Return the name of the machine of a run if it is not this one; else an empty text."""
+    host = str((record.get("owner") or {}).get("host") or "")
+    return "" if host == processes.host() else host
+
+
+# notes
+
+
+@validate_form
+@dataclass(frozen=True, slots=True)
+class RunNotes(LooseForm):
+    """The user's notes on a run, in a file of their own, so that the process of the run never overwrites them."""
+
+    WHERE: ClassVar = "a run's "
+    name: Annotated[str, shorter(LONGEST_RUN_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
+    """what to call it; empty for the name of its study"""
+    hidden: bool = False
+    """True if lists of runs pass it over"""
+
+
+def read_notes(folder: Path) -> tuple[RunNotes, str]:
+    """Return the notes on the run in a folder, empty without a file, and why they cannot be read."""
+    path = folder / NOTES
+    try:
+        return _parse_notes(path, stamp(path))
+    except OSError:
+        return RunNotes(), ""
+
+
+@lru_cache(maxsize=1024)
+def _parse_notes(path: Path, _: Stamp) -> tuple[RunNotes, str]:
+    try:
+        return RunNotes.parse(safe_parsing.json_file(path, f"the file {path}")), ""
+    except (SettingsError, UnreadableError) as error:
+        reason = safe_parsing.sentence(error, 200)
+        return RunNotes(), f"the name cannot be read, saving writes it anew ({reason})"
+
+
+def save_notes(store: Store, run: str, run_notes: RunNotes) -> None:
+    """Write the notes on a run; StoreError without such a run, or if the cache cannot be written."""
+    folder = store.folder("runs", run)
+    if not (folder / RECORD).exists():
+        raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")
+    with explain_errors(store.root):
+        write_json(folder / NOTES, asdict(run_notes))

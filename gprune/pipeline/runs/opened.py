@@ -12,17 +12,18 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs import cached, notes
 from gprune.pipeline.stages import Graph, Results, Stage
+from gprune.pipeline.stages.inputs import from_plain, missing_texts
 from gprune.pipeline.stages.results import Declaration
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
-from gprune.study import Study
-from gprune.study.methods import of_masks
-from gprune.system.errors import SettingsError, StoreError
+from gprune.store.checksums import Stamp, stamp
+from gprune.study import Study, from_dict
+from gprune.study.methods import of_masks, register_recorded
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.units import seconds_since_1970
 
-AGREEMENT_TITLE = "module agreement"
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -212,7 +213,7 @@ class Run:
         comparisons = stages.agreements(self.graph)
         rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
         if not rows:
-            raise MissingResultError(AGREEMENT_TITLE)
+            raise MissingResultError("module agreement")
         return records.Agreement.of(rows)
 
 
@@ -243,21 +244,52 @@ def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
     return _store(root).get(stage, key, _RECORDS[kind])
 
 
+@lru_cache(maxsize=1024)
+def _read_run(path: Path, _: Stamp) -> tuple[dict[str, Any], Graph] | str:
+    """Return record and graph of a run, or why there is none."""
+    try:
+        record = runs.load(path)
+        return record, recorded_graph(record, str(path), require_inputs=False)
+    except UnreadableError as error:
+        return str(error)
+
+
+def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
+    """Return the stages of a run under the digests of what it has read, without model or texts.
+
+    Raises UnreadableError if the record holds a study of another version, or lacks digests; a record
+    without any is accepted unless `require_inputs`.
+    """
+    try:
+        register_recorded(record)
+        study = from_dict(record["study"])
+    except SettingsError as error:
+        raise UnreadableError(safe_parsing.sentence(f"{source} holds a study of another version: {error}")) from error
+    inputs = from_plain((record.get("provenance") or {}).get("inputs"))
+    missing_text = min(missing_texts(study, inputs), default="") if inputs else ""
+    if missing_text:
+        raise UnreadableError(f"{source} does not say what it has read as {missing_text!r}")
+    if inputs is None and require_inputs:
+        raise UnreadableError(f"{source} does not say what the run has read: run the study again")
+    return Graph(study, inputs, failures=runs.failures(record))
+
+
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
     """Return every run of a cache, the latest started first, and the runs that cannot be read."""
-    runs: list[Run] = []
-    unreadable: list[Unreadable] = []
-    for path in sorted((Path(root) / "runs").glob("*/run.json")):
+    readable, unreadable = list[Run](), list[Unreadable]()
+    for path in sorted((Path(root) / "runs").glob(f"*/{runs.RECORD}")):
         try:
-            record, graph, reason = cached.read_record(path)
+            content = _read_run(path, stamp(path))
         except OSError:
             continue
-        if record is None or graph is None:
-            unreadable.append(Unreadable(path.parent.name, reason))
+        name = path.parent.name
+        if isinstance(content, str):
+            unreadable.append(Unreadable(name, content))
         else:
-            runs.append(Run(root, path.parent.name, record, graph.study, graph, *notes.read_notes(path.parent)))
-    runs.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    return runs, unreadable
+            record, graph = content
+            readable.append(Run(root, name, record, graph.study, graph, *runs.read_notes(path.parent)))
+    readable.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
+    return readable, unreadable
 
 
 def run_named(root: str, name: str) -> Run:

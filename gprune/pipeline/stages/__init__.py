@@ -6,13 +6,12 @@
     results.get(drift), results.get(scores, "auxiliary")        # records, by the keys that follow
 
 A stage is declared by a function of this package; what follows from the declarations is in `graph` (keys
-and order), `plan` (what a study wants) and `results` (what a store has of it). Importing it loads no torch:
-what computes is imported when it computes.
+and order) and `results` (what a study asks for, and what a store has of it). Importing it loads no torch: what
+computes is imported when it computes.
 """
 
 from gprune.pipeline.stages.calibration import (
     components,
-    context_statistics,
     contexts,
     groups,
     held_out,
@@ -26,16 +25,35 @@ from gprune.pipeline.stages.calibration import (
     statistics,
     tokens,
 )
-from gprune.pipeline.stages.choosing import candidate, choice, describe_candidate
 from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, holdout_statuses, method_inputs, recovery_label
-from gprune.pipeline.stages.plan import UNTIL, all_stages, execution_plan, recovers, stages_by_name
-from gprune.pipeline.stages.pruned_models import checkpoint, masks, model_inputs, recovered_weights, scales, with_repair
+from gprune.pipeline.stages.pruned_models import (
+    candidate,
+    checkpoint,
+    choice,
+    describe_candidate,
+    masks,
+    model_inputs,
+    recovered_weights,
+    scales,
+    with_repair,
+)
 from gprune.pipeline.stages.pruning import gates, learning, repaired_weights, repairs
 from gprune.pipeline.stages.rasa import adapted_scores, agreements, compared_partition, modules, space
-from gprune.pipeline.stages.results import Results, applied_repairs, find_choice
+from gprune.pipeline.stages.results import (
+    UNTIL,
+    MethodInputs,
+    Results,
+    all_stages,
+    applied_repairs,
+    execution_plan,
+    find_choice,
+    holdout_statuses,
+    method_inputs,
+    recovers,
+    recovery_label,
+    stages_by_name,
+)
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.pipeline.stages.scoring import drift, partition, scores
-from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
+from gprune.pipeline.stages.scoring import drift, is_plugin_score, partition, scores

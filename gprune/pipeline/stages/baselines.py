@@ -6,7 +6,7 @@ pruned layers below it, and LLM-Pruner needs the gradient of the weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -15,12 +15,11 @@ import numpy as np
 
 from gprune import records
 from gprune.data import texts as corpora
-from gprune.pipeline.stages import plugins
 from gprune.pipeline.stages.calibration import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.pipeline.stages.scoring import scores, scoring
+from gprune.pipeline.stages.scoring import load_code, scores, scoring
 from gprune.plugins.registry import PluginInfo
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightNorms, budget
 from gprune.study import Study
@@ -50,7 +49,7 @@ def baseline_masks(
         settings["grouping"] = study.baselines.fang_grouping
     plugin = method.plugin if method.decision == "plugin" else None
     if plugin is not None:
-        settings |= {"seed": study.seed, **plugins.plugin_settings(plugin)}
+        settings |= {"seed": study.seed, "plugin": plugin.digest}
     if method.scoring == "pooled":
         # pooled scores are computed here, so their settings belong to this stage
         primary_scoring = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
@@ -73,7 +72,7 @@ def baseline_masks(
 def scored_on(method: Method) -> tuple[str, ...]:
     """Return the roles of the texts that a baseline is scored on."""
     if method.decision == "plugin" and method.plugin is not None:
-        return plugins.texts_of(method.plugin)
+        return PAIR if method.plugin.texts == "both" else PAIR[:1]
     return PAIR[:1] if method.scoring == "single" else PAIR
 
 
@@ -287,6 +286,35 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
     return {"tokens": tokens(graph)}, decide
 
 
+def _declare_plugin(graph: Graph, method: Method) -> Declared:
+    """Decide by a plug-in, from scores, tokens and the model, or both. Deciding raises PluginError if it cannot."""
+    plugin, needs = cast(PluginInfo, method.plugin), dict[str, Any]()
+    if plugin.needs != "model":
+        needs["scores"] = [scores(graph, text, plugin.metric) for text in scored_on(method)]
+    if plugin.needs != "scores":
+        needs["tokens"] = [tokens(graph, text) for text in scored_on(method)]
+
+    def decide(
+        work: RunContext, shape: ModelShape, scores: Sequence[UnitScores] = (), tokens: Sequence[Tokens] = ()
+    ) -> Decision:
+        from gprune.plugins import Problem, calls
+        from gprune.pruning.allocation.alignment import margin
+
+        code, study, ids = load_code(plugin), work.study, tuple(text.ids for text in tokens)
+        problem = Problem(shape, study.retention, study.seed, scores=tuple(scores), tokens=ids, progress=work.progress)
+        if plugin.needs == "scores":
+            masks = calls.decide(plugin, code, problem)
+        else:
+            work.decoder.require_whole(plugin.description)
+            # tokens of the plug-in's passes are counted
+            with work.decoder.counting() as model:
+                masks = calls.decide(plugin, code, replace(problem, model=model))
+        ranked = scores[0].ffn if scores else masks.ffn.astype(float)
+        return masks, margin(ranked, masks.ffn)
+
+    return needs, decide
+
+
 _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "flap": _declare_ranking,
     "uniform": _declare_ranking,
@@ -295,5 +323,5 @@ _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "llm_pruner": _declare_llm_pruner,
     "osscar": _declare_removal,
     "slimllm": _declare_removal,
-    "plugin": lambda graph, method: plugins.declare_decision(graph, cast(PluginInfo, method.plugin), scores),
+    "plugin": _declare_plugin,
 }

@@ -96,9 +96,7 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
         StageId("tokens", (text,), variant=("held_out",) if is_held_out else ()),
         f"drawing {'held-out sequences of' if is_held_out else 'calibration'} text {graph.letters[text]}",
         make,
-        needs={"sampled": sampled_text(graph, text, **{"held_out": True} if is_held_out else {})}
-        if is_generated
-        else {},
+        needs={"sampled": sampled_text(graph, text, held_out=is_held_out)} if is_generated else {},
         reads={"text": digest} | graph.tokenizer,
         settings=sampling | ({"after": 0 if is_generated else after} if is_held_out else {}),
     )

@@ -15,7 +15,6 @@ from typing import Any, Literal
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes, vocabulary
-from gprune.models.loadable import require_loadable
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.settings import require, with_word
@@ -122,6 +121,8 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
     Raises ModelError if its family is not supported, SettingsError if heads that cannot be pruned exceed the retention.
     """
+    from gprune.models.loadable import require_loadable
+
     layout = require_loadable(folder)
     families.require_retention(identity.configuration(folder), study.retention)
     fits = study.chooses or study.repair.base not in ("own", "none", "bias")
@@ -162,8 +163,7 @@ def read_inputs(
     calibration texts hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the most common mistake and the cheapest to detect
-    located = identity.locate(study.model, download=download)
-    folder = require_prunable(study, located)
+    folder = require_prunable(study, identity.locate(study.model, download=download))
     if study.offload:
         identity.require_offloadable(folder)
     texts, memory, cache = roles(study), *_folders(store)

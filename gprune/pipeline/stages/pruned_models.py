@@ -1,21 +1,153 @@
-"""The stages of pruned models: their masks, decided or chosen, what their repairs need, their folders."""
+"""The stages of pruned models: their masks, decided or chosen, what their repairs need, their folders.
+
+A choice, of a repair for some masks or of masks and repair at once, is made by measurement: each candidate is fitted
+and measured by stages of its own, so that a run that was stopped goes on and studies share them. What was chosen is a
+result under one key, whichever it is. The sequences that are measured on took part in nothing.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from gprune import records
 from gprune.pipeline.stages import baselines, pruning
-from gprune.pipeline.stages.calibration import tokens
-from gprune.pipeline.stages.choosing import chosen, chosen_masks
-from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, content_of, roles
+from gprune.pipeline.stages.calibration import held_out, tokens
+from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, choice_roles, content_of, roles
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWeights, Tokens
-from gprune.records.repairs import AUTO, FITTED, LEARNED
-from gprune.study.methods import METHODS, Method, of_masks
-from gprune.study.settings import SCALED
-from gprune.system.errors import SettingsError
+from gprune.pruning import choosing
+from gprune.records import Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
+from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS
+from gprune.study import EvaluationSettings
+from gprune.study.methods import METHODS, Method, of_masks, own_repairs
+from gprune.study.settings import OWN, SCALED, TRIED_SCALED, UNREPAIRED, with_word
+from gprune.system.errors import MethodError, NumericsError, SettingsError
+from gprune.system.units import join_words
+
+
+def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
+    """Return the candidates for some masks, or for the recommended recipe: masks and repair; the reference first."""
+    choice, method = graph.study.choice, of_masks(name, graph.methods)
+    if method.decision == "chosen":
+        pairs = [(mask_name, repair) for mask_name in choice.masks for repair in (UNREPAIRED, *choice.repairs)]
+        return [
+            (METHODS[mask_name].masks, repair)
+            for mask_name, repair in pairs
+            if TRIED_SCALED not in repair or mask_name == choice.masks[0]
+        ]
+    own_specs = [OWN] if own_repairs(method, graph.study) else []
+    return [(name, repair) for repair in (UNREPAIRED, *own_specs, *choice.repairs)]
+
+
+@once
+def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.CandidateFigures]:
+    """Declare the losses of some masks under a repair on held-out text."""
+    study, method = graph.study, of_masks(name, graph.methods)
+    kind = repair_spec.partition(":")[0]
+    needs: dict[str, Any] = {"masks": pruning.decided_masks(graph, name)}
+    if repair_spec == OWN:
+        needs |= pruning.own_needs(graph, method)
+    if pruning.is_fitted(method, repair_spec):
+        needs |= {"weights": pruning.repaired_weights(graph, name, repair_spec)}
+    text_roles = choice_roles(study)
+
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.CandidateFigures:
+        from gprune.evaluation.perplexity import window_divergences, window_losses
+
+        settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
+        measures, nats = [], []
+        try:
+            live = work.cut(identity.name, PrunedModel(masks, pruning.chosen_repairs(graph, method.name, kind), inputs))
+            for role, tokens in zip(text_roles, texts, strict=True):
+                if role == FRESH:
+                    measures.append(choosing.DIVERGENCE)
+                    nats.append(window_divergences(work.decoder.model, live, tokens.ids, settings.batch, work.progress))
+                else:
+                    measures.append(LETTERS[role])
+                    nats.append(window_losses(live, tokens.ids, tokens.text, settings, work.progress))
+        except NumericsError as error:
+            raise MethodError(str(error)) from error
+        return records.CandidateFigures(tuple(measures), np.stack(nats))
+
+    identity = StageId("candidate", method=name, variant=tuple(repair_spec.split(":")))
+    return graph.stage(
+        identity,
+        f"measuring {METHODS[method.name].label} on held-out text, {describe_candidate(graph, repair_spec)}",
+        make,
+        needs=needs | {"texts": [held_out(graph, role) for role in text_roles]},
+        reads=graph.model,
+    )
+
+
+@once
+def choice(graph: Graph, name: str) -> Stage[Choice]:
+    """Declare the choice of the best candidate on held-out text; its key holds the measured candidates.
+
+    `name` is of masks, or of the recommended recipe. A candidate that failed has no figures, and the next run tries
+    it again. Making it raises MethodError if none could be made.
+    """
+    candidate_pairs = candidates(graph, name)
+    candidate_stages = {str(index): candidate(graph, *pair) for index, pair in enumerate(candidate_pairs)}
+
+    def make(_: RunContext, figures: dict[str, records.CandidateFigures]) -> Choice:
+        return choosing.choose(candidate_pairs, {int(index): losses for index, losses in figures.items()})
+
+    return graph.stage(
+        StageId("choice", method=name),
+        f"choosing among {len(candidate_pairs)} candidates for {METHODS[of_masks(name).name].label}",
+        make,
+        needs={"figures": graph.without_failed(candidate_stages)},
+        settings={"candidates": [list(pair) for pair in candidate_pairs], "weights": choosing.WEIGHTS},
+    )
+
+
+@once
+def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
+    """Declare the weights of the chosen repair; they are empty if it is none or the method's own."""
+    fitted_pairs = [pair for pair in candidates(graph, name) if pruning.is_fitted(of_masks(pair[0]), pair[1])]
+    fitted = {str(index): pruning.repaired_weights(graph, *pair) for index, pair in enumerate(fitted_pairs)}
+
+    def make(_: RunContext, weights: dict[str, RepairedWeights], choice: Choice) -> RepairedWeights:
+        pair = (choice.masks[choice.chosen], choice.repair)
+        if pair in fitted_pairs:
+            return weights[str(fitted_pairs.index(pair))]
+        none, biases, errors = np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros((0, 2))
+        return RepairedWeights(*pair, "float32", none, none, np.zeros(0, np.float32), biases, errors)
+
+    return graph.stage(
+        StageId("chosen", method=name),
+        f"the weights that were chosen for {METHODS[of_masks(name).name].label}",
+        make,
+        needs={"choice": choice(graph, name), "weights": graph.without_failed(fitted)},
+    )
+
+
+def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
+    """Declare the masks of the recommended recipe: those of the chosen candidate."""
+    names = [METHODS[mask_name].masks for mask_name in graph.study.choice.masks]
+    masks = graph.without_failed({mask_name: pruning.decided_masks(graph, mask_name) for mask_name in names})
+
+    def make(_: RunContext, masks: dict[str, PruningMasks], choice: Choice) -> PruningMasks:
+        return masks[choice.masks[choice.chosen]]
+
+    return graph.stage(
+        StageId("masks", method=name),
+        f"masks of {METHODS[of_masks(name).name].label}",
+        make,
+        needs={"choice": choice(graph, name), "masks": masks},
+    )
+
+
+def describe_candidate(graph: Graph, repair_spec: str) -> str:
+    """Describe a candidate repair."""
+    if repair_spec in (UNREPAIRED, OWN):
+        return "no repair" if repair_spec == UNREPAIRED else "its own repair"
+    settings = with_word(graph.study.repair, repair_spec)
+    letters = [graph.letters[role] for role in settings.roles]
+    return f"{REPAIRS[repair_spec.partition(':')[0]].label} on {join_words(letters)}"
 
 
 @once
@@ -33,15 +165,15 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     if settings.decision == "none":
         return {}
     mask_stage = masks(graph, settings.masks)
-    versions = repair_versions(graph, method)
+    versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     # the version is part of the key, because a repair without needs would not change it
-    needs = {"masks": graph.part(mask_stage, versions, {"masks": mask_stage}) if versions else mask_stage}
+    needs = {"masks": graph.part(mask_stage, {"repairs": versions}, {"masks": mask_stage}) if versions else mask_stage}
     return needs | _repair_inputs(graph, method, mask_stage)
 
 
-def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
+def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
     """Return the scales of a method's model. Raises SettingsError if the study learns none for it."""
-    stage: Stage[LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
+    stage: Stage[records.LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
     if stage is None:
         raise SettingsError(f"no scales are learned for {method!r}: set repair.kind, as least_squares{SCALED}")
     return stage
@@ -71,12 +203,6 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
     return baselines.scored_on(method) if settings.base == "own" else settings.roles
 
 
-def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """Return the versions that are in the keys of a method's repairs besides their needs."""
-    versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
-    return {"repairs": versions} if versions else {}
-
-
 def pruned_model(
     graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
 ) -> PrunedModel | None:
@@ -91,11 +217,11 @@ def pruned_model(
 
 
 @once
-def recovered_weights(graph: Graph, method: str) -> Stage[RecoveredWeights]:
+def recovered_weights(graph: Graph, method: str) -> Stage[records.RecoveredWeights]:
     """Declare the weights that low-rank training adds to a method's repaired ones."""
     study = graph.study
 
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.RecoveredWeights:
         from gprune.pruning.recovery.training import recover
 
         work.release_model()

@@ -1,23 +1,122 @@
-"""The results of one study that a store has, looked up by the stages of its graph."""
+"""The results of a study: those that it asks for, those that a store has, and what each method was given for them.
 
-from collections.abc import Callable
+The inputs of a method (texts, passes of the dense model, steps of learning) follow from the graph, whose needs say
+which texts and which learning some masks rest on, and from what is kept beside each result, which says how often the
+dense model ran.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gprune.pipeline.stages.choosing import choice
-from gprune.pipeline.stages.graph import KINDS, Graph, Stage
-from gprune.pipeline.stages.plan import execution_plan
-from gprune.pipeline.stages.pruning import chosen_repairs, repairs
-from gprune.records import Choice, Repair
-from gprune.records.repairs import AUTO
+from gprune.evaluation import holdout
+from gprune.evaluation.holdout import HoldoutStatus
+from gprune.pipeline.stages import evaluation as measure
+from gprune.pipeline.stages.baselines import scored_on
+from gprune.pipeline.stages.calibration import positions, size
+from gprune.pipeline.stages.graph import KINDS, LEARNING, LETTERS, Graph, Stage, every_need, once, order
+from gprune.pipeline.stages.inputs import GRADIENT
+from gprune.pipeline.stages.pruned_models import checkpoint, choice, masks, model_inputs, repair_texts
+from gprune.pipeline.stages.pruning import chosen_repairs, fixed_attention, repairs
+from gprune.pipeline.stages.rasa import adapted_scores, agreements, modules
+from gprune.pipeline.stages.scoring import drift, partition
+from gprune.records import Choice, Repair, TextOverlap
+from gprune.records.repairs import AUTO, LEARNED, WORDS, labels
 from gprune.store import Store
-from gprune.study.methods import METHODS
-from gprune.system.errors import DamagedError
+from gprune.study import Study
+from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.settings import LINEAR_MAPS, OWN, with_word
+from gprune.system.errors import DamagedError, StoreError
+from gprune.system.units import join_words
 
+UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+
+WRITTEN = ("gprune", RECOMMENDED)
+"""the methods whose pruned models a whole run writes as folders"""
 R = TypeVar("R")
 P = ParamSpec("P")
 Declaration = Callable[Concatenate[Graph, P], Stage[R]]
 """A function of gprune.pipeline.stages that declares a stage, as `drift` or `masks`."""
+NAN = float("nan")
+
+
+def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
+    """Return the results that a study asks for, without their needs, in the order of the paper."""
+    study = graph.study
+    goals: list[Stage[Any]] = [drift(graph)]
+    prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
+    if until != "drift" and ("gprune" in study.methods or not prunes):
+        goals += [partition(graph), modules(graph), adapted_scores(graph)]
+    if prunes:
+        goals += [size(graph), *(masks(graph, METHODS[name].masks) for name in _pruning_methods(study))]
+    if measures:
+        goals += _measurements(graph)
+    if until == "all":
+        exported = [name for name in WRITTEN if name in study.methods]
+        forms = (False, True)[: 1 + recovers(study)]
+        goals += [checkpoint(graph, name, recovery=trained) for name in exported for trained in forms]
+    if until in ("agreement", "all"):
+        goals += agreements(graph).values()
+    return goals
+
+
+def _pruning_methods(study: Study) -> list[str]:
+    return [name for name in study.methods if METHODS[name].decision != "none"]
+
+
+def measurable(graph: Graph) -> list[str]:
+    """Return the tasks of a study that have data here."""
+    return [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
+
+
+def _measurements(graph: Graph) -> list[Stage[Any]]:
+    study, texts = graph.study, graph.study.evaluation.texts
+    measurements: list[Stage[Any]] = [measure.overlap(graph, text) for text in texts]
+    measurements += [measure.perplexity(graph, name, text) for name in study.methods for text in texts]
+    measurements += [measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)]
+    measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
+    trained = _pruning_methods(study) if recovers(study) else []
+    return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
+
+
+def recovers(study: Study) -> bool:
+    """Return True if pruned models are trained further."""
+    return study.recovery.kind != "none"
+
+
+def execution_plan(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
+    """Return every stage that a run as far as `until`, one of UNTIL, goes through, in its order; see `order`."""
+    return _add_by_products(graph, order(goal_stages(graph, until)))
+
+
+def all_stages(graph: Graph) -> tuple[Stage[Any], ...]:
+    """Return every stage of a whole run, wherever it may stop."""
+    return _add_by_products(graph, order([*goal_stages(graph, "adapted"), *goal_stages(graph)]))
+
+
+def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stage[Any], ...]:
+    """Add the stages whose records another stage computes as well, each after that stage."""
+    ordered: dict[Stage[Any], None] = {}
+    for stage in stages:
+        products: tuple[Stage[Any], ...] = ()
+        if stage.kind == "statistics" and graph.study.calibration.positions:
+            products = (positions(graph, stage.id.texts[0]),)
+        elif stage.kind == "accuracy":
+            task = graph.study.evaluation.tasks[stage.id.item or 0]
+            products = measure.answers(graph, stage.id.method, task), measure.questions(graph, task)
+        ordered[stage] = None
+        ordered |= dict.fromkeys(product for product in products if product not in stages)
+    return tuple(ordered)
+
+
+@once
+def stages_by_name(graph: Graph) -> dict[str, Stage[Any]]:
+    """Return the stages of a whole run by name, and every other stage that was declared."""
+    in_order = {stage.name: stage for stage in all_stages(graph)}
+    return {stage.name: stage for stage in graph.declared_stages()} | in_order
 
 
 class Results:
@@ -54,6 +153,10 @@ class Results:
     def plan(self, until: str) -> tuple[Stage[Any], ...]:
         """Return every stage that a run of the study as far as `until`, one of UNTIL, goes through."""
         return execution_plan(self.graph, until)
+
+    def missing_keys(self, until: str) -> frozenset[str]:
+        """Return the keys of the stages without a result of a run as far as `until`."""
+        return frozenset(stage.key for stage in self.plan(until) if not self.holds(stage))
 
     def set_aside(self, stage: Stage[Any]) -> str:
         """Quarantine a damaged result, and return a notice of it.
@@ -99,3 +202,130 @@ def applied_repairs(results: Results, method: str) -> tuple[Repair, ...]:
     if selection is None:
         return repairs(results.graph, method)
     return chosen_repairs(results.graph, method, selection.repair.partition(":")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class MethodInputs:
+    """The inputs of a method."""
+
+    method: str
+    """its name, one of gprune.study.methods.METHODS"""
+    texts: tuple[str, ...]
+    """the letters of the calibration texts it has read"""
+    forward: float
+    """forward passes of the dense model, in calibration sets, or NaN if none is recorded"""
+    backward: float
+    """backward passes"""
+    steps: int
+    """steps of learning behind its decisions; 0 if nothing was learned"""
+    attention: bool
+    """whether its key/value groups are those of GPrune"""
+    repairs: tuple[Repair, ...]
+    """what was done to the weights that it keeps"""
+    repaired_on: tuple[str, ...]
+    """the letters of the texts that this was made from, learned scales apart"""
+    scaled_on: tuple[str, ...] = ()
+    """the letters of the texts that scales are learned on, where they are"""
+
+    @property
+    def repaired_with(self) -> str:
+        """Return the repairs and their texts in words; empty if nothing was repaired."""
+        return _describe_repairs(self.repairs, self.repaired_on, self.scaled_on)
+
+    @property
+    def means(self) -> str:
+        """Return its texts and its learning steps in words that follow "has"."""
+        steps = f"{self.steps} steps of learning" if self.steps else "nothing learned"
+        return f"{join_words(self.texts) or 'no text'} and {steps}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
+        values |= {"steps": self.steps, "attention of GPrune": self.attention}
+        return values | {"repair": self.repaired_with}
+
+
+def repair_label(study: Study) -> str:
+    """Describe the repair that a study gives every method; empty if each has its own."""
+    settings = study.repair
+    if settings.kind == "none":
+        return "no repair"
+    if settings.kind == AUTO.word:
+        return AUTO.label
+    repairs = [WORDS[name] for name in (settings.base, "scales" * settings.scaled) if name in WORDS]
+    letters = ([LETTERS[role] for role in roles] for roles in (settings.roles, study.scales.roles))
+    return _describe_repairs(repairs, *letters)
+
+
+def recovery_label(graph: Graph) -> str:
+    """Describe the training of pruned models in a study; empty without one."""
+    settings = graph.study.recovery
+    if settings.kind == "none":
+        return ""
+    weights = {"distillation": settings.distillation_weight, "cross-entropy": settings.cross_entropy_weight}
+    losses = [name if weight == 1 else f"{weight:g} × {name}" for name, weight in weights.items() if weight]
+    texts = join_words([graph.letters[role] for role in settings.roles])
+    maps = "every linear map" if set(settings.targets) == set(LINEAR_MAPS) else join_words(settings.targets)
+    return (
+        f"LoRA of rank {settings.rank} on {maps}, {settings.steps} steps of {settings.batch} sequences of {texts}, "
+        f"{' and '.join(losses)}, learning rate {settings.learning_rate:g}"
+    )
+
+
+def _describe_repairs(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
+    """Describe repairs and the texts they are made from, learned scales last; empty for none."""
+    scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
+    fits = [repair for repair in repairs if repair not in scales]
+    repairs_and_letters = [(fits, letters), (scales, scaled_on)]
+    return ", then ".join(f"{labels(part)} on {join_words(texts)}" for part, texts in repairs_and_letters if part)
+
+
+def method_inputs(results: Results, method: str) -> MethodInputs | None:
+    """Return the inputs of a method; None for the dense model, or without masks.
+
+    Raises StoreError if a record of its learning is damaged.
+    """
+    graph, settings = results.graph, METHODS[method]
+    needs = model_inputs(graph, method)
+    if not needs or not results.holds(needs["masks"].stage):
+        return None
+    required = order(every_need(needs))
+    read_roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
+    passes = [counts for stage in required if (counts := results.details(stage).get("passes"))]
+    return MethodInputs(
+        method=method,
+        texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in read_roles),
+        forward=_sum_passes(passes, "forward"),
+        backward=_sum_passes(passes, "backward"),
+        steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
+        attention=bool(fixed_attention(graph, settings)),
+        repairs=applied_repairs(results, method),
+        repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
+        scaled_on=tuple(graph.letters[role] for role in graph.study.scales.roles),
+    )
+
+
+def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
+    """Return the roles of the texts that a method's repair, or its chosen repair, is made from."""
+    settings, selection = METHODS[method], find_choice(results, method)
+    if selection is None:
+        return repair_texts(results.graph, settings)
+    if selection.repair == OWN:
+        return scored_on(settings)
+    return with_word(results.graph.study.repair, selection.repair).roles if ":" in selection.repair else ()
+
+
+def _sum_passes(passes: list[Any], direction: str) -> float:
+    return float(sum(counts.get(direction, 0.0) for counts in passes)) if passes else NAN
+
+
+def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
+    """Return how the evaluation texts relate to the calibration texts; unknown if an overlap is corrupt.
+
+    `get_record` returns the record of a declaration and its arguments, as `Results.get`.
+    """
+    overlaps = {}
+    for text in graph.study.evaluation.texts:
+        with contextlib.suppress(StoreError):
+            overlaps[text] = get_record(measure.overlap, text)
+    return holdout.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)

@@ -15,7 +15,6 @@ from gprune.data import texts
 from gprune.models import identity, vocabulary
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
-from gprune.store.resumption import Resumption, Spent
 from gprune.study import Study
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
@@ -23,6 +22,7 @@ from gprune.system.progress import Progress, silent
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
     from gprune.pruning.sparsity.learner import LearningInputs
+    from gprune.store.resumption import Resumption, Spent
 
 _PASSAGE_TOKENS = 64
 
@@ -170,6 +170,7 @@ class RunContext:
 
         `started` is a time of `time.perf_counter`.
         """
+        from gprune.store.resumption import Spent
 
         def count_tokens() -> tuple[int, int]:
             decoder = self.__dict__.get("decoder")

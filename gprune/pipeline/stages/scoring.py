@@ -1,4 +1,4 @@
-"""The stages that explore: importance scores, rank drift, modules, RASA (sections 3.1 and 3.2).
+"""The stages that explore: importance scores, rank drift, modules (section 3.1).
 
 Most metrics score neurons without regard to modules, so the order is scores, drift, modules. Token-weighted
 FLAP scores a neuron within its module, so its order is coupled (appendix, BCM settings): FLAP's ranks make
@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gprune.pipeline.stages import calibration, plugins
+from gprune.pipeline.stages import calibration
 from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins.registry import PluginInfo
-from gprune.records import Array, Partition, RankDrift, UnitScores
-from gprune.study import Study
+from gprune.records import Array, Partition, RankDrift, UnitScores, WeightFacts
+from gprune.study import Study, methods
 from gprune.study.methods import METRICS
+from gprune.system.errors import PluginError
 
 Pair = tuple[str, str]
 
@@ -88,9 +89,8 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
         identity = StageId("scores", (text, *_other_texts(pair)))
         return _twflap_scoring(graph, identity, title, pair, partition(graph, *pair))
-    plugin = plugins.of_metric(graph, metric)
     identity = StageId("scores", (text,), metric="" if is_study_metric else metric)
-    if plugin is not None:
+    if (plugin := _plugin_of(graph, metric)) is not None:
         return _plugin_scoring(graph, identity, title, plugin)
     needs = _statistics_needs(graph, text, metric)
 
@@ -116,14 +116,55 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
     """Return the scoring by a plug-in's metric."""
     needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
-        needs["facts"] = plugins.weight_facts(graph, plugin)
+        needs["facts"] = weight_facts(graph, plugin)
 
     def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
-        scored = plugins.scorer(plugin, parts)
+        from gprune.plugins import calls
+
+        statistics, norms, shape = (parts[name] for name in ("statistics", "norms", "shape"))
+        scored = calls.MetricScorer(plugin, load_code(plugin), statistics, norms, shape, parts.get("facts"))
         return Scorer(scored.units, scored.neurons)
 
-    settings = {"metric": plugin.name, **plugins.plugin_settings(plugin)}
+    # another version of the plug-in changes the key
+    settings = {"metric": plugin.name, "plugin": plugin.digest}
     return Scoring(identity, title, needs, scorer, settings, {})
+
+
+def _plugin_of(graph: Graph, metric: str) -> PluginInfo | None:
+    return graph.plugins.get(f"metric.{metric}")
+
+
+def is_plugin_score(graph: Graph, stage: Stage[Any]) -> bool:
+    """Return True for scores by a plug-in, whose code only the process of a run may import."""
+    return stage.kind == "scores" and _plugin_of(graph, stage.id.metric or graph.study.metric) is not None
+
+
+def load_code(plugin: PluginInfo) -> Any:
+    """Return the Metric or Method. Raises PluginError if this version is not installed."""
+    available = methods.installed_plugins()
+    if plugin.id not in available.code or available.plugins[plugin.id].digest != plugin.digest:
+        raise PluginError(f"{plugin.description} is not installed here in the version of the run: run the study again")
+    return available.code[plugin.id]
+
+
+@once
+def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
+    """Declare the facts that a metric computes from the weights."""
+
+    def make(work: RunContext) -> WeightFacts:
+        from gprune.plugins import LayerWeights, calls
+
+        decoder, shape = work.decoder, work.decoder.shape
+        layers = [LayerWeights(shape, layer, partial(decoder.matrix, layer)) for layer in range(shape.layers)]
+        return calls.weigh_layers(plugin, load_code(plugin), layers, work.progress)
+
+    return graph.stage(
+        StageId("weighed", metric=plugin.name),
+        f"facts of the weights for {plugin.label}",
+        make,
+        reads=graph.model,
+        settings={"metric": plugin.name, "plugin": plugin.digest},
+    )
 
 
 def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
@@ -251,8 +292,7 @@ def partition(
         scorings = [scoring(graph, text) for text in pair]
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
     needs = {"both": [text_scoring.neurons(graph) for text_scoring in scorings], **needs}
-    words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
-    title = words
+    title = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
     if identity != StageId("partition"):
         title += f" of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}"
     return _partition_stage(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)

@@ -22,8 +22,8 @@ from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import Scale, choose
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import Graph, Results
-from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.pipeline.stages.inputs import read_inputs
+from gprune.pipeline.stages.rasa import COMPARISONS
 from gprune.records import ModelShape, PartitionAgreement, Perplexity, PruningMasks, RankDrift, Throughput
 from gprune.store import Store
 from gprune.study import Study

@@ -5,12 +5,12 @@ import pytest
 from reproduction import fake_runs
 from reproduction.fake_runs import finish
 
-from gprune.experiments.reproduction import comparison_rows, documents, tables, work
-from gprune.experiments.reproduction.comparison_rows import AUTO, UNREPAIRED, Treatment, identifier, repair_rows
+from gprune.experiments.reproduction import documents, tables, work
 from gprune.experiments.reproduction.documents import build_blocks, repair_document
 from gprune.experiments.reproduction.grid import Series, shared_study
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.experiments.reproduction.scale import choose
+from gprune.experiments.reproduction.tables import AUTO, UNREPAIRED, Treatment, repair_rows
 from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
 from gprune.study.methods import RECOMMENDED
@@ -61,17 +61,17 @@ def value(study, method, text):
 
 def test_every_row_is_told_from_every_other_and_masks_meet_every_repair(series):
     rows = repair_rows(series)
-    names = [(identifier(row), row.study.seed) for row in rows]
-    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(comparison_rows.list_treatments())
+    names = [(row.identifier, row.study.seed) for row in rows]
+    assert len(set(names)) == len(names) and len(rows) == 1 + 2 * len(tables.list_treatments())
     results = {(row.method, row.study.repair.kind) for row in rows[1:]}
-    assert {(method, kind) for method in comparison_rows.MASKS for kind in comparison_rows.KINDS} <= results
-    assert {(method, "auto") for method in comparison_rows.CHOSEN} <= results
+    assert {(method, kind) for method in tables.MASKS for kind in tables.KINDS} <= results
+    assert {(method, "auto") for method in tables.CHOSEN} <= results
     # what the recommended recipe is chosen from stands unrepaired beside it
-    assert set(ChoiceSettings().masks) <= set(comparison_rows.MASKS)
+    assert set(ChoiceSettings().masks) <= set(tables.MASKS)
 
 
 def test_baselines_as_published_are_those_of_the_fair_study(series):
-    fair = {shared_study(row.study) for row in comparison_rows.fair_rows(series)}
+    fair = {shared_study(row.study) for row in tables.fair_rows(series)}
     as_published = [row for row in repair_rows(series)[1:] if row.study.repair.kind == "own"]
     assert as_published and all(shared_study(row.study) in fair for row in as_published)
 
@@ -84,7 +84,7 @@ def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():
 
 def test_results_of_repairs_on_text_of_the_model_are_found(measured, series):
     finished = ResultLookup(measured)
-    results = {identifier(row): finished.answer(row) for row in repair_rows(series)}
+    results = {row.identifier: finished.answer(row) for row in repair_rows(series)}
     expected = Treatment("least_squares_bias", "both_and_sampled").of("gprune")
     assert results[expected] is not None and results[expected].values[0].value == pytest.approx(40 * 0.4 * 0.9)
     assert results[AUTO.of("recommended")] is not None and all(results.values())

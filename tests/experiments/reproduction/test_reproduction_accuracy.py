@@ -10,7 +10,7 @@ from reproduction.fake_runs import a_series, accuracy_of, assemble_table, finish
 
 from gprune.data.demo import questions
 from gprune.evaluation import tasks as zero_shot
-from gprune.experiments.reproduction import figures, tables, work, writing
+from gprune.experiments.reproduction import catalogue, figures, tables, work
 from gprune.experiments.reproduction.assembly import REASON, assemble
 from gprune.experiments.reproduction.lookup import ResultLookup
 from gprune.records import Throughput
@@ -87,7 +87,7 @@ def test_the_main_table_is_written_under_both_rules_with_the_published_figures_o
     assert [published[end]["protocol"] for end in published] == ["max", "fixed"]
     assert published[""]["accuracy (max)"] == published["-fixed"]["accuracy (max)"] == 62.91
     assert published[""]["accuracy (fixed)"] == published["-fixed"]["accuracy (fixed)"] != 62.91
-    index = writing.read_index(store.root / "out") or {}
+    index = catalogue.read_index(store.root / "out") or {}
     assert {"main.md", "main-fixed.md", "main-fixed.tex"} <= set(index["tables"]["main"]["files"])
     assert "single tasks under the rule fixed" in (store.root / "out" / "main-fixed.md").read_text()
     assert any("guessing scores 25.0" in note for note in table.notes)

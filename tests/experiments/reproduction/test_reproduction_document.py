@@ -11,7 +11,7 @@ from reproduction.test_reproduction_command import call
 from synthetic_tables import filled, write_tables
 
 from gprune.analysis.claims import RECOMMENDED, repaired_id
-from gprune.experiments.reproduction import comparison_rows, tables, work
+from gprune.experiments.reproduction import tables, work
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.lookup import Answer, ResultLookup
 from gprune.experiments.reproduction.scale import choose
@@ -138,13 +138,13 @@ def value(study, method, text):
 
 
 def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_seed(series):
-    rows = comparison_rows.fair_rows(series)
-    names = [comparison_rows.identifier(row) for row in rows]
+    rows = tables.fair_rows(series)
+    names = [row.identifier for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
     assert set(CONTROLS) < set(names) and "wanda_sp_dense" not in names
     expected = ("gprune", RECOMMENDED, repaired_id(REPAIRS["bias_compensation"]), "flap_pooled", "flap equal widths")
     assert [names.count(name) for name in (*expected, "recommended")] == [4] * 6
-    assert {comparison_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
+    assert {row.identifier for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation, the other profile and
     # equal widths
     entries = work.needed_studies([tables.TABLES["study"]], series)
@@ -155,7 +155,7 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     store = Store(tmp_path)
     for entry in work.needed_studies([tables.TABLES["study"]], series):
         finish(store, entry, value=value)
-    assert ResultLookup(store).answer(comparison_rows.fair_rows(series)[-1]) is not None
+    assert ResultLookup(store).answer(tables.fair_rows(series)[-1]) is not None
     words = ["study", "--model", "demo", "--seeds", 0, 1, "--cache", tmp_path]
     assert call(*words, "--report", tmp_path / "study.md") == 0
     assert "demo: every study is there" in capsys.readouterr().err

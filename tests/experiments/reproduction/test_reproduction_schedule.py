@@ -10,7 +10,7 @@ from reproduction.fake_runs import a_series, command, finish
 from waiting import wait_for
 
 from gprune import jobs
-from gprune.experiments.reproduction import tables, work, writing
+from gprune.experiments.reproduction import catalogue, tables, work
 from gprune.experiments.scheduler import Schedule
 from gprune.pipeline import runs
 from gprune.store import Store
@@ -50,7 +50,7 @@ def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cac
     (table,) = created.run(build=command)
     reasons = [answer.reason for answer in table.answers]
     assert reasons == ["", "the text 'x' is empty: choose another", "", ""]
-    index = writing.read_index(cache / "out") or {}
+    index = catalogue.read_index(cache / "out") or {}
     assert index["tables"]["ablation"]["filled"] == 3
     assert created.failures == {second.shared: "the text 'x' is empty: choose another"}
 

@@ -108,7 +108,6 @@ def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
     result = memory_need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
     counts = COUNTED[kind](decoder, PAPER, 8, monkeypatch)
     formula = result.on_device(8) - result.weights
-    print(f"{kind}: {counts / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
     assert counts / 1.3 < formula < counts * 1.3
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline.estimate import ANYWAY, judge
+from gprune.pipeline.estimate import ANYWAY
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
 from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, count_gpus
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, memory_need
@@ -19,7 +19,7 @@ STUDY = Study("model", "A", "B", methods=("dense", "gprune", "wanda_sp", "llm_pr
 def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, **changes):
     study = STUDY.with_settings(changes)
     model = Dimensions.of(SHAPES[shape])
-    capacity = Capacity("a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB)
+    capacity = Capacity("a card" if card else "cpu", card * GIB, host * GIB, (free or host) * GIB)
     case = Case(model, study, WIDTHS[precision], card > 0)
     needs = [
         StageNeed(stage.id, stage.title, need, None)
@@ -30,11 +30,11 @@ def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, 
 
 
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
-    verdict = judge(forecast_of())
+    verdict = forecast_of()
     assert not verdict.refusal and not verdict.warnings
     assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
     assert verdict.summary.endswith("the time left shows after the first batch")
-    assert judge(replace(forecast_of(), seconds=300.0)).summary.endswith("about 5 min, as in earlier runs")
+    assert replace(forecast_of(), seconds=300.0).summary.endswith("about 5 min, as in earlier runs")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
     ],
 )
 def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
-    verdict = judge(forecast_of(**changes))
+    verdict = forecast_of(**changes)
     assert words in verdict.refusal and verdict.refusal.endswith(f"or start it with {ANYWAY}")
     assert len(verdict.refusal) <= 300
     assert "takes about" in verdict.refusal
@@ -57,19 +57,18 @@ def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
 
 def test_the_named_setting_makes_it_fit():
     changes = {"card": 28.0, "calibration.length": 8192}
-    verdict = judge(forecast_of(**changes))
+    verdict = forecast_of(**changes)
     length = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
     assert 128 <= length < 8192
-    assert not judge(forecast_of(**(changes | {"calibration.length": length}))).refusal
+    assert not forecast_of(**(changes | {"calibration.length": length})).refusal
 
 
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
     forecasts = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
-    explored = [
+    in_memory, offloaded = [
         replace(forecast, stages=tuple(stage for stage in forecast.stages if stage.identity.kind in OFFLOADED))
         for forecast in forecasts
     ]
-    in_memory, offloaded = map(judge, explored)
     assert in_memory.refusal.endswith("of a card: switch offload on, or start it with --anyway")
     assert not offloaded.refusal
 
@@ -84,7 +83,7 @@ PRUNED = StageId("perplexity", method="gprune", item=0)
 
 @pytest.mark.parametrize(("gpus", "expected"), [(1, 1), (4, 4)])
 def test_a_model_that_one_gpu_cannot_hold_lies_over_all_of_them(gpus, expected):
-    capacity = Capacity("a card", True, CARD, 1e12, 1e12, gpus)
+    capacity = Capacity("a card", CARD, 1e12, 1e12, gpus)
     assert count_gpus(LARGE, 2, capacity) == expected
     assert count_gpus(replace(LARGE, shape=replace(LARGE.shape, layers=8)), 2, capacity) == 1
 

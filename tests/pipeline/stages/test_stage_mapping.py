@@ -11,8 +11,9 @@ from tiny_study import silent
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.pipeline import computing, stages
-from gprune.pipeline.stages import BEHAVIOUR, PARAMETERS, Graph, Results
+from gprune.pipeline.stages import Graph, Results
 from gprune.pruning import neuron_embedding
+from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system.errors import ModelError, StoreError
