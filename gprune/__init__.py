@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.models.registration import register as register
 from gprune.models.registration import register_when_loaded
-from gprune.system.version import __version__ as __version__
+from gprune.system.installation import __version__ as __version__
 
 if TYPE_CHECKING:
     from gprune.api import measure as measure

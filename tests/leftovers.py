@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gprune.jobs import folder as files
 from gprune.jobs import local
-from gprune.jobs.state import read_state
+from gprune.jobs.folder import read_state
 
 
 def kill(cache: Path) -> None:

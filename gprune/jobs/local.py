@@ -8,43 +8,16 @@ import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs.state import JobState
-from gprune.system import installation, machine, processes
+from gprune.jobs.folder import JobState
+from gprune.system import installation, machine
 from gprune.system.errors import JobError
-from gprune.system.locks import WITHOUT_LOCKS, is_locked
-from gprune.system.processes import is_alive
-
-CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
-
-SPEED = "speed"
-EXPORTS = ("export", "gguf", "map")
-"""Commands that compute on the CPU and make no run."""
-SERIES = ("sweep", "reproduce")
-"""Commands that submit jobs and hold no device."""
+from gprune.system.files import WITHOUT_LOCKS, is_locked
+from gprune.system.machine import is_alive
 
 _children: list[subprocess.Popen[bytes]] = []
-
-
-def is_other_command(arguments: Sequence[str]) -> bool:
-    """Return True if the arguments of a job name another command than `run`."""
-    return bool(arguments) and arguments[0] in (*EXPORTS, SPEED, *SERIES)
-
-
-def is_speed_command(arguments: Sequence[str]) -> bool:
-    """Return True if a job measures the speed of named models."""
-    return bool(arguments) and arguments[0] == SPEED
-
-
-def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command line of a job: `run` with the job's study, or the command that the arguments begin with."""
-    if is_other_command(arguments):
-        return installation.command("gprune", *arguments, "--job", str(folder))
-    study, cache = str(folder / files.STUDY), str(folder.parents[1])
-    return installation.command("gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments)
 
 
 def environment() -> dict[str, str]:
@@ -80,7 +53,7 @@ def reap() -> None:
 
 def has_process(folder: Path, state: JobState) -> bool:
     """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
-    if state.host in ("", processes.host()):
+    if state.host in ("", machine.host()):
         return is_alive(state.pid, state.process_started)
     return is_locked(folder / files.ALIVE)
 

@@ -1,9 +1,13 @@
-"""List, submit, cancel and resume jobs.
+"""List, submit, cancel and resume jobs, one per device at a time.
 
 Every job is a process from the moment it is submitted; it waits for its device itself, see `gprune.jobs.worker`.
+``GPRUNE_JOB_DEVICES`` names GPUs with one job each; a study that asks for the CPU waits for the CPU alone. Without it
+the machine takes one job at a time, or as many as ``GPRUNE_JOB_SLOTS`` says.
 """
 
 import contextlib
+import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -11,20 +15,93 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
-from gprune.jobs.job import Job, create, fingerprint, read_job
-from gprune.jobs.state import ERROR, LOST, REMEDY, JobState, read_state, update
-from gprune.jobs.timeline import JobProgress, measure, read_trace
+from gprune.jobs import local
+from gprune.jobs.folder import ERROR, LOST, REMEDY, Job, JobState, create, fingerprint, read_job, read_state, update
+from gprune.jobs.reporting import JobProgress, measure, read_trace
 from gprune.study import Study, from_file
-from gprune.system import processes
+from gprune.system import machine
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder
+from gprune.system.safe_parsing import quote
 
+SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
+DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
+OPEN_CHOICE = ("auto", "cuda")
+"""Devices of a study for which the queue chooses the GPU."""
+_GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_SECONDS = 30.0
 """A process that was asked to stop and still runs after this long is killed."""
 START_SECONDS = 30.0
 """A queued job without a process is lost after this long."""
+
+
+def slots() -> int:
+    """Return how many jobs run at a time where no devices are named; JobError for an invalid value."""
+    text = os.environ.get(SLOTS_VARIABLE, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
+    return int(text)
+
+
+def devices() -> tuple[str, ...]:
+    """Return the named GPUs, none where slots decide; JobError for an invalid value."""
+    text = os.environ.get(DEVICES_VARIABLE, "")
+    names = tuple(text.split())
+    if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
+        raise JobError(
+            f"{DEVICES_VARIABLE} must name GPUs, each once, as 'cuda:0 cuda:1', or not be set: a study asks "
+            f"for the CPU itself, by its device (got {quote(text)})"
+        )
+    return names
+
+
+def require_valid_devices() -> None:
+    """Raise JobError if a setting is invalid or names a GPU that this machine does not have."""
+    slots()
+    count = len(machine.cards()) if devices() else 0
+    absent = next((name for name in devices() if _number(name) >= count), None)
+    if absent is not None:
+        raise JobError(f"{DEVICES_VARIABLE} names {absent}, and this machine shows {count} GPUs: name others, or none")
+
+
+def max_jobs() -> int:
+    """Return how many jobs may run at a time."""
+    return len(devices()) or slots()
+
+
+def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
+    """Return the devices or slots that a job may hold, and how many of them it needs.
+
+    A speed measurement takes the first GPU, so that all speeds are of one device, or else all slots.
+    """
+    if asks == files.NO_DEVICE:
+        return (), 0
+    names = devices()
+    if not names:
+        names = tuple(f"slot{number}" for number in range(slots()))
+        return names, len(names) if timed else 1
+    if asks not in OPEN_CHOICE:
+        return (asks,), 1
+    return (names[:1] if timed else names), 1
+
+
+def visible_device(device: str) -> dict[str, str]:
+    """Return the environment variable by which a job sees one GPU of those that this process sees."""
+    if not _GPU.fullmatch(device):
+        return {}
+    value = os.environ.get(_VISIBLE)
+    if value is None:
+        return {_VISIBLE: str(_number(device))}
+    names = value.split(",")
+    if _number(device) >= len(names):
+        raise JobError(f"there is no {device} among {_VISIBLE}={value}")
+    return {_VISIBLE: names[_number(device)].strip()}
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2])
 
 
 def jobs(cache: Path) -> list[Job]:
@@ -78,7 +155,7 @@ def submit(
     study: Study,
     label: str = "",
     arguments: Sequence[str] = (),
-    build: local.CommandBuilder = local.worker_command,
+    build: files.CommandBuilder = files.worker_command,
     cwd: str = "",
 ) -> Job:
     """Start a job, which waits until its device is free.
@@ -88,7 +165,7 @@ def submit(
     be written or the settings of devices are invalid.
     """
     home = files.root(cache)
-    device_slots.require_valid()
+    require_valid_devices()
     with files.writable(home):
         make_folder(home)
     reconcile(cache)
@@ -136,7 +213,7 @@ def cancel(cache: Path, job_id: str) -> Job:
     return get(cache, job_id)
 
 
-def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
+def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_command) -> Job:
     """Submit the study of a job again; stages that had finished are taken from the cache.
 
     Raises JobError if there is no such job, its study cannot be read, or the cache cannot be written.
@@ -161,7 +238,7 @@ def reconcile(cache: Path) -> None:
 
 
 def _signal(state: JobState, number: signal.Signals) -> None:
-    if state.pid is not None and state.host == processes.host():
+    if state.pid is not None and state.host == machine.host():
         local.send(state.pid, state.process_started, number)
 
 

@@ -19,8 +19,8 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import identity, parts
+from gprune.models.devices import execution_device, present
 from gprune.models.families import Layout, layout_of
-from gprune.models.offloading import execution_device, present
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 from gprune.system.errors import ModelError

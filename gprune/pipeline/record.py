@@ -19,7 +19,7 @@ from gprune.pipeline.stages.inputs import roles
 from gprune.pipeline.stages.plan import measurable
 from gprune.store import provenance
 from gprune.study import run_name
-from gprune.system import processes
+from gprune.system import machine
 from gprune.system.progress import Reused
 from gprune.system.safe_parsing import sentence
 
@@ -140,7 +140,7 @@ class RunRecord:
             "state": state,
             "until": self.until,
             "error": error if error is None else sentence(error),
-            "owner": processes.identify_process() if state == "running" else None,
+            "owner": machine.identify_process() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
             # the monotonic clock is never adjusted

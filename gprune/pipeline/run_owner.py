@@ -15,8 +15,7 @@ from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.stages import Stage
 from gprune.system import safe_parsing
 from gprune.system.errors import Cancelled, Interrupted, StoreError
-from gprune.system.files import make_folder
-from gprune.system.locks import Lock
+from gprune.system.files import Lock, make_folder
 from gprune.system.progress import Waiting
 
 LOOK_SECONDS = 0.5

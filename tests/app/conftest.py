@@ -10,7 +10,7 @@ import pytest
 from synthetic_run import LARGE, a_study, the_run, write_run
 
 from gprune.jobs import Job, local, queue
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline.runs.opened import Run
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
 from scripts.served_app import Server

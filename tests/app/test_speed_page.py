@@ -16,7 +16,7 @@ from gprune.app.figures import speed_export as figures
 from gprune.app.pages import export
 from gprune.app.ui.chart_style import METHOD_COLORS, is_wide
 from gprune.jobs import submit
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline import stages
 from gprune.records import PrunedModel
 from gprune.study.settings import EvaluationSettings

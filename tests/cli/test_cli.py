@@ -19,7 +19,7 @@ from gprune.cli import COMMANDS, paths, speed
 from gprune.cli.progress import speed_lines
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.folder import JobState, read_state, write_state
 from gprune.models.tiny import tiny_decoder
 from gprune.study.demo import demo_study
 from gprune.system.errors import ModelError, SettingsError

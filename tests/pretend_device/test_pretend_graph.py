@@ -10,7 +10,7 @@ from pretend_device.steps import Size
 
 from gprune.evaluation import speed
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
-from gprune.models import oom_backoff
+from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, same_model
 from gprune.models.tiny import tiny_decoder
@@ -105,7 +105,7 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
     model = steps.decoder(Size(), device)
     _, needed = measured(model, [], replace(SETTINGS, batch=1))
     with backend.active(memory.BYTES.used + needed - 100):
-        assert oom_backoff.device_memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
+        assert devices.device_memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
         with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
             measured(model, [])
 

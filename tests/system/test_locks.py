@@ -8,7 +8,7 @@ import pytest
 from unwritable import failing
 
 from gprune.system.errors import StoreError
-from gprune.system.locks import Lock, is_locked
+from gprune.system.files import Lock, is_locked
 
 
 def test_a_lock_excludes_a_second_holder_until_it_is_released(tmp_path):

@@ -1,6 +1,6 @@
 """Nearest names."""
 
-from gprune.system.nearest import closest, did_you_mean
+from gprune.system.safe_parsing import closest, did_you_mean
 
 
 def test_the_nearest_name_is_told_and_nothing_where_none_is_near():

@@ -18,14 +18,13 @@ from torch import nn
 
 from gprune.models import devices, low_rank, weight_headers
 from gprune.models.export import model_card, modeling_gprune, ordinary, same_model
-from gprune.models.export.older_versions import save_model
-from gprune.models.export.pruning_file import PruningRecord, read_record, write_record
-from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space
+from gprune.models.export.model_card import PruningRecord, read_record, write_record
+from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_layout, dense_type
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import move, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
-from gprune.store import manifests
+from gprune.store import checksums
 from gprune.system.errors import CheckpointError, ModelError
 
 _OUTPUT_MAPS = ("o_proj", "down_proj")
@@ -128,7 +127,7 @@ def load_verified(folder: Path) -> nn.Module:
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
-        fault = manifests.find_damage(folder)
+        fault = checksums.find_damage(folder)
         if fault:
             raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
     record = read_record(folder)

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from gprune.models.export import checkpoint, model_card, ordinary, same_model
+from gprune.models.export.model_card import read_record, write_record
 from gprune.models.export.modeling_gprune import KeptUnits
-from gprune.models.export.older_versions import save_model
-from gprune.models.export.pruning_file import read_record, write_record
-from gprune.models.export.writing import new_folder, require_free_space
+from gprune.models.export.writing import new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, dense_layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
 from gprune.models.loading import load_tokenizer, read_model

@@ -15,7 +15,7 @@ from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError, UnreadableError
 from gprune.system.forms import LooseForm, Rule, one_of
-from gprune.system.nearest import did_you_mean
+from gprune.system.safe_parsing import did_you_mean
 
 RECORD = "run.json"
 REMEDY = "run its study again, which finds every finished stage and writes the record anew"

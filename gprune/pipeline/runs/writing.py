@@ -9,9 +9,8 @@ from typing import Any
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explain_errors
-from gprune.system import processes
-from gprune.system.files import make_folder, write_json
-from gprune.system.locks import is_locked
+from gprune.system import machine
+from gprune.system.files import is_locked, make_folder, write_json
 
 INTERRUPTED = "interrupted"
 """the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
@@ -43,10 +42,10 @@ def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
     owner = record.get("owner") or {}
     if other_host(record):
         return is_locked(lock_path(root, str(record.get("run"))))
-    return processes.is_alive(owner.get("pid"), owner.get("started"))
+    return machine.is_alive(owner.get("pid"), owner.get("started"))
 
 
 def other_host(record: dict[str, Any]) -> str:
     """Return the name of the machine of a run if it is not this one; else an empty text."""
     host = str((record.get("owner") or {}).get("host") or "")
-    return "" if host == processes.host() else host
+    return "" if host == machine.host() else host

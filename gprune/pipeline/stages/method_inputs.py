@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gprune.evaluation import holdout
-from gprune.evaluation.holdout import HoldoutStatus
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.evaluation import overlap
 from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, order
@@ -153,4 +153,4 @@ def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> di
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):
             overlaps[text] = get_record(overlap, text)
-    return holdout.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)
+    return protocol.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)

@@ -14,7 +14,7 @@ from gprune.__main__ import main
 from gprune.experiments import sweep as sweeps
 from gprune.experiments.sweep import Sweep, from_file, study_statuses
 from gprune.jobs import local
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import stages_by_name, statistics
 from gprune.store import Store
