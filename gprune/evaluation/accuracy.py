@@ -104,7 +104,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     }
     scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")
-    main_scores = [score for task_scores in scores.get(main, {}).values() for score in task_scores]
+    main_scores = scores.get(main, [])
     accuracy = Accuracy(
         task=name,
         acc=figures.get(main, math.nan),
@@ -122,40 +122,39 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
         is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
     )
-    return TaskResult(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
+    return TaskResult(accuracy, read_answers(name, tasks, main_scores), read_questions(name, tasks))
 
 
-def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:
-    """Return the metric of every question, by task; of a task that has none by question, an empty list."""
+def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
+    """Return the metric of every question, without the tasks that do not have it by question."""
     name, _, filter_name = metric.partition(",")
-    scores = {}
+    scores: list[float] = []
     for task in tasks:
         values = [sample.get(name) for sample in samples[task] if sample["filter"] == (filter_name or "none")]
-        numbers = [float(value) for value in values if isinstance(value, int | float)]
-        scores[task] = numbers if len(numbers) == len(values) else []
+        if all(isinstance(value, int | float) for value in values):
+            scores += map(float, values)
     return scores
 
 
-def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
+def _error(figures: dict[str, float], scores: dict[str, list[float]], metric: str) -> float:
     """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is not such a mean."""
     from lm_eval.api.metrics import mean_stderr
 
-    values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]
+    values = scores.get(metric, [])
     if not values or not math.isclose(sum(values) / len(values), figures[metric], rel_tol=1e-9, abs_tol=1e-9):
         return math.nan
     return mean_stderr(values) if len(values) > 1 else math.inf
 
 
-def read_answers(name: str, tasks: dict[str, Any], scores: dict[str, list[float]]) -> Answers:
+def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answers:
     """Return a model's answers to the questions of a task.
 
     Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
-    question by task, where each question is right or wrong; no question where it is neither.
+    question, where each question is right or wrong; no question where it is neither.
     """
     scored = not has_options(tasks)
     if scored:
-        values = [score for task_scores in scores.values() for score in task_scores][:MOST_QUESTIONS]
-        values = values if set(values) <= {0, 1} else []
+        values = scores[:MOST_QUESTIONS] if set(scores[:MOST_QUESTIONS]) <= {0, 1} else []
         counts = lengths = [1] * len(values)
         right = [0] * len(values)
     else:

@@ -1,14 +1,17 @@
-"""List, submit, cancel and resume jobs, one per device at a time.
+"""List, submit, cancel and resume jobs, one per device at a time, and the processes of jobs on this machine.
 
-Every job is a process from the moment it is submitted; it waits for its device itself, see `gprune.jobs.worker`.
-``GPRUNE_JOB_DEVICES`` names GPUs with one job each; a study that asks for the CPU waits for the CPU alone. Without it
-the machine takes one job at a time, or as many as ``GPRUNE_JOB_SLOTS`` says.
+Every job is a process from the moment it is submitted, in a session of its own, so that closing the tab, the app or the
+terminal does not end it. It waits for its device itself, see `gprune.jobs.worker`. ``GPRUNE_JOB_DEVICES`` names GPUs
+with one job each; a study that asks for the CPU waits for the CPU alone. Without it the machine takes one job at a
+time, or as many as ``GPRUNE_JOB_SLOTS`` says.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +19,12 @@ from functools import partial
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs import local
 from gprune.jobs.folder import ERROR, LOST, REMEDY, Job, JobState, create, fingerprint, read_job, read_state, update
 from gprune.jobs.reporting import JobProgress, measure, read_trace
 from gprune.study import Study, from_file
-from gprune.system import machine
+from gprune.system import installation, machine
 from gprune.system.errors import JobError, SettingsError
-from gprune.system.files import make_folder
+from gprune.system.files import WITHOUT_LOCKS, is_locked, make_folder
 from gprune.system.safe_parsing import quote
 
 SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
@@ -35,6 +37,7 @@ GRACE_SECONDS = 30.0
 """A process that was asked to stop and still runs after this long is killed."""
 START_SECONDS = 30.0
 """A queued job without a process is lost after this long."""
+_children: list[subprocess.Popen[bytes]] = []
 
 
 def slots() -> int:
@@ -147,7 +150,7 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 def at_work(cache: Path) -> list[Job]:
     """Return the jobs that wait or compute; those whose process is gone are left out."""
     active = [job for job in jobs(cache) if job.active]
-    return [job for job in active if job.pid is None or local.has_process(job.folder, job)]
+    return [job for job in active if job.pid is None or has_process(job.folder, job)]
 
 
 def submit(
@@ -182,7 +185,7 @@ def submit(
 
 def _start(job: Job) -> None:
     try:
-        pid = local.start_worker(job.folder, job.cwd)
+        pid = start_worker(job.folder, job.cwd)
     except OSError as error:
         reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
         update(job.folder, lambda state: state.ended_as("failed", reason))
@@ -224,13 +227,13 @@ def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_
 
 def reconcile(cache: Path) -> None:
     """End the jobs whose process is gone and kill those that do not stop. Raises JobError if that cannot be written."""
-    local.reap()
+    reap()
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
         if state.finished:
             continue
-        if local.has_process(folder, state):
+        if has_process(folder, state):
             if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
                 _signal(state, signal.SIGKILL)
         elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
@@ -239,7 +242,7 @@ def reconcile(cache: Path) -> None:
 
 def _signal(state: JobState, number: signal.Signals) -> None:
     if state.pid is not None and state.host == machine.host():
-        local.send(state.pid, state.process_started, number)
+        send(state.pid, state.process_started, number)
 
 
 def _last_words(folder: Path) -> str:
@@ -248,3 +251,70 @@ def _last_words(folder: Path) -> str:
     if line.startswith(ERROR):
         return line.removeprefix(ERROR)
     return f"{LOST}{f'; its log ends with: {line}' if line else ''}; {REMEDY}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a job: threads, and a log that is UTF-8 and unbuffered."""
+    values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
+    if installation.CHILD_FOLDER is not None:
+        # a checkout, for jobs that start in another folder
+        paths = (str(installation.CHILD_FOLDER), os.environ.get("PYTHONPATH", ""))
+        values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def start_worker(folder: Path, cwd: str = "") -> int | None:
+    """Start the process of a job and return its number. Raises OSError if that fails."""
+    with open(folder / files.LOG, "ab") as log:
+        process = subprocess.Popen(
+            installation.command("gprune.jobs.worker", str(folder)),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=cwd or installation.CHILD_FOLDER,
+            env=environment() | {"GPRUNE_CACHE": str(folder.parents[1])},
+            start_new_session=True,
+        )
+    _children.append(process)
+    return process.pid
+
+
+def reap() -> None:
+    """Collect ended children, so that none stays a zombie."""
+    _children[:] = [process for process in _children if process.poll() is None]
+
+
+def has_process(folder: Path, state: JobState) -> bool:
+    """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
+    if state.host in ("", machine.host()):
+        return machine.is_alive(state.pid, state.process_started)
+    return is_locked(folder / files.ALIVE)
+
+
+def try_lock(path: Path) -> int | None:
+    """Return a descriptor that holds the lock of a file until the process ends, or None if another holds it.
+
+    The descriptor passes to a program that takes the place of this one. Raises JobError on a disk without locks.
+    """
+    with files.writable(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise JobError(WITHOUT_LOCKS.format(path.parent, error.strerror)) from error
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def send(pid: int, started: float | None, number: signal.Signals) -> None:
+    """Signal a process, with its whole group if it leads one; do nothing if it is gone."""
+    if not machine.is_alive(pid, started):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)

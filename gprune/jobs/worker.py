@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs import local, queue
+from gprune.jobs import queue
 from gprune.jobs.folder import Job, JobState, read_job, read_state, update
 from gprune.jobs.queue import jobs
 from gprune.system import machine
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.3
 
 def run_job(folder: Path) -> None:
     """Wait for a device and replace this process by the job's command. Raises GpruneError if that is impossible."""
-    local.try_lock(folder / files.ALIVE)
+    queue.try_lock(folder / files.ALIVE)
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)
     device = wait_for_device(job)
@@ -47,7 +47,7 @@ def wait_for_device(job: Job) -> str:
     while count:
         descriptors: dict[str, int] = {}
         for name, path in paths.items():
-            descriptor = local.try_lock(path)
+            descriptor = queue.try_lock(path)
             if descriptor is not None:
                 descriptors[name] = descriptor
             if len(descriptors) == count:
@@ -78,7 +78,7 @@ def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
         if not older or not set(names) & set(queue.device_candidates(other.asks, other.timed)[0]):
             continue
         state = read_state(other.folder)
-        if state.host == machine.host() and local.has_process(other.folder, state):
+        if state.host == machine.host() and queue.has_process(other.folder, state):
             return True
     return False
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from unwritable import failing
 
-from gprune.jobs import cancel, get, jobs, local, queue, reconcile, resume, study_of, submit, worker
+from gprune.jobs import cancel, get, jobs, queue, reconcile, resume, study_of, submit, worker
 from gprune.jobs import folder as files
 from gprune.jobs.folder import JobState, measures_speed, read_state, write_state
 from gprune.system import machine
@@ -98,8 +98,8 @@ def test_a_job_that_never_got_a_process_is_lost_after_a_while(cache, job):
 
 def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
     put(job, "running", host="elsewhere", started=1.0, **DEAD)
-    stored = local.try_lock(job.folder / files.ALIVE)
-    assert stored is not None and local.try_lock(job.folder / files.ALIVE) is None
+    stored = queue.try_lock(job.folder / files.ALIVE)
+    assert stored is not None and queue.try_lock(job.folder / files.ALIVE) is None
     assert state_of(cache, job) == "running"
     os.close(stored)
     assert state_of(cache, job) == "failed"
@@ -107,7 +107,7 @@ def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
 
 def test_cancel_of_a_running_job_signals_and_returns(cache, job, monkeypatch):
     sent = []
-    monkeypatch.setattr(local, "send", lambda pid, started, number: sent.append((pid, number.name)))
+    monkeypatch.setattr(queue, "send", lambda pid, started, number: sent.append((pid, number.name)))
     write_state(job.folder, alive())
     assert cancel(cache, job.id).state == "cancelling" and sent == [(os.getpid(), "SIGTERM")]
     state = read_state(job.folder)
@@ -148,7 +148,7 @@ def test_what_is_no_id_reaches_no_file(cache, name):
 
 
 def test_a_process_that_cannot_start_fails_the_job(cache, monkeypatch):
-    monkeypatch.setattr(local, "start_worker", failing(errno.ENOMEM))
+    monkeypatch.setattr(queue, "start_worker", failing(errno.ENOMEM))
     job = submit(cache, make_study())
     assert job.state == "failed" and "Cannot allocate memory" in job.error
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from unwritable import failing
 
-from gprune.jobs import JobReporter, local, reporting
+from gprune.jobs import JobReporter, queue, reporting
 from gprune.jobs import folder as files
 from gprune.jobs.folder import EVENTS, JobState, read_state, write_state
 from gprune.jobs.reporting import StageTime, describe_error, measure, read_trace
@@ -33,7 +33,7 @@ def test_running_state_carries_this_process(tmp_path):
     with JobReporter(tmp_path / "job") as report:
         state = read_state(report.folder)
         assert (state.state, state.pid) == ("running", os.getpid())
-        assert local.has_process(report.folder, state)
+        assert queue.has_process(report.folder, state)
     assert read_state(tmp_path / "job").state == "done"
 
 

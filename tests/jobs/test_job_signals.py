@@ -15,7 +15,7 @@ from gprune.__main__ import EXIT_STOPPED
 from gprune.cli import signals
 from gprune.jobs import folder as files
 from gprune.jobs.folder import JobState, read_state, worker_command, write_state
-from gprune.jobs.local import environment
+from gprune.jobs.queue import environment
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.store.resumption import SUFFIX, VARIABLE, StateFile

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from synthetic_run import a_study, read, write_run
 
-from gprune.jobs import folder, local
+from gprune.jobs import folder, queue
 from gprune.jobs import folder as files
 from gprune.jobs import folder as records
 from gprune.jobs.folder import JobState, write_state
@@ -87,7 +87,7 @@ def test_a_run_that_begins_meanwhile_keeps_its_results(two):
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch):
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+    monkeypatch.setattr(queue, "start_worker", lambda *_: None)
 
 
 def a_job(cache, state, arguments=()):

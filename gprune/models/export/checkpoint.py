@@ -72,14 +72,10 @@ def save(
     folder: Path,
     pruned: PruningMasks | PrunedModel,
     *,
-    source: str,
-    fingerprint: str,
-    run: str = "",
-    study: dict[str, Any] | None = None,
     figures: Sequence[model_card.Figure] = (),
-    trained: bool = False,
     ids: Sequence[int] = (),
     accept: Callable[[nn.Module], None] | None = None,
+    **facts: Any,
 ) -> Path:
     """Save a cut model, read it back and compare the two; the folder appears whole or not at all.
 
@@ -88,14 +84,11 @@ def save(
         tokenizer: that of the dense model, or None.
         folder: a folder that does not exist or is empty. It is returned as an absolute path.
         pruned: masks and repairs of the model, and what recovery has learned.
-        source: the dense model as the study names it.
-        fingerprint: that of the dense model.
-        run: name of the run that chose the masks.
-        study: settings of that run.
         figures: perplexities for the model card.
-        trained: whether the weights were changed after the cut.
         ids: tokens at which logits are compared; spread over the vocabulary where left out.
         accept: raises CheckpointError if the model read back is not the one that was measured.
+        facts: fields of `PruningRecord`: source and fingerprint of the dense model, and run, study and trained where
+            they are known.
 
     Raises CheckpointError if the folder is taken, the disk is full, or the saved model does not read back as it
     was.
@@ -107,7 +100,6 @@ def save(
         tokens, logits = same_model.probe(model, ids)
         save_model(model, tokenizer, partial)
         _add_own_code(model, partial, layout)
-        facts = {"source": source, "fingerprint": fingerprint, "run": run, "study": study, "trained": trained}
         record = PruningRecord.of(pruned, **facts, probe_tokens=tokens, probe_logits=logits)
         write_record(partial, record)
         model_card.write(partial, record, figures)

@@ -140,16 +140,14 @@ def read_record(folder: Path) -> PruningRecord:
         raise CheckpointError(
             f"the folder {str(folder)!r} has no {PRUNING_FILE}, so it is no pruned checkpoint: name the folder of one"
         ) from error
-    except ValidationError as error:
-        fault = error.errors()[0]
-        fault_text = " ".join([*(f"{part}:" for part in fault["loc"]), fault["msg"]])
-        raise _unreadable(path, fault_text) from error
-    except UnreadableError as error:
-        raise _unreadable(path, str(error)) from error
-
-
-def _unreadable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{str(path)!r} cannot be read ({sentence(reason, 160)}): export the model again")
+    except (ValidationError, UnreadableError) as error:
+        reason = str(error)
+        if isinstance(error, ValidationError):
+            fault = error.errors()[0]
+            reason = " ".join([*(f"{part}:" for part in fault["loc"]), fault["msg"]])
+        raise CheckpointError(
+            f"{str(path)!r} cannot be read ({sentence(reason, 160)}): export the model again"
+        ) from error
 
 
 def _mask(kept_units: Units, width: int) -> Array:
@@ -272,6 +270,7 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
     values = identity.configuration(folder)
     family = dense_type(values.get("model_type"))
     neurons, groups = record.widths
+    training = f"{record.recovery}, merged into the weights" if record.recovery else "yes" if record.trained else "no"
     rows = [
         ("family", FAMILIES[family].label if family in FAMILIES else family),
         ("parameters", f"{sum(tensor.numbers for tensor in identity.parameter_tensors(folder)):,}"),
@@ -279,7 +278,7 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
         ("FFN neurons a layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
         ("key/value groups a layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
         ("repair of the kept weights", record.pruned.repaired_by or "none"),
-        ("trained after the cut", _training(record)),
+        ("trained after the cut", training),
         ("base model, SHA-256 of configuration and weights", f"`{record.fingerprint}`" if record.fingerprint else ""),
     ]
     study = record.study or {}
@@ -293,12 +292,6 @@ def _number_types(folder: Path, base: Path | None) -> str:
     dtype, base_dtype = (identity.number_type(path) if path else "" for path in (folder, base))
     differs = base_dtype and base_dtype != dtype
     return f"{dtype} (the base model has {base_dtype}: the run computed in {dtype})" if differs else dtype
-
-
-def _training(record: PruningRecord) -> str:
-    if record.recovery:
-        return f"{record.recovery}, merged into the weights"
-    return "yes" if record.trained else "no"
 
 
 def _perplexities(figures: Sequence[Figure]) -> str:
