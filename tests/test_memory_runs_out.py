@@ -24,7 +24,7 @@ from gprune.pruning.calibration.accumulators import ChannelMoments
 from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.scoring import wanda_sp
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import Tokens
 from gprune.study import CalibrationSettings, EvaluationSettings, SparsitySettings
@@ -111,7 +111,7 @@ def evaluated(decoder, listener):
 def learned(decoder, listener, **changes):
     units = random_units(decoder.shape, 5, np.random.default_rng(0))
     settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
-    setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, listener)
+    setting = LearningInputs(decoder, (tokens(), tokens(seed=1)), settings, 0, listener)
     return learn(setting, *units, 0.5)
 
 

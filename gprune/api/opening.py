@@ -133,9 +133,9 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         raise SettingsError(
             f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
         )
-    from gprune.study.demo import bundled_study
+    from gprune.study.demo import read_study
 
-    return bundled_study(str(os.fspath(study)))
+    return read_study(str(os.fspath(study)))
 
 
 def store_in(cache: Place | None) -> Store:

@@ -87,9 +87,9 @@ def _unpack(options: argparse.Namespace) -> int:
 def _arrays(options: argparse.Namespace) -> int:
     from gprune import pipeline
     from gprune.pipeline import arrays
-    from gprune.study.demo import bundled_study
+    from gprune.study.demo import read_study
 
-    study, store = bundled_study(options.study, pipe=True), Store(options.cache)
+    study, store = read_study(options.study, pipe=True), Store(options.cache)
     arrays.check_target(options.out)
     with show_stages() as listener:
         pipeline.run(study, store, listener, "masks")

@@ -15,7 +15,7 @@ from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, short
-from gprune.study.demo import bundled_study
+from gprune.study.demo import read_study
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
@@ -50,8 +50,8 @@ def add(commands: Any) -> None:
 
 
 def _read_studies(options: argparse.Namespace) -> list[Study]:
-    """Return the study with the changed settings, once per seed; for errors see `bundled_study`."""
-    study, changed = bundled_study(options.study, pipe=True), changes(options)
+    """Return the study with the changed settings, once per seed; for errors see `read_study`."""
+    study, changed = read_study(options.study, pipe=True), changes(options)
     study = study.with_settings(changed) if changed else study
     seeds = options.seeds or [study.seed]
     require(len(set(seeds)) == len(seeds), "--seeds", seeds, "seeds that differ from each other")

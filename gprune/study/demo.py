@@ -58,7 +58,7 @@ DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-dri
 """the bundled studies by their command-line names"""
 
 
-def bundled_study(name: str, *, pipe: bool = False) -> Study:
+def read_study(name: str, *, pipe: bool = False) -> Study:
     """Return a bundled study by name, or the study in a file; an existing file takes precedence.
 
     `pipe` also allows a pipe. Raises SettingsError if there is neither, or the file has no valid study.

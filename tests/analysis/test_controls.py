@@ -9,7 +9,7 @@ from gprune import pipeline
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
 from gprune.pruning.allocation import uniform
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import budget
 from gprune.store import Store
@@ -52,7 +52,7 @@ def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_f
     texts = [results.get(stages.tokens, role) for role in stages.PAIR]
     work = RunContext(study, results.graph.inputs, results.store.texts)
     modules = a_partition(np.zeros(scores.ffn.shape))
-    setting = Setting(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
+    setting = LearningInputs(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
     learned = learn(setting, scores.ffn, scores.heads, modules, study.retention)
     learning, masks = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
     assert masks.ffn.tobytes() == learned.ffn.tobytes() and masks.heads.tobytes() == learned.heads.tobytes()

@@ -22,7 +22,7 @@ from gprune.pruning.calibration.sampling import sample
 from gprune.pruning.calibration.sequential import prune_layerwise
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.modules.refinement import refine
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
@@ -115,7 +115,7 @@ def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
     units = random_units(model.shape, 4, np.random.default_rng(0))
     texts = tokens(size.samples // 2), tokens(size.samples // 2, seed=1)
     reference = SparsitySettings(epochs=size.steps, batch=4, **settings)
-    learn(Setting(model, texts, reference, 0, silent), *units, 0.5)
+    learn(LearningInputs(model, texts, reference, 0, silent), *units, 0.5)
 
 
 def measured_perplexity(model: Decoder, size: Size) -> None:

@@ -37,7 +37,9 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
         from gprune.pruning.sparsity.learning import learn
 
         kept_groups = None if attention is None else attention.heads
-        return learn(work.learning(**texts), adapted.scores, heads.heads, partition, study.retention, kept_groups)
+        return learn(
+            work.learning_inputs(**texts), adapted.scores, heads.heads, partition, study.retention, kept_groups
+        )
 
     # widths are settings only if set; the method whose attention is kept is a need, not a setting
     excluded = (COMPENSATION, "attention", "alignment", "widths")
@@ -68,7 +70,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
     def make(work: RunContext, scores: list[records.UnitScores], **texts: Tokens) -> GateLearning:
         from gprune.pruning.sparsity.gates import learn_gates
 
-        return learn_gates(work.learning(**texts), scores, study.gates, study.retention, epochs)
+        return learn_gates(work.learning_inputs(**texts), scores, study.gates, study.retention, epochs)
 
     def make_scaled(work: RunContext, scores: list[records.UnitScores], texts: list[Tokens]) -> GateLearning:
         from gprune.pruning.sparsity.scales import learn_scaled_gates

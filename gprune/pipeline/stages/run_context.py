@@ -22,7 +22,7 @@ from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
-    from gprune.pruning.sparsity.learner import Setting
+    from gprune.pruning.sparsity.learner import LearningInputs
 
 _PASSAGE_TOKENS = 64
 
@@ -69,12 +69,14 @@ class RunContext:
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 
-    def learning(self, primary: Tokens, auxiliary: Tokens) -> Setting:
-        """Return what a learning works with."""
-        from gprune.pruning.sparsity.learner import Setting
+    def learning_inputs(self, primary: Tokens, auxiliary: Tokens) -> LearningInputs:
+        """Return the inputs of a learning stage."""
+        from gprune.pruning.sparsity.learner import LearningInputs
 
         study = self.study
-        return Setting(self.decoder, (primary, auxiliary), study.sparsity, study.seed, self.progress, self.resumption)
+        return LearningInputs(
+            self.decoder, (primary, auxiliary), study.sparsity, study.seed, self.progress, self.resumption
+        )
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
-from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
+from gprune.pruning.sparsity.learner import Learner, LearnerRunning, LearningInputs
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import require_reachable
@@ -27,17 +27,17 @@ from gprune.study import GateSettings
 class GateLearner(Learner[GateMasks]):
     """Learn gates from both losses on both texts; the masks of every step meet the target."""
 
-    def __init__(self, setting: Setting, family: GateMasks, start: Array, epochs: int, rate: float) -> None:
+    def __init__(self, inputs: LearningInputs, family: GateMasks, start: Array, epochs: int, rate: float) -> None:
         """Store the inputs of the training.
 
         Args:
-            setting: model, texts and settings.
+            inputs: model, texts and settings.
             family: computes masks from gates.
             start: (units,) float32 initial gates.
             epochs: passes over both texts.
             rate: initial learning rate of Adam.
         """
-        super().__init__(setting, family, epochs, rate, RetentionConstraint(family.target, 0.0, 0.0))
+        super().__init__(inputs, family, epochs, rate, RetentionConstraint(family.target, 0.0, 0.0))
         self._first = start
 
     def start(self) -> Tensor:
@@ -56,12 +56,12 @@ class GateLearner(Learner[GateMasks]):
 
 
 def learn_gates(
-    setting: Setting, scores: Sequence[UnitScores], gate_settings: GateSettings, target: float, epochs: int
+    inputs: LearningInputs, scores: Sequence[UnitScores], gate_settings: GateSettings, target: float, epochs: int
 ) -> GateLearning:
     """Learn a gate for each unit and turn the gates into masks that meet the retention target.
 
     Args:
-        setting: model, texts and settings.
+        inputs: model, texts and settings.
         scores: importance scores on one or more texts, from whose ranks the gates start.
         gate_settings: settings of this stage.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
@@ -75,12 +75,12 @@ def learn_gates(
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
-    decoder, alignment = setting.decoder, setting.settings.alignment
+    decoder, alignment = inputs.decoder, inputs.settings.alignment
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, alignment)
-    kind = EqualGates if setting.settings.equal else GateMasks
+    kind = EqualGates if inputs.settings.equal else GateMasks
     family = kind.of(decoder.shape, target, alignment, gate_settings.temperature, decoder.device)
-    learner = GateLearner(setting, family, starting_gates(scores), epochs, gate_settings.learning_rate)
+    learner = GateLearner(inputs, family, starting_gates(scores), epochs, gate_settings.learning_rate)
     gates, rows = learner.learned()
     masks, columns = family.exact(gates), learner.columns()
     neurons, groups = (part.cpu().numpy() for part in family.split(gates))

@@ -22,7 +22,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
-from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
+from gprune.pruning.sparsity.mask_hooks import MaskHooks, hook_decoder
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums, Passes
@@ -40,7 +40,7 @@ LAST = "learning_rate"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LearningInputs:
     """Inputs of a training of thresholds or gates."""
 
     decoder: Decoder
@@ -73,19 +73,21 @@ class Learner(ABC, Generic[M]):
     EXTRA_COLUMNS: ClassVar[tuple[str, ...]] = ()
     """columns of a history between FIRST and LAST"""
 
-    def __init__(self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint) -> None:
+    def __init__(
+        self, inputs: LearningInputs, family: M, epochs: int, rate: float, constraint: RetentionConstraint
+    ) -> None:
         """Store the inputs of the training.
 
         Args:
-            setting: model, texts and settings.
+            inputs: model, texts and settings.
             family: computes masks from the learned values.
             epochs: passes over both texts.
             rate: initial learning rate of Adam; it decays along half a cosine.
             constraint: initial state of the retention constraint.
         """
-        self.family, self.settings, self._constraint = family, setting.settings, constraint
-        self._setting, self._epochs, self._rate = setting, epochs, rate
-        self._ids = np.concatenate([tokens.ids for tokens in setting.texts]).astype(np.int64)
+        self.family, self.settings, self._constraint = family, inputs.settings, constraint
+        self._inputs, self._epochs, self._rate = inputs, epochs, rate
+        self._ids = np.concatenate([tokens.ids for tokens in inputs.texts]).astype(np.int64)
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
@@ -124,28 +126,28 @@ class Learner(ABC, Generic[M]):
         values = self.start()
         if not self._epochs:
             return values, []
-        with gate_decoder(self._setting.decoder) as gate:
-            return values, self._run(values, gate)
+        with hook_decoder(self._inputs.decoder) as hooks:
+            return values, self._run(values, hooks)
 
-    def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:
+    def _run(self, values: Tensor, hooks: MaskHooks) -> list[list[float]]:
         """Train the (count,) values in place and return one history row per step."""
-        running = self._start_state(values, gate)
+        running = self._start_state(values, hooks)
 
         def restart() -> LearnerRunning:
-            return self._start_state(running.learned.copy_(self.start()), gate)
+            return self._start_state(running.learned.copy_(self.start()), hooks)
 
-        epoch_steps, listener = running.sampler.steps_per_epoch, self._setting.on_progress
+        epoch_steps, listener = running.sampler.steps_per_epoch, self._inputs.on_progress
         steps = self._epochs * epoch_steps
         loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, restart, self._step, _message, listener)
-        return loop.run(running, self._setting.resumption)
+        return loop.run(running, self._inputs.resumption)
 
-    def _start_state(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
+    def _start_state(self, values: Tensor, hooks: MaskHooks) -> LearnerRunning:
         """Return the state before the first step."""
-        setting, notices = self._setting, list[str]()
-        sampler = SubsetSampler(*setting.texts, self.settings.batch, setting.seed)
-        teacher = Teacher.build(setting.decoder, len(self._ids), self._ids.shape[1], self._epochs)
-        listener = record_notices(notices, setting.on_progress)
-        passes = Passes(setting.decoder, self.family, gate, teacher, self._ids, self.settings, listener)
+        inputs, notices = self._inputs, list[str]()
+        sampler = SubsetSampler(*inputs.texts, self.settings.batch, inputs.seed)
+        teacher = Teacher.build(inputs.decoder, len(self._ids), self._ids.shape[1], self._epochs)
+        listener = record_notices(notices, inputs.on_progress)
+        passes = Passes(inputs.decoder, self.family, hooks, teacher, self._ids, self.settings, listener)
         optimizer = torch.optim.Adam([values], lr=self._rate)
         return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gprune.pruning.sparsity.equal_masks import EqualMasks
-from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
+from gprune.pruning.sparsity.learner import Learner, LearnerRunning, LearningInputs
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
@@ -20,7 +20,7 @@ from gprune.records import Array, Learning, Partition, budget
 
 
 def learn(
-    setting: Setting,
+    inputs: LearningInputs,
     scores: Array,
     head_scores: Array,
     partition: Partition,
@@ -30,7 +30,7 @@ def learn(
     """Learn thresholds and turn them into masks that meet the retention target exactly.
 
     Args:
-        setting: model, texts and settings.
+        inputs: model, texts and settings.
         scores: (layers, neurons) importance scores; only their order within a module matters.
         head_scores: (layers, key/value groups) importance scores; only their order within a layer matters.
         partition: modules of the neurons.
@@ -45,7 +45,7 @@ def learn(
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
-    decoder, settings = setting.decoder, setting.settings
+    decoder, settings = inputs.decoder, inputs.settings
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, settings.alignment)
     units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
@@ -57,7 +57,7 @@ def learn(
     family = MaskFamily.of(units, decoder.device)
     if settings.equal:
         family = EqualMasks.from_family(family, counts[0])
-    learner = ThresholdLearner(setting, family, target)
+    learner = ThresholdLearner(inputs, family, target)
     thresholds, rows = learner.learned()
     columns, widths = learner.columns(), (settings.alignment, settings.equal)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, *widths)
@@ -78,19 +78,19 @@ class ThresholdLearner(Learner[MaskFamily]):
 
     EXTRA_COLUMNS = ("multiplier", "admitted")
 
-    def __init__(self, setting: Setting, family: MaskFamily, target: float) -> None:
+    def __init__(self, inputs: LearningInputs, family: MaskFamily, target: float) -> None:
         """Store the inputs of the training.
 
         Args:
-            setting: model, texts and settings.
+            inputs: model, texts and settings.
             family: computes masks from thresholds.
             target: R*, the requested retention.
         """
-        settings, equal = setting.settings, isinstance(family, EqualMasks)
+        settings, equal = inputs.settings, isinstance(family, EqualMasks)
         # the augmented Lagrangian (Eq. 11); with equal widths every mask meets the target without it
         rates = (0.0, 0.0) if equal else (settings.penalty, settings.dual_rate)
         constraint = RetentionConstraint(target, *rates)
-        super().__init__(setting, family, settings.epochs, settings.learning_rate, constraint)
+        super().__init__(inputs, family, settings.epochs, settings.learning_rate, constraint)
         self._target = target
 
     def start(self) -> Tensor:

@@ -26,7 +26,7 @@ _LIBRARY_PREFIX = "transformers."
 
 
 @dataclass(slots=True)
-class MaskGate:
+class MaskHooks:
     """Switch between teacher (closed: no masks) and student (open: one mask copy per subset)."""
 
     shape: ModelShape
@@ -103,11 +103,11 @@ class MaskGate:
 
 
 @contextmanager
-def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
-    """Attach a closed gate to a decoder and detach it on exit; a `biased` gate also adds biases to the outputs."""
-    gate = MaskGate(decoder.shape, [decoder.layer_device(layer) for layer in range(decoder.shape.layers)])
+def hook_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskHooks]:
+    """Attach closed hooks to a decoder and remove them on exit; if `biased`, they also add biases to the outputs."""
+    hooks = MaskHooks(decoder.shape, [decoder.layer_device(layer) for layer in range(decoder.shape.layers)])
     with ExitStack() as stack:
-        stack.callback(gate.close)
+        stack.callback(hooks.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
             # in a pruned layer, the row offsets of fused maps differ from those of the dense shape
@@ -115,18 +115,18 @@ def gate_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
             if is_complete and _is_known(part) and _activation(part) is not None:
-                stack.enter_context(replace_forward(part, gate.feed_forward(index, part, decoder)))
+                stack.enter_context(replace_forward(part, hooks.feed_forward(index, part, decoder)))
             else:
-                _hook(decoder.down_proj(index), gate.hook(index), stack)
+                _hook(decoder.down_proj(index), hooks.hook(index), stack)
             above = decoder.shape.layers + index
-            _hook(decoder.o_proj(index), gate.hook(above), stack)
+            _hook(decoder.o_proj(index), hooks.hook(above), stack)
             if biased:
                 for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
-                    stack.callback(linear.register_forward_hook(gate.shift(position)).remove)
+                    stack.callback(linear.register_forward_hook(hooks.shift(position)).remove)
         if decoder.dtype in _HALF_PRECISION:
             for norm in _norms(decoder):
                 stack.enter_context(replace_forward(norm, _recomputing(norm.forward)))
-        yield gate
+        yield hooks
 
 
 def _hook(linear: nn.Linear, hook: Callable[..., Any], stack: ExitStack) -> None:

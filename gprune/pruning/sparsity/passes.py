@@ -16,7 +16,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
-from gprune.pruning.sparsity.mask_hooks import MaskGate
+from gprune.pruning.sparsity.mask_hooks import MaskHooks
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Array
@@ -71,7 +71,7 @@ class Passes:
         self,
         decoder: Decoder,
         family: UnitMasks,
-        gate: MaskGate,
+        hooks: MaskHooks,
         teacher: Teacher,
         ids: Array,
         settings: SparsitySettings,
@@ -80,15 +80,15 @@ class Passes:
         """Store the inputs of every batch.
 
         Args:
-            decoder: the frozen model with the gate attached.
+            decoder: the frozen model with the hooks attached.
             family: computes masks from the learned values.
-            gate: applies the masks to the model.
+            hooks: apply the masks to the model.
             teacher: the dense model's hidden states.
             ids: (sequences, tokens) int64 ids of both texts.
             settings: batch, distillation weight and temperature are used.
             on_progress: called with a notice when memory runs out.
         """
-        self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
+        self._decoder, self._family, self._hooks, self._teacher = decoder, family, hooks, teacher
         self._ids, self._settings = ids, settings
         # the division of a batch into portions affects rounding
         self.sequences = AdaptiveBatches(
@@ -142,7 +142,7 @@ class Passes:
     ) -> None:
         """Run a portion, (subsets, sequences, tokens) of the batch, and add its losses and gradients to `sums`."""
         flat, temperature = ids.flatten(0, 1), self._settings.distillation_temperature
-        self._gate.open(self._family, learned, len(ids))
+        self._hooks.open(self._family, learned, len(ids))
         try:
             student = self._decoder.hidden_states(flat)
             losses = head_losses(self._decoder.logits, student, target, flat, temperature)
@@ -154,10 +154,10 @@ class Passes:
             if soft is not None and sums.distillation_gradient is not None:
                 sums.distillation_gradient.add_(self._unit_gradients(student, soft, retain=False).sum(0))
         finally:
-            self._gate.close()
+            self._hooks.close()
 
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
         """Return (subsets, units) mask gradients from the gradient of a loss at the final hidden states."""
-        gradients = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
+        gradients = torch.autograd.grad(student, self._hooks.channels, hidden_gradient, retain_graph=retain)
         self._decoder.count_backward(student.shape[0] * student.shape[1])
-        return self._gate.unit_gradient(gradients)
+        return self._hooks.unit_gradient(gradients)

@@ -19,7 +19,7 @@ from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
-from gprune.pruning.sparsity.mask_hooks import MaskGate, gate_decoder
+from gprune.pruning.sparsity.mask_hooks import MaskHooks, hook_decoder
 from gprune.pruning.sparsity.masks import split_units
 from gprune.pruning.sparsity.rounding import require_reachable
 from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
@@ -32,16 +32,16 @@ from gprune.system.progress import Progress, silent
 class Scales:
     """Changes of all scales and biases as a flat tensor, applied to a student model."""
 
-    def __init__(self, gate: MaskGate, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
+    def __init__(self, hooks: MaskHooks, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
         """Start at scales of 1 and biases of 0.
 
         Args:
-            gate: biased gate that is attached to the student.
+            hooks: hooks with biases that are attached to the student.
             masks: kept units of the student; None if it has all units.
             student: the model.
             bias_rate: step size of the biases relative to the learning rate.
         """
-        self.gate, shape, device = gate, gate.shape, student.device
+        self.hooks, shape, device = hooks, hooks.shape, student.device
         self.units = shape.layers * (shape.neurons + shape.kv_heads)
         paces = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
         self.pace = torch.cat([*paces, *self.extra_paces()]).to(device, at_least_float32(student.dtype))
@@ -50,7 +50,7 @@ class Scales:
         if masks is not None:
             # inputs of every down_proj, and then of every o_proj
             rows = [*masks.ffn, *np.repeat(masks.heads, shape.group_channels, axis=1)]
-            self._kept = gate.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
+            self._kept = hooks.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
 
     def extra_paces(self) -> list[Tensor]:
         """Return the relative step sizes of the numbers after scales and biases."""
@@ -65,16 +65,16 @@ class Scales:
         """Scale the student's units and shift its outputs while the context is open, with gradients."""
         leaf = self.numbers.detach().requires_grad_()
         leaf.grad = self.gradient
-        neurons, groups = split_units(self.gate.shape, self.factors(leaf))
-        rows = self.gate.place_on_layers([*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)])
+        neurons, groups = split_units(self.hooks.shape, self.factors(leaf))
+        rows = self.hooks.place_on_layers([*neurons, *groups.repeat_interleave(self.hooks.shape.group_channels, dim=1)])
         if self._kept is not None:
             rows = [row[index] for row, index in zip(rows, self._kept, strict=True)]
-        self.gate.channels = [row[None] for row in rows]
-        self.gate.biases = self.gate.place_on_layers(list(self.biases(leaf)))
+        self.hooks.channels = [row[None] for row in rows]
+        self.hooks.biases = self.hooks.place_on_layers(list(self.biases(leaf)))
         try:
             yield
         finally:
-            self.gate.close()
+            self.hooks.close()
 
     def factors(self, numbers: Tensor) -> Tensor:
         """Return the (units,) factors of the units."""
@@ -82,7 +82,7 @@ class Scales:
 
     def biases(self, numbers: Tensor) -> Tensor:
         """Return (2 * layers, hidden) biases: all down_proj, then all o_proj."""
-        shape = self.gate.shape
+        shape = self.hooks.shape
         return numbers[self.units :][: 2 * shape.layers * shape.hidden].view(-1, shape.hidden)
 
 
@@ -90,12 +90,12 @@ class ScaledGates(Scales):
     """Gates that determine the masks of the dense model, together with scales and biases."""
 
     def __init__(
-        self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
+        self, hooks: MaskHooks, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
     ) -> None:
         """Start the gates at `start` (units,); see Scales for the other arguments."""
         self.family, self._first = family, torch.from_numpy(start).to(decoder.device)
         self._pace = settings.gate_rate / settings.joint_rate
-        super().__init__(gate, None, decoder, settings.bias_rate)
+        super().__init__(hooks, None, decoder, settings.bias_rate)
 
     def extra_paces(self) -> list[Tensor]:
         """See Scales."""
@@ -152,8 +152,8 @@ def learn_scales(
     if masks.ffn.all() and masks.heads.all():
         settings = replace(settings, steps=0)
     ids, sets = _draw_sequences(texts, settings.samples, seed)
-    with gate_decoder(student, biased=True) as gate:
-        scales = Scales(gate, masks, student, settings.bias_rate)
+    with hook_decoder(student, biased=True) as hooks:
+        scales = Scales(hooks, masks, student, settings.bias_rate)
         rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(resumption)
     ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers).float()))
     down, out = scales.biases(scales.numbers).float().cpu().numpy().reshape(2, shape.layers, shape.hidden)
@@ -195,8 +195,8 @@ def learn_scaled_gates(
     family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
     joint = replace(scale_settings, steps=scale_settings.joint_steps, learning_rate=scale_settings.joint_rate)
     ids, sets = _draw_sequences(texts, scale_settings.samples, seed)
-    with gate_decoder(decoder, biased=True) as gate:
-        scaled = ScaledGates(gate, family, starting_gates(scores), joint, decoder)
+    with hook_decoder(decoder, biased=True) as hooks:
+        scaled = ScaledGates(hooks, family, starting_gates(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
     learned = scaled.gates(scaled.numbers).float()
     masks = family.exact(learned)

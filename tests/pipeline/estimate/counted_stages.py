@@ -18,7 +18,7 @@ from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.gate_masks import GateMasks
-from gprune.pruning.sparsity.mask_hooks import gate_decoder
+from gprune.pruning.sparsity.mask_hooks import hook_decoder
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
 from gprune.pruning.sparsity.rounding import RankedUnits
@@ -100,11 +100,11 @@ def learning_step(decoder, study, sequences, build_family):
     length = study.calibration.length
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
-    with CountedMemory() as counts, gate_decoder(decoder) as gate:
+    with CountedMemory() as counts, hook_decoder(decoder) as hooks:
         family = build_family()
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
-        passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
+        passes = Passes(decoder, family, hooks, teacher, rows, settings, silent)
         values = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(values, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
     return counts.peak

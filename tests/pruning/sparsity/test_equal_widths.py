@@ -9,7 +9,7 @@ from sparsity.reference_sparsity import random_case, random_units
 
 from gprune.pruning.sparsity.equal_masks import EqualGates, EqualMasks
 from gprune.pruning.sparsity.gates import learn_gates
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks
@@ -92,7 +92,7 @@ def test_what_moves_all_thresholds_of_a_layer_alike_is_taken_out_of_a_gradient()
 def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_heads):
     decoder, units, texts = random_case(kv_heads, 61)
     settings = SparsitySettings(epochs=3, batch=8, widths="equal", alignment=4)
-    setting = Setting(decoder, texts, settings, 0, silent)
+    setting = LearningInputs(decoder, texts, settings, 0, silent)
     learned, twin = (learn(setting, *units, 0.5) for _ in range(2))
     count, groups = budget.equal_counts(decoder.shape, 0.5, 4)
     assert widths(learned) == ([count] * 2, [groups] * 2) and count % 4 == 0
@@ -107,7 +107,7 @@ def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_head
 def test_gates_keep_the_highest_of_every_layer(kv_heads):
     decoder, (scores, heads, _), texts = random_case(kv_heads, 61)
     unit_scores = UnitScores("flap", "A", scores, heads, np.repeat(heads, decoder.shape.group_channels, axis=1))
-    setting = Setting(decoder, texts, SparsitySettings(batch=8, widths="equal"), 0, silent)
+    setting = LearningInputs(decoder, texts, SparsitySettings(batch=8, widths="equal"), 0, silent)
     count, groups = budget.equal_counts(decoder.shape, 0.5)
     first = learn_gates(setting, [unit_scores], GateSettings(), 0.5, 0)
     assert (first.ffn == budget.highest(scores, count)).all()

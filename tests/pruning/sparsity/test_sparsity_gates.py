@@ -8,7 +8,7 @@ from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation,
 from gprune.pruning.sparsity.batches import SubsetSampler
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.gates import learn_gates
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.records import ModelShape, UnitScores
 from gprune.study import GateSettings, SparsitySettings
 from gprune.system.errors import NumericsError, SettingsError
@@ -36,7 +36,7 @@ def learned(prepared, target=0.5, scores=None, chosen=None, on_progress=silent, 
     decoder, texts = prepared
     sparsity = SparsitySettings(**({"batch": 8} | settings))
     scores = [scored(decoder.shape, 1)] if scores is None else scores
-    setting = Setting(decoder, texts, sparsity, 0, on_progress)
+    setting = LearningInputs(decoder, texts, sparsity, 0, on_progress)
     return learn_gates(setting, scores, chosen or GateSettings(), target, sparsity.epochs)
 
 

@@ -9,7 +9,7 @@ from sparsity import reference_sparsity as reference
 from sparsity.reference_sparsity import NaiveMasks, cross_entropy, distillation, random_case, record_gradients
 
 from gprune.pruning.sparsity.batches import SubsetSampler
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.rounding import RankedUnits
@@ -21,7 +21,7 @@ from gprune.system.progress import silent
 
 def _learn(case, retention=0.5, seed=0, on_progress=silent, **settings):
     decoder, units, texts = case
-    return learn(Setting(decoder, texts, SparsitySettings(**settings), seed, on_progress), *units, retention)
+    return learn(LearningInputs(decoder, texts, SparsitySettings(**settings), seed, on_progress), *units, retention)
 
 
 def _naive_first_gradient(case, retention, settings):

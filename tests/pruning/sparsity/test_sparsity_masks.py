@@ -1,4 +1,4 @@
-"""Masks, straight-through gradients and the gate, against loops and against separate runs."""
+"""Masks, straight-through gradients and the mask hooks, against loops and against separate runs."""
 
 from dataclasses import asdict
 
@@ -11,7 +11,7 @@ from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import mask_hooks
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.mask_hooks import gate_decoder
+from gprune.pruning.sparsity.mask_hooks import hook_decoder
 from gprune.pruning.sparsity.masks import surrogate
 from gprune.records import ModelShape, budget
 from gprune.system import machine
@@ -50,9 +50,9 @@ def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
     decoder = _decoder(shape)
     ids = torch.arange(16).view(SUBSETS, 4)
     dense = decoder.hidden_states(ids)
-    with pytest.raises(RuntimeError, match="stopped"), gate_decoder(decoder) as gate:
+    with pytest.raises(RuntimeError, match="stopped"), hook_decoder(decoder) as hooks:
         assert torch.equal(decoder.hidden_states(ids), dense)
-        gate.open(family, thresholds)
+        hooks.open(family, thresholds)
         assert not torch.equal(decoder.hidden_states(ids), dense)
         raise RuntimeError("stopped")
     assert torch.equal(decoder.hidden_states(ids), dense)
@@ -70,12 +70,12 @@ def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name,
     def gradients():
         decoder = _decoder(shape, family_name, dtype=dtype)
         forwards = {name: module.forward for name, module in decoder.model.named_modules()}
-        with gate_decoder(decoder) as gate:
-            gate.open(family, thresholds)
+        with hook_decoder(decoder) as hooks:
+            hooks.open(family, thresholds)
             hidden = decoder.hidden_states(ids)
             loss = hidden.float().square().sum()
-            first = torch.autograd.grad(loss, gate.channels, retain_graph=True)
-            second = torch.autograd.grad(loss, gate.channels)
+            first = torch.autograd.grad(loss, hooks.channels, retain_graph=True)
+            second = torch.autograd.grad(loss, hooks.channels)
         assert {name: module.forward for name, module in decoder.model.named_modules()} == forwards
         return [hidden.detach(), *first, *second]
 

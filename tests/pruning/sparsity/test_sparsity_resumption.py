@@ -12,7 +12,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import passes
 from gprune.pruning.sparsity.gates import learn_gates
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import UnitScores
 from gprune.records.base import axes_of
@@ -61,7 +61,7 @@ class Study:
         spent = lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0)  # noqa: E731
         resumption = Resumption(self.file, spent, listener)
         begun = resumption if resumed else None
-        return self.learn(Setting(decoder, tuple(self.texts), self.settings, 0, listener, begun)), resumption
+        return self.learn(LearningInputs(decoder, tuple(self.texts), self.settings, 0, listener, begun)), resumption
 
     def stop_after(self, step, on_progress=silent):
         """End a learning once a step is done, and forget its notices."""
