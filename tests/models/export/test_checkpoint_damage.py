@@ -9,7 +9,7 @@ import pytest
 from pruned_folder import byte_tokenizer, save, small_decoder
 from safetensors.torch import load_file, save_file
 
-from gprune.models.export import checkpoint, model_card, same_model
+from gprune.models.export import checkpoint, model_card
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 
@@ -71,7 +71,7 @@ def test_a_tensor_that_reads_back_changed_is_refused(name, tmp_path, monkeypatch
 
 
 def test_a_tokenizer_that_reads_back_changed_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(same_model, "load_tokenizer", lambda folder: lambda text: byte_tokenizer()("w1"))
+    monkeypatch.setattr(checkpoint, "load_tokenizer", lambda folder: lambda text: byte_tokenizer()("w1"))
     with pytest.raises(CheckpointError, match="the saved tokenizer splits"):
         save(small_decoder(), tmp_path / "out", tokenizer=byte_tokenizer())
     assert list(tmp_path.iterdir()) == []
