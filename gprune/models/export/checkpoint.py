@@ -26,7 +26,6 @@ from gprune.models.export import model_card, modeling_gprune, ordinary
 from gprune.models.export.model_card import PRUNING_FILE, Figure, PruningRecord, figures_of, read_record, write_record
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_layout, dense_type
-from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import load_tokenizer, move, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
 from gprune.store import checksums
@@ -156,10 +155,10 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
-    model_type = str(configuration(folder).get("model_type"))
+    model_type = str(identity.configuration(folder).get("model_type"))
     model_class = modeling_gprune.classes_of(dense_type(model_type))
     # reading the files finds truncated and damaged ones
-    weight_headers.tensors(weight_files(folder))
+    weight_headers.tensors(identity.weight_files(folder))
     loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
@@ -171,7 +170,7 @@ def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
     dropped_fields = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in configuration(folder).items() if name not in dropped_fields}
+    values = {name: value for name, value in identity.configuration(folder).items() if name not in dropped_fields}
     values |= own_fields(model, layout)
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
@@ -179,7 +178,7 @@ def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
         "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
         **{name: f"modeling_gprune.{model_class.__name__}" for name in layout.loaders},
     }
-    (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    (folder / identity.CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
