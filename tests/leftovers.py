@@ -14,4 +14,4 @@ def kill(cache: Path) -> None:
     for job in files.all_folders(files.root(cache)):
         state = read_state(job)
         if state.pid is not None and state.pid != os.getpid():
-            queue.send(state.pid, state.process_started, signal.SIGKILL)
+            queue.signal_process(state.pid, state.process_started, signal.SIGKILL)

@@ -227,7 +227,7 @@ def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_
 
 def reconcile(cache: Path) -> None:
     """End the jobs whose process is gone and kill those that do not stop. Raises JobError if that cannot be written."""
-    reap()
+    reap_children()
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
@@ -242,7 +242,7 @@ def reconcile(cache: Path) -> None:
 
 def _signal(state: JobState, number: signal.Signals) -> None:
     if state.pid is not None and state.host == machine.host():
-        send(state.pid, state.process_started, number)
+        signal_process(state.pid, state.process_started, number)
 
 
 def _last_words(folder: Path) -> str:
@@ -279,7 +279,7 @@ def start_worker(folder: Path, cwd: str = "") -> int | None:
     return process.pid
 
 
-def reap() -> None:
+def reap_children() -> None:
     """Collect ended children, so that none stays a zombie."""
     _children[:] = [process for process in _children if process.poll() is None]
 
@@ -309,7 +309,7 @@ def try_lock(path: Path) -> int | None:
     return descriptor
 
 
-def send(pid: int, started: float | None, number: signal.Signals) -> None:
+def signal_process(pid: int, started: float | None, number: signal.Signals) -> None:
     """Signal a process, with its whole group if it leads one; do nothing if it is gone."""
     if not machine.is_alive(pid, started):
         return

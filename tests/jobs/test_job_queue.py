@@ -107,7 +107,7 @@ def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
 
 def test_cancel_of_a_running_job_signals_and_returns(cache, job, monkeypatch):
     sent = []
-    monkeypatch.setattr(queue, "send", lambda pid, started, number: sent.append((pid, number.name)))
+    monkeypatch.setattr(queue, "signal_process", lambda pid, started, number: sent.append((pid, number.name)))
     write_state(job.folder, alive())
     assert cancel(cache, job.id).state == "cancelling" and sent == [(os.getpid(), "SIGTERM")]
     state = read_state(job.folder)
