@@ -16,9 +16,7 @@ from gprune.data.demo import MODEL_FOLDER
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.jobs import JobReporter
 from gprune.jobs import folder as files
-from gprune.jobs.job import create
-from gprune.jobs.local import worker_command
-from gprune.jobs.state import update
+from gprune.jobs.folder import create, update, worker_command
 from gprune.records import ModelShape
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
 from gprune.study.methods import METHODS

@@ -28,9 +28,9 @@ from pipeline_machine import Device, measure_device  # noqa: E402
 from pipeline_peers import PARTS, measure_ratios  # noqa: E402
 from pipeline_stages import STAGES, Bench, Sizes  # noqa: E402
 
-from gprune.models import loading, random_weights  # noqa: E402
+from gprune.models import loading  # noqa: E402
 from gprune.models.decoder import Decoder  # noqa: E402
-from gprune.models.shapes import RANDOM, SHAPES  # noqa: E402
+from gprune.models.sources import RANDOM, SHAPES  # noqa: E402
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def _load_decoder(options: argparse.Namespace) -> Decoder:
         return Decoder.from_model(loading.read_weights(folder, device, options.dtype, False, offload=True))
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
     device, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
-    return Decoder.from_model(random_weights.make_model(config, device, dtype, name))
+    return Decoder.from_model(loading.make_random_model(config, device, dtype, name))
 
 
 def _print_stages(options: argparse.Namespace, device: Device) -> None:

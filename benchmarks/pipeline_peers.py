@@ -24,7 +24,7 @@ from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.records import ActivationStatistics, ModelShape, ModuleStatistics, Partition, WeightNorms
-from gprune.store import checksums, digests
+from gprune.store import checksums
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -276,7 +276,7 @@ def _digests(repeats: int, device: torch.device) -> Ratio:
         def ours() -> None:
             # as in a new process
             checksums._remembered.clear()
-            digests.of_files(files, memory)
+            checksums.of_files(files, memory)
 
         medians = compare_calls({"ours": ours, "reference": reference}, repeats, device)
     return Ratio(

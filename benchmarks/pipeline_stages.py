@@ -24,7 +24,7 @@ from gprune.pruning.removal.walk import remove_layerwise
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.sparsity.gates import learn_gates
-from gprune.pruning.sparsity.learner import Setting
+from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.surgery import cut
 from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
@@ -254,7 +254,7 @@ def _learning(bench: Bench, learns_gates: bool) -> float:
     samples = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
     texts = bench.tokens("A", samples), bench.tokens("the text B", samples)
-    setting = Setting(decoder, texts, settings, 0, silent)
+    setting = LearningInputs(decoder, texts, settings, 0, silent)
     neurons, groups, partition = _random_scores_and_partition(decoder)
     if learns_gates:
         channels = np.zeros((decoder.shape.layers, decoder.shape.heads * decoder.shape.head_width))

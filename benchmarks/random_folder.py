@@ -16,7 +16,7 @@ def write_random_model(folder: Path, configuration: dict[str, Any], dtype: torch
 
     Args:
         folder: the model folder.
-        configuration: the fields of a published shape, one of ``gprune.models.shapes.SHAPES``.
+        configuration: the fields of a published shape, one of ``gprune.models.sources.SHAPES``.
         dtype: number type of the weights.
 
     Returns:

@@ -8,9 +8,9 @@ the commands.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gprune.models.registration import register as register
-from gprune.models.registration import register_when_loaded
-from gprune.system.version import __version__ as __version__
+from gprune.models import register as register
+from gprune.models import register_when_loaded
+from gprune.system.installation import __version__ as __version__
 
 if TYPE_CHECKING:
     from gprune.api import measure as measure

@@ -35,7 +35,7 @@ from gprune.cli import COMMANDS, Parser, say
 from gprune.cli.signals import listen
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import Cancelled, GpruneError, Interrupted
-from gprune.system.version import __version__
+from gprune.system.installation import __version__
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
 

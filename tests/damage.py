@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune.pipeline.stages import KINDS
 from gprune.store import Store, checksums
-from gprune.store.manifests import NAME, SUMS
+from gprune.store.checksums import MANIFEST, SUMS
 
 Damage = Callable[[Path, random.Random], None]
 """damages the result in a folder"""
@@ -62,19 +62,19 @@ def random_flips(store: Store, count: int, seed: int) -> list[tuple[Path, int]]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / NAME).read_text(encoding="utf-8"))
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _raw(data: bytes) -> Damage:
     def damage(folder: Path, _: random.Random) -> None:
-        (folder / NAME).write_bytes(data)
+        (folder / MANIFEST).write_bytes(data)
 
     return damage
 
 
 def _cut(folder: Path, chosen: random.Random) -> None:
-    data = (folder / NAME).read_bytes()
-    (folder / NAME).write_bytes(data[: chosen.randrange(1, len(data) - 1)])
+    data = (folder / MANIFEST).read_bytes()
+    (folder / MANIFEST).write_bytes(data[: chosen.randrange(1, len(data) - 1)])
 
 
 def _entry(name: str, *values: Any) -> Damage:
@@ -84,7 +84,7 @@ def _entry(name: str, *values: Any) -> Damage:
         entries = read_manifest(folder)
         entries.pop(name, None)
         entries |= {name: chosen.choice(values)} if values else {}
-        (folder / NAME).write_text(json.dumps(entries), encoding="utf-8")
+        (folder / MANIFEST).write_text(json.dumps(entries), encoding="utf-8")
 
     return damage
 
@@ -92,7 +92,7 @@ def _entry(name: str, *values: Any) -> Damage:
 def _checksum(folder: Path, chosen: random.Random) -> None:
     entries = read_manifest(folder)
     entries[SUMS][chosen.choice(sorted(entries[SUMS]))] = "0" * 64
-    (folder / NAME).write_text(json.dumps(entries), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(entries), encoding="utf-8")
 
 
 def _file_lost(folder: Path, chosen: random.Random) -> None:
@@ -100,8 +100,8 @@ def _file_lost(folder: Path, chosen: random.Random) -> None:
 
 
 def _a_folder_instead(folder: Path, _: random.Random) -> None:
-    (folder / NAME).unlink()
-    (folder / NAME).mkdir()
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).mkdir()
 
 
 def _a_file_instead(folder: Path, _: random.Random) -> None:

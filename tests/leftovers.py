@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs import local
-from gprune.jobs.state import read_state
+from gprune.jobs import queue
+from gprune.jobs.folder import read_state
 
 
 def kill(cache: Path) -> None:
@@ -14,4 +14,4 @@ def kill(cache: Path) -> None:
     for job in files.all_folders(files.root(cache)):
         state = read_state(job)
         if state.pid is not None and state.pid != os.getpid():
-            local.send(state.pid, state.process_started, signal.SIGKILL)
+            queue.signal_process(state.pid, state.process_started, signal.SIGKILL)

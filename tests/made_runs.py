@@ -26,8 +26,7 @@ from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import KINDS, Graph, Stage, execution_plan
 from gprune.pipeline.stages.inputs import text_of
 from gprune.pruning.ranking import ranks
-from gprune.pruning.sparsity.rounding import exact_masks
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks
 from gprune.records import Array, budget
 from gprune.store import Store, provenance
 from gprune.study import Study

@@ -17,7 +17,7 @@ from gprune.app.preview import Question, Source, repair_of
 from gprune.app.preview.requests import resolve
 from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
-from gprune.models.export import pruning_file
+from gprune.models.export import model_card
 from gprune.pipeline import stages
 from gprune.pipeline.estimate import estimate_study
 from gprune.pipeline.estimate.dimensions import of_model
@@ -119,7 +119,7 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
         choice = results.get(stages.choice, method)
         kind = choice.repair.partition(":")[0]
         assert kind in REPAIRS, "the smallest model gains by a fit"
-        plan = pruning_file.read_record(Path(result[location]))
+        plan = model_card.read_record(Path(result[location]))
         assert [repair.name for repair in plan.pruned.repairs] == [kind]
         assert np.array_equal(plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn)
         live = opened.model(method)

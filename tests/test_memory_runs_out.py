@@ -15,8 +15,8 @@ from sparsity.reference_sparsity import random_units
 
 from gprune.evaluation.accuracy import measure_tasks
 from gprune.evaluation.perplexity import perplexity
+from gprune.models.devices import AdaptiveBatches, out_of_memory
 from gprune.models.loading import load
-from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.allocation import uniform
 from gprune.pruning.calibration import collect, sequential

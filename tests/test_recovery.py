@@ -15,7 +15,7 @@ from gprune.app.figures import jobs as job_panels
 from gprune.app.figures.comparison import find_recoveries, recovery
 from gprune.cli.progress import print_summary
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import checkpoint, model_card, pruning_file
+from gprune.models.export import checkpoint, model_card
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.surgery import Silenced, cut
@@ -118,7 +118,7 @@ def test_only_a_recovered_run_gives_a_recovered_model(made):
 
 def test_the_recovered_folder_names_its_recovery_and_the_other_folder_none(made):
     _, result = made
-    records = [pruning_file.read_record(Path(result[name])) for name in ("recovered_checkpoint", "checkpoint")]
+    records = [model_card.read_record(Path(result[name])) for name in ("recovered_checkpoint", "checkpoint")]
     assert [record.recovery for record in records] == ["lora of rank 8", ""]
     assert records[0].pruned.repaired_by == REPAIRS[KIND].label and records[0].run == result["run"]
     card = (Path(result["recovered_checkpoint"]) / "README.md").read_text()
@@ -135,7 +135,7 @@ def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(mad
     assert message == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in reference.items()}
     # a held one has it in its weights alone, which its pruning.json says
     stored = gprune.save(live, tmp_path / "held")
-    assert pruning_file.read_record(stored).trained and not pruning_file.read_record(folder).trained
+    assert model_card.read_record(stored).trained and not model_card.read_record(folder).trained
     assert torch.equal(logits(checkpoint.load_verified(stored)), logits(live))
 
 

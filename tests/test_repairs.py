@@ -14,7 +14,7 @@ from gprune.app.preview import Question, Source, describe_left_out
 from gprune.app.preview.requests import base_question, resolve
 from gprune.app.preview.worker.loop import RequestHandler
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import checkpoint, pruning_file
+from gprune.models.export import checkpoint, model_card
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
@@ -150,7 +150,7 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
 def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     opened, result = run
     folder, ids = Path(result["checkpoint"]), torch.arange(3, 12)[None]
-    assert [repair.name for repair in pruning_file.read_record(folder).pruned.repairs] == [KIND]
+    assert [repair.name for repair in model_card.read_record(folder).pruned.repairs] == [KIND]
     logits = checkpoint.load_verified(folder)(ids).logits
     torch.testing.assert_close(logits, opened.model("gprune")(ids).logits)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gprune.models import shapes
+from gprune.models import sources
 
 TINY = {
     "model_type": "llama",
@@ -26,5 +26,5 @@ def put(patch: pytest.MonkeyPatch, folder: Path, **configs: dict) -> None:
     for name, config in configs.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "config.json").write_text(json.dumps(TINY | config))
-        patch.setitem(shapes.SHAPES, name, TINY | config)
-    patch.setattr(shapes, "FOLDER", folder)
+        patch.setitem(sources.SHAPES, name, TINY | config)
+    patch.setattr(sources, "SHAPES_FOLDER", folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gprune.data import published
-from gprune.models.shapes import is_random
+from gprune.models.sources import is_random
 from gprune.study import Study
 
 MODEL = "LLaMA2-7B"

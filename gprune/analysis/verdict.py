@@ -37,8 +37,8 @@ from gprune.analysis.paired_test import (
 from gprune.analysis.tables import BASES
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
-from gprune.evaluation import holdout
-from gprune.evaluation.holdout import HoldoutStatus
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline.stages.results import repair_label
 from gprune.records import Agreement, PruningMasks
 from gprune.study import Study
@@ -269,7 +269,7 @@ def outcome(lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, 
     `lines` are all methods of the run, including those of other seeds; `statuses` relate its evaluation texts to its
     calibration texts. Returns None if the study measures no perplexity.
     """
-    text = holdout.first(statuses, study)
+    text = protocol.leading_text(statuses, study)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
     return opponents(lines, text, expected, own_method(study.metric)) if text else None
 

@@ -17,8 +17,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results, Stage, is_plugin_score
 from gprune.pipeline.stages.results import Declaration
 from gprune.pruning.ranking import GroupedRanks
-from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
-from gprune.pruning.sparsity.units import RankedUnits, quantiles
+from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks, quantiles, require_reachable
 from gprune.records import Array, Learning, ModelShape, Partition, PruningMasks, UnitScores
 from gprune.study import ReliabilitySettings, Study
 from gprune.study.methods import METHODS, SCORINGS

@@ -106,12 +106,12 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
         >>> smaller.num_parameters() < dense.num_parameters()
         True
     """
-    from gprune.models import origin
+    from gprune.models.export import checkpoint
     from gprune.pruning.surgery import cut
 
     with _as_decoder(model) as decoder:
         record = masks if isinstance(masks, PruningMasks) else _read_masks(masks, decoder.shape)
-        return origin.remember(cut(decoder, record), PrunedModel(record), **origin.source_of(model))
+        return checkpoint.remember_origin(cut(decoder, record), PrunedModel(record), **checkpoint.source_of(model))
 
 
 @contextmanager
@@ -191,7 +191,6 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
         >>> sorted(file.name for file in folder.glob("*.json"))[-1], (folder / "README.md").is_file()
         ('tokenizer_config.json', True)
     """
-    from gprune.models import origin
     from gprune.models.decoder import require_language_model
     from gprune.models.export import checkpoint
 
@@ -203,7 +202,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     training = model.training
     model.eval()
     try:
-        provenance = origin.origin_of(model)
+        provenance = checkpoint.origin_of(model)
         record = provenance.record
         return checkpoint.save(
             model,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
-from gprune.system.nearest import did_you_mean
+from gprune.system.safe_parsing import did_you_mean
 
 if TYPE_CHECKING:
     from gprune.pipeline.stages import Results

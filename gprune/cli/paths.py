@@ -3,7 +3,7 @@
 from operator import attrgetter
 from typing import Any
 
-from gprune.models import shapes
+from gprune.models import sources
 from gprune.study import Study
 from gprune.study.fields import assignment
 from gprune.study.study import split_text_name
@@ -15,8 +15,8 @@ def model(name: str) -> str:
 
     Raises ModelError if it names random weights of an unknown shape.
     """
-    if shapes.is_random(name):
-        shapes.folder(name)
+    if sources.is_random(name):
+        sources.shape_folder(name)
         return name
     return name if name == "demo" else absolute_path(name)
 

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 from gprune.system.errors import Interrupted
-from gprune.system.processes import interrupt
+from gprune.system.machine import interrupt
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 

@@ -15,7 +15,7 @@ from gprune.cli import add_cache, add_command, add_job, say, to_path
 from gprune.cli.jobs import job_reporter, submit_command
 from gprune.cli.progress import show_stages, speed_lines
 from gprune.jobs.folder import SPEEDS
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 from gprune.system import machine
 from gprune.system.files import require_place, write_json
 
@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
 
 def _speed(options: argparse.Namespace) -> int:
     from gprune.evaluation import speed
-    from gprune.models.export import measurable
+    from gprune.models import loading
 
     if options.json is not None:
         require_place(options.json)
@@ -59,10 +59,10 @@ def _speed(options: argparse.Namespace) -> int:
     models: dict[str, Any] = {}
     times = Counter[str]()
     for name in options.models:
-        measurable.require_known(name, options.align)
+        loading.require_loadable_name(name, options.align)
         times[name] += 1
         label = name if times[name] == 1 else f"{name} #{times[name]}"
-        models[label] = partial(measurable.load_model, name, settings.device, settings.dtype, options.align)
+        models[label] = partial(loading.load_bare_model, name, settings.device, settings.dtype, options.align)
     with job_reporter(options.job) as reporter:
         with show_stages(reporter) as show:
             rows = [asdict(row) for row in speed.measure(models, settings, partial(show, "speed"))]

@@ -1,26 +1,37 @@
 """Figures of a model, dense or pruned, on tasks of lm-eval (section 4: zero-shot accuracy).
 
-The model's choice is the one of the highest log-likelihood (acc), or of the highest log-likelihood divided by the
-choice's length in characters (acc_norm). Both are kept; which of them counts is decided when they are shown
+The model in memory is adapted to lm-eval, with smaller batches where memory runs out, error sentences and progress. Its
+choice is the one of the highest log-likelihood (acc), or of the highest log-likelihood divided by the choice's length
+in characters (acc_norm). Both are kept; which of them counts is decided when they are shown
 (``gprune.analysis.accuracy``). Other tasks keep every metric under lm-eval's name, and count by the first.
 """
 
+import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from lm_eval.api.model import CacheHook
+from lm_eval.models.huggingface import HFLM
 from torch import nn
 
+from gprune.data.texts import require_embedded
 from gprune.evaluation.tasks import TaskSource, fingerprint, loading, resolve
 from gprune.models import devices
+from gprune.models.devices import AdaptiveBatches
 from gprune.records import Accuracy, Answers, Questions
 from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 from gprune.study import EvaluationSettings
-from gprune.system.errors import CorpusError
+from gprune.system.errors import CorpusError, NumericsError
 from gprune.system.progress import Progress, silent
+
+T = TypeVar("T")
+_SHOWN = 60
+_REMEDY = "leave the task of the longest questions out, or use dtype bfloat16 or a device with more memory"
+_GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,6 @@ def measure_tasks(
             "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
             "files beside the model"
         )
-    from gprune.evaluation.tasks.language_model import InMemoryModel
 
     source = resolve(task, settings)
     training, report = model.training, loading.writes_to_caller(on_progress)
@@ -94,7 +104,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     }
     scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")
-    main_scores = [score for task_scores in scores.get(main, {}).values() for score in task_scores]
+    main_scores = scores.get(main, [])
     accuracy = Accuracy(
         task=name,
         acc=figures.get(main, math.nan),
@@ -112,40 +122,39 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
         is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
     )
-    return TaskResult(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
+    return TaskResult(accuracy, read_answers(name, tasks, main_scores), read_questions(name, tasks))
 
 
-def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:
-    """Return the metric of every question, by task; of a task that has none by question, an empty list."""
+def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
+    """Return the metric of every question, without the tasks that do not have it by question."""
     name, _, filter_name = metric.partition(",")
-    scores = {}
+    scores: list[float] = []
     for task in tasks:
         values = [sample.get(name) for sample in samples[task] if sample["filter"] == (filter_name or "none")]
-        numbers = [float(value) for value in values if isinstance(value, int | float)]
-        scores[task] = numbers if len(numbers) == len(values) else []
+        if all(isinstance(value, int | float) for value in values):
+            scores += map(float, values)
     return scores
 
 
-def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
+def _error(figures: dict[str, float], scores: dict[str, list[float]], metric: str) -> float:
     """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is not such a mean."""
     from lm_eval.api.metrics import mean_stderr
 
-    values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]
+    values = scores.get(metric, [])
     if not values or not math.isclose(sum(values) / len(values), figures[metric], rel_tol=1e-9, abs_tol=1e-9):
         return math.nan
     return mean_stderr(values) if len(values) > 1 else math.inf
 
 
-def read_answers(name: str, tasks: dict[str, Any], scores: dict[str, list[float]]) -> Answers:
+def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answers:
     """Return a model's answers to the questions of a task.
 
     Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
-    question by task, where each question is right or wrong; no question where it is neither.
+    question, where each question is right or wrong; no question where it is neither.
     """
     scored = not has_options(tasks)
     if scored:
-        values = [score for task_scores in scores.values() for score in task_scores][:MOST_QUESTIONS]
-        values = values if set(values) <= {0, 1} else []
+        values = scores[:MOST_QUESTIONS] if set(scores[:MOST_QUESTIONS]) <= {0, 1} else []
         counts = lengths = [1] * len(values)
         right = [0] * len(values)
     else:
@@ -233,3 +242,96 @@ def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
 def _target(task: Any, document: Any) -> str:
     target = task.doc_to_target(document)
     return str(target[0] if isinstance(target, list) and target else target)
+
+
+class InMemoryModel(HFLM):
+    """Adapter of a dense or pruned model in memory to lm-eval; the model stays on its device.
+
+    Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half precision
+    makes frequent, always count for the first choice.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, batch: int, on_progress: Progress) -> None:
+        """Wrap a model; `batch` is the sequences of one forward pass."""
+        # lm-eval adds a padding token to a tokenizer without one
+        tokenizer = copy.deepcopy(tokenizer)
+        super().__init__(model, tokenizer=tokenizer, backend="causal", batch_size=batch, softmax_dtype="float32")
+        self._report = on_progress
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Return the log-likelihood of each continuation. Raise CorpusError for one that the model cannot read."""
+        for request in requests:
+            self._require_readable(*request.args)
+        return self._run_in_batches(super().loglikelihood, requests)
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        """Return the log-likelihood of each text."""
+        return self._run_in_batches(super().loglikelihood_rolling, requests)
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """Return the continuation of each context."""
+        for request in requests:
+            settings = request.args[1]
+            count = next((settings[name] for name in _GENERATED if name in settings), self.max_gen_toks)
+            if count >= self.max_length:
+                raise CorpusError(
+                    f"the task {request.task_name!r} generates up to {count} tokens and the model reads at most "
+                    f"{self.max_length}: leave it out"
+                )
+        return self._run_in_batches(super().generate_until, requests)
+
+    def _run_in_batches(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
+        """Measure requests with as many sequences at a time as memory allows."""
+        texts = ("".join(part for part in request.args if isinstance(part, str)) for request in requests)
+        longest = max(texts, key=len, default="")
+        length = min(len(self.tok_encode(longest)) if longest else 0, self.max_length)
+        sequences = AdaptiveBatches(self.batch_size, length, "evaluation.batch", _REMEDY, self.device, self._report)
+
+        def attempt(size: int) -> list[T]:
+            self.batch_size_per_gpu = size
+            # the longest requests come first, so that memory runs out at the start if at all
+            self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
+            return measure(requests, disable_tqdm=True)
+
+        return sequences.fitting(attempt, self.batch_size)
+
+    def _require_readable(self, context: str, continuation: str) -> None:
+        embeddings = self.model.get_input_embeddings().num_embeddings
+        if len(self.tokenizer) > embeddings:
+            text = context + continuation
+            ids = np.array(self.tok_encode(text), dtype=np.int64)
+            require_embedded(ids, text[:_SHOWN], embeddings, self.tokenizer)
+        # a token is a byte at least
+        if continuation.strip() and len(continuation.encode(errors="replace")) < self.max_length:
+            return
+        tokens = len(self.tok_encode(continuation, add_special_tokens=False))
+        if not 1 <= tokens <= self.max_length:
+            problem = (
+                f"has {tokens} tokens and the model reads at most {self.max_length}" if tokens else "has no tokens"
+            )
+            raise CorpusError(f"the choice {_short(continuation)} of a task {problem}: leave that question or task out")
+
+
+class _ResponseHook(CacheHook):
+    """Report progress at every response that lm-eval caches, and raise NumericsError at NaN."""
+
+    def __init__(self, on_progress: Progress, interval: int, total: int) -> None:
+        super().__init__(None)
+        self._on_progress, self._every, self._done, self._total = on_progress, interval, 0, total
+
+    def add_partial(self, attr: str, req: Any, res: Any) -> None:
+        """Take the response `res` to the request `req`."""
+        likelihood = {"loglikelihood": lambda: res[0], "loglikelihood_rolling": lambda: res}.get(attr, lambda: 0.0)()
+        if math.isnan(likelihood):
+            kind = "text" if attr == "loglikelihood_rolling" else "choice"
+            raise NumericsError(
+                f"the log-likelihood of the {kind} {_short(req[-1])} is NaN: the model overflows in its number "
+                "type, so use float32 or bfloat16, or check its weights for NaN"
+            )
+        self._done += 1
+        if self._done % self._every == 0 or self._done == self._total:
+            self._on_progress(self._done, self._total, "tasks: answering")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -98,9 +98,8 @@ class StaticKeyValues(Cache):
         """Return the tokens stored before the prompt; during decoding the model gets mask and positions directly."""
         return 0
 
-    def get_query_offset(self, *_: Any, **__: Any) -> int:
-        """Return the position of the first query, 0 as in ``get_seq_length``."""
-        return 0
+    # the position of the first query is 0 as well
+    get_query_offset = get_seq_length
 
     def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
         """Return the number of keys that the prompt attends to, and the first of them."""

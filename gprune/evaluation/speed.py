@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
-from gprune.models import devices, oom_backoff
+from gprune.models import devices
 from gprune.models.parts import language_config
 from gprune.records import Array
 from gprune.study.settings import require_choice
@@ -208,7 +208,7 @@ def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterato
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not oom_backoff.out_of_memory(error):
+        if not devices.out_of_memory(error):
             raise
         context = " beside the model that it takes turns with" if together else ""
         raise SettingsError(
@@ -302,7 +302,7 @@ def measure(
     for name, load in following:
         rounds.append(measure_beside(name, load))
         # release the memory of this model before the next one is loaded
-        oom_backoff.release_memory()
+        devices.release_memory()
     references = [join_repetitions(parts) for parts in zip(*(times[0] for times in rounds), strict=True)]
     pairs = list(zip(references, references, strict=True))
     for first_times, *other_times in rounds:

@@ -1,7 +1,7 @@
 """Run missing studies as jobs: as many at a time as the queue has places for.
 
 Studies that measure speed come last and one by one; that nothing of the cache disturbs their clock is the
-queue's own rule (gprune.jobs.device_slots).
+queue's own rule (gprune.jobs.queue).
 
 The queue of jobs is the only memory: killed and started again, the schedule finds what has finished in the
 cache and what still runs in the queue, and goes on from there. What several studies need is computed once:
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from gprune import jobs
-from gprune.jobs import device_slots
-from gprune.jobs.job import fingerprint, measures_speed
+from gprune.jobs import queue
+from gprune.jobs.folder import fingerprint, measures_speed
 from gprune.study import Study
 from gprune.system.errors import GpruneError, JobError
 
@@ -124,7 +124,7 @@ class Schedule(Generic[E]):
         if entry.timed:
             return not self._open
         # one job more than can run is submitted, so that the queue is never empty between two polls
-        return len(self._open) <= device_slots.max_jobs()
+        return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
         open_job = self._already_open(entry)

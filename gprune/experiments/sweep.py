@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
-from gprune.jobs.job import fingerprint
+from gprune.jobs.folder import fingerprint
 from gprune.pipeline import opened, runs
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import UNTIL, Graph, Results
@@ -23,7 +23,7 @@ from gprune.store import Store
 from gprune.study import Study, run_name, short, study
 from gprune.study.demo import DEMOS
 from gprune.study.settings import read, require
-from gprune.system import limits, safe_parsing
+from gprune.system import forms, safe_parsing
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.forms import Form, Listed, Rule, one_of
 
@@ -32,8 +32,8 @@ NOT_VARIED = ("name", "group", "text_names")
 
 
 _TITLE = Rule(
-    f"text in one line, of at most {limits.LONGEST_NAME} characters",
-    lambda title: title.isprintable() and len(title) <= limits.LONGEST_NAME and bool(title.strip()),
+    f"text in one line, of at most {forms.LONGEST_NAME} characters",
+    lambda title: title.isprintable() and len(title) <= forms.LONGEST_NAME and bool(title.strip()),
 )
 
 
@@ -81,7 +81,7 @@ class Sweep(Form):
             is_twice = name in self.space and name in in_cases
             require(not is_twice, "space", name, "varied in the space or in the cases, not in both")
             require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
-        limit = limits.MOST_STUDIES
+        limit = forms.MOST_STUDIES
         if self.count > limit:
             raise SettingsError(
                 f"the sweep makes {self.count:,} studies, of which at most {limit:,} are taken: shorten a list"
@@ -117,7 +117,7 @@ class Sweep(Form):
         except SettingsError as error:
             raise SettingsError(f"study {number} of {self.count} ({label}): {error}") from error
         # the name is for display, so it may be truncated
-        name = safe_parsing.sentence(f"{self.title}: {label}", limits.LONGEST_NAME)
+        name = safe_parsing.sentence(f"{self.title}: {label}", forms.LONGEST_NAME)
         return Variation(settings, label, replace(study, name=name, group=self.title))
 
 

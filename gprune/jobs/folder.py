@@ -1,4 +1,4 @@
-"""Files of a job: one folder per job, named by its id, with the lock that guards it.
+"""Files of a job: one folder per job, named by its id, with its record, its state and the lock that guards it.
 
     <cache>/jobs/<id>/study.json     the study
                       job.json       id, created, label, command, arguments; written once
@@ -7,20 +7,34 @@
                       log.txt        standard output and error
                       speed.json     setting, machine and rows of a speed measurement
 
-The app, the command line and the job itself read and write these files and nothing else.
+The app, the command line and the job itself read and write these files and nothing else. A job is queued, running, and
+then done, failed, cancelled, or interrupted by a signal that asks its process to leave. A running job that was asked to
+stop is cancelling until its process has ended. Its state is changed only under the job's lock.
 """
 
+from __future__ import annotations
+
 import contextlib
+import hashlib
+import json
 import os
 import re
-from collections.abc import Iterator
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from gprune.store import store_error
-from gprune.system import safe_parsing
-from gprune.system.errors import JobError, UnreadableError
-from gprune.system.locks import Lock
+from gprune.study import Study, run_name
+from gprune.system import installation, machine, safe_parsing
+from gprune.system.errors import JobError, SettingsError, UnreadableError
+from gprune.system.files import Lock, make_folder, write_json, write_text
+from gprune.system.forms import Listed, LooseForm, one_of
+from gprune.system.safe_parsing import sentence
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -35,6 +49,23 @@ ALIVE = ".alive"
 # UTC date, UTC time, and eight digits that distinguish jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+FINISHED = ("cancelled", "interrupted", "failed", "done")
+STATES = ("queued", "running", "cancelling", *FINISHED)
+REMEDY = "start it again: finished stages are kept"
+ERROR = "error: "
+"""Beginning of the line by which a command says why it failed."""
+LOST = "the process ended without a result (killed, out of memory, or the machine restarted)"
+DAMAGED_STATE = f"the job's {STATE} is missing or damaged; {REMEDY}"
+CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
+SPEED = "speed"
+EXPORTS = ("export", "gguf", "map")
+"""Commands that compute on the CPU and make no run."""
+SERIES = ("sweep", "reproduce")
+"""Commands that submit jobs and hold no device."""
+CPU = "cpu"
+NO_DEVICE = "none"
+"""A job that computes nothing itself, as a sweep that submits its studies."""
 
 
 def root(cache: Path) -> Path:
@@ -117,9 +148,209 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     return lines[-count:] if count > 0 and any(lines) else []
 
 
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
 def printable(line: str) -> str:
     """Return a line of a log without codes that move a cursor or change colours."""
     return _TERMINAL_CODES.sub("", line).rstrip()
+
+
+def is_other_command(arguments: Sequence[str]) -> bool:
+    """Return True if the arguments of a job name another command than `run`."""
+    return bool(arguments) and arguments[0] in (*EXPORTS, SPEED, *SERIES)
+
+
+def is_speed_command(arguments: Sequence[str]) -> bool:
+    """Return True if a job measures the speed of named models."""
+    return bool(arguments) and arguments[0] == SPEED
+
+
+def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """Return the command line of a job: `run` with the job's study, or the command that the arguments begin with."""
+    if is_other_command(arguments):
+        return installation.command("gprune", *arguments, "--job", str(folder))
+    study, cache = str(folder / STUDY), str(folder.parents[1])
+    return installation.command("gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments)
+
+
+@dataclass(frozen=True)
+class JobState(LooseForm):
+    """State of a job; times are seconds since 1970."""
+
+    state: Annotated[str, one_of(STATES)] = "queued"
+    host: str = ""
+    """Machine of the process."""
+    pid: int | None = None
+    process_started: float | None = None
+    """Create time of the process, see `gprune.system.machine`; distinguishes later processes with its number."""
+    started: float | None = None
+    """When the job left the queue."""
+    ended: float | None = None
+    cancel_requested: float | None = None
+    error: str = ""
+    """One sentence, empty unless failed."""
+    device: str = ""
+    """GPU that the queue assigned; empty if it assigns none."""
+
+    @property
+    def finished(self) -> bool:
+        """Return True if nothing more will happen."""
+        return self.state in FINISHED
+
+    @property
+    def killed(self) -> bool:
+        """Return True if the process ended without reporting how: the job may succeed when it is started again."""
+        return self.error.startswith(LOST)
+
+    def elapsed_at(self, moment: float) -> float | None:
+        """Return the seconds from its start to its end, or to `moment` in seconds since 1970; None while it waits."""
+        return None if self.started is None else max(0.0, (self.ended or moment) - self.started)
+
+    def with_process(self, pid: int) -> JobState:
+        """Return the same job with a process of this machine."""
+        return replace(self, pid=pid, process_started=machine.process_start(pid), host=machine.host())
+
+    def ended_as(self, state: str, error: str = "") -> JobState:
+        """Return the same job, ended now."""
+        return replace(self, state=state, error=safe_parsing.sentence(error), ended=time.time())
+
+    def after_death(self, reason: str) -> JobState:
+        """Return the state of a job whose process is gone; a reported end stays."""
+        if self.finished:
+            return self
+        return self.ended_as("cancelled") if self.state == "cancelling" else self.ended_as("failed", reason)
+
+
+def read_state(folder: Path) -> JobState:
+    """Return the state of a job; a damaged file reads as failed, with the reason."""
+    values = read_json(folder / STATE) or {}
+    try:
+        return JobState.parse({"state": ""} | values)
+    except SettingsError:
+        return JobState(state="failed", error=DAMAGED_STATE)
+
+
+def write_state(folder: Path, state: JobState) -> None:
+    """Replace the state of a job. Raises JobError if it cannot be written."""
+    with writable(folder):
+        write_json(folder / STATE, asdict(state))
+
+
+def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
+    """Change the state under the job's lock and return it. Raises JobError if it cannot be written."""
+    with lock_folder(folder):
+        before = read_state(folder)
+        after = change(before)
+        if after != before:
+            write_state(folder, after)
+        return after
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord(LooseForm):
+    """The fixed facts of a job in ``job.json``; times are seconds since 1970."""
+
+    WHAT: ClassVar = "it"
+    label: str
+    created: float
+    command: Listed[str]
+    """Argument list of the process."""
+    arguments: Listed[str]
+    """What was added to the usual command."""
+    fingerprint: str
+    """Hash of the study and the arguments: equal for jobs that do the same."""
+    asks: str = "auto"
+    """Device that it asks for, as in a study."""
+    timed: bool = False
+    """True if it measures speed."""
+    run: str = ""
+    """Name of the run that it computes or reads."""
+    cwd: str = ""
+    """Folder in which its command was typed; empty for the usual one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(JobRecord, JobState):
+    """One job: its record and its state."""
+
+    id: str
+    folder: Path
+    position: int | None = None
+    """Place in the queue from 1; None unless queued."""
+
+    @property
+    def exports(self) -> bool:
+        """Return True if it makes no run."""
+        return is_other_command(self.arguments)
+
+    @property
+    def active(self) -> bool:
+        """Return True if it waits or runs."""
+        return not self.finished
+
+    @property
+    def elapsed(self) -> float | None:
+        """Return the seconds since it left the queue; None while it waits."""
+        return self.elapsed_at(time.time())
+
+
+def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
+    """Return the SHA-256 of what decides the outcome of a job; the study's display name does not."""
+    return hashlib.sha256(json.dumps([study.digest, list(arguments), cwd]).encode()).hexdigest()
+
+
+def measures_speed(study: Study, until: str = "all") -> bool:
+    """Return True if a run of a study, as far as `until`, measures speed."""
+    return study.evaluation.speed != "none" and until in ("perplexity", "all")
+
+
+def _requested_device(study: Study, arguments: Sequence[str]) -> str:
+    if arguments and arguments[0] in SERIES:
+        return NO_DEVICE
+    if not is_speed_command(arguments):
+        return CPU if is_other_command(arguments) else study.device
+    # `--device=cpu` is `--device cpu`
+    options = dict(pairwise(part for word in arguments for part in word.split("=", 1)))
+    return options.get("--device") or (CPU if options.get("--preset") == "cpu" else study.device)
+
+
+def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, cwd: str = "") -> Job:
+    """Write the folder of a new job under another name and rename it. Raises JobError if it cannot be written.
+
+    `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
+    """
+    created, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
+    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(created)) + f"-{nonce[:8]}")
+    until = next((value for option, value in pairwise(arguments) if option == "--until"), "all")
+    record = {
+        "id": folder.name,
+        "created": created,
+        "label": sentence(label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"),
+        "command": build(folder, arguments),
+        "arguments": list(arguments),
+        "fingerprint": digest,
+        "asks": _requested_device(study, arguments),
+        # so that readers need not open the study of every job
+        "run": run_name(study),
+        "timed": is_speed_command(arguments) or (not is_other_command(arguments) and measures_speed(study, until)),
+        "cwd": cwd,
+    }
+    draft = home / f".new-{nonce}"
+    try:
+        with writable(home):
+            make_folder(draft)
+            write_text(draft / STUDY, study.to_json())
+            write_json(draft / JOB, record)
+            write_state(draft, JobState())
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return read_job(folder)
+
+
+def read_job(folder: Path) -> Job:
+    """Return one job, without its place in the queue. Raises JobError if its record is missing or damaged."""
+    try:
+        record = JobRecord.parse(read_json(folder / JOB) or {})
+    except SettingsError as error:
+        reason = f"its {JOB} is missing or damaged ({error})"
+        raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
+    return Job(id=folder.name, folder=folder, **vars(record), **vars(read_state(folder)))

@@ -1,30 +1,110 @@
-"""List, submit, cancel and resume jobs.
+"""List, submit, cancel and resume jobs, one per device at a time, and the processes of jobs on this machine.
 
-Every job is a process from the moment it is submitted; it waits for its device itself, see `gprune.jobs.worker`.
+Every job is a process from the moment it is submitted, in a session of its own, so that closing the tab, the app or the
+terminal does not end it. It waits for its device itself, see `gprune.jobs.worker`. ``GPRUNE_JOB_DEVICES`` names GPUs
+with one job each; a study that asks for the CPU waits for the CPU alone. Without it the machine takes one job at a
+time, or as many as ``GPRUNE_JOB_SLOTS`` says.
 """
 
 import contextlib
+import fcntl
+import os
+import re
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
-from gprune.jobs.job import Job, create, fingerprint, read_job
-from gprune.jobs.state import ERROR, LOST, REMEDY, JobState, read_state, update
-from gprune.jobs.timeline import JobProgress, measure, read_trace
+from gprune.jobs.folder import ERROR, LOST, REMEDY, Job, JobState, create, fingerprint, read_job, read_state, update
+from gprune.jobs.reporting import JobProgress, measure, read_trace
 from gprune.study import Study, from_file
-from gprune.system import processes
+from gprune.system import installation, machine
 from gprune.system.errors import JobError, SettingsError
-from gprune.system.files import make_folder
+from gprune.system.files import WITHOUT_LOCKS, is_locked, make_folder
+from gprune.system.safe_parsing import quote
 
+SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
+DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
+OPEN_CHOICE = ("auto", "cuda")
+"""Devices of a study for which the queue chooses the GPU."""
+_GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_SECONDS = 30.0
 """A process that was asked to stop and still runs after this long is killed."""
 START_SECONDS = 30.0
 """A queued job without a process is lost after this long."""
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def slots() -> int:
+    """Return how many jobs run at a time where no devices are named; JobError for an invalid value."""
+    text = os.environ.get(SLOTS_VARIABLE, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
+    return int(text)
+
+
+def devices() -> tuple[str, ...]:
+    """Return the named GPUs, none where slots decide; JobError for an invalid value."""
+    text = os.environ.get(DEVICES_VARIABLE, "")
+    names = tuple(text.split())
+    if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
+        raise JobError(
+            f"{DEVICES_VARIABLE} must name GPUs, each once, as 'cuda:0 cuda:1', or not be set: a study asks "
+            f"for the CPU itself, by its device (got {quote(text)})"
+        )
+    return names
+
+
+def require_valid_devices() -> None:
+    """Raise JobError if a setting is invalid or names a GPU that this machine does not have."""
+    slots()
+    count = len(machine.cards()) if devices() else 0
+    absent = next((name for name in devices() if _number(name) >= count), None)
+    if absent is not None:
+        raise JobError(f"{DEVICES_VARIABLE} names {absent}, and this machine shows {count} GPUs: name others, or none")
+
+
+def max_jobs() -> int:
+    """Return how many jobs may run at a time."""
+    return len(devices()) or slots()
+
+
+def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
+    """Return the devices or slots that a job may hold, and how many of them it needs.
+
+    A speed measurement takes the first GPU, so that all speeds are of one device, or else all slots.
+    """
+    if asks == files.NO_DEVICE:
+        return (), 0
+    names = devices()
+    if not names:
+        names = tuple(f"slot{number}" for number in range(slots()))
+        return names, len(names) if timed else 1
+    if asks not in OPEN_CHOICE:
+        return (asks,), 1
+    return (names[:1] if timed else names), 1
+
+
+def visible_device(device: str) -> dict[str, str]:
+    """Return the environment variable by which a job sees one GPU of those that this process sees."""
+    if not _GPU.fullmatch(device):
+        return {}
+    value = os.environ.get(_VISIBLE)
+    if value is None:
+        return {_VISIBLE: str(_number(device))}
+    names = value.split(",")
+    if _number(device) >= len(names):
+        raise JobError(f"there is no {device} among {_VISIBLE}={value}")
+    return {_VISIBLE: names[_number(device)].strip()}
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2])
 
 
 def jobs(cache: Path) -> list[Job]:
@@ -70,7 +150,7 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 def at_work(cache: Path) -> list[Job]:
     """Return the jobs that wait or compute; those whose process is gone are left out."""
     active = [job for job in jobs(cache) if job.active]
-    return [job for job in active if job.pid is None or local.has_process(job.folder, job)]
+    return [job for job in active if job.pid is None or has_process(job.folder, job)]
 
 
 def submit(
@@ -78,7 +158,7 @@ def submit(
     study: Study,
     label: str = "",
     arguments: Sequence[str] = (),
-    build: local.CommandBuilder = local.worker_command,
+    build: files.CommandBuilder = files.worker_command,
     cwd: str = "",
 ) -> Job:
     """Start a job, which waits until its device is free.
@@ -88,7 +168,7 @@ def submit(
     be written or the settings of devices are invalid.
     """
     home = files.root(cache)
-    device_slots.require_valid()
+    require_valid_devices()
     with files.writable(home):
         make_folder(home)
     reconcile(cache)
@@ -105,7 +185,7 @@ def submit(
 
 def _start(job: Job) -> None:
     try:
-        pid = local.start_worker(job.folder, job.cwd)
+        pid = start_worker(job.folder, job.cwd)
     except OSError as error:
         reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
         update(job.folder, lambda state: state.ended_as("failed", reason))
@@ -136,7 +216,7 @@ def cancel(cache: Path, job_id: str) -> Job:
     return get(cache, job_id)
 
 
-def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
+def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_command) -> Job:
     """Submit the study of a job again; stages that had finished are taken from the cache.
 
     Raises JobError if there is no such job, its study cannot be read, or the cache cannot be written.
@@ -147,13 +227,13 @@ def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_
 
 def reconcile(cache: Path) -> None:
     """End the jobs whose process is gone and kill those that do not stop. Raises JobError if that cannot be written."""
-    local.reap()
+    reap_children()
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
         if state.finished:
             continue
-        if local.has_process(folder, state):
+        if has_process(folder, state):
             if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
                 _signal(state, signal.SIGKILL)
         elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
@@ -161,8 +241,8 @@ def reconcile(cache: Path) -> None:
 
 
 def _signal(state: JobState, number: signal.Signals) -> None:
-    if state.pid is not None and state.host == processes.host():
-        local.send(state.pid, state.process_started, number)
+    if state.pid is not None and state.host == machine.host():
+        signal_process(state.pid, state.process_started, number)
 
 
 def _last_words(folder: Path) -> str:
@@ -171,3 +251,70 @@ def _last_words(folder: Path) -> str:
     if line.startswith(ERROR):
         return line.removeprefix(ERROR)
     return f"{LOST}{f'; its log ends with: {line}' if line else ''}; {REMEDY}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a job: threads, and a log that is UTF-8 and unbuffered."""
+    values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
+    if installation.CHILD_FOLDER is not None:
+        # a checkout, for jobs that start in another folder
+        paths = (str(installation.CHILD_FOLDER), os.environ.get("PYTHONPATH", ""))
+        values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def start_worker(folder: Path, cwd: str = "") -> int | None:
+    """Start the process of a job and return its number. Raises OSError if that fails."""
+    with open(folder / files.LOG, "ab") as log:
+        process = subprocess.Popen(
+            installation.command("gprune.jobs.worker", str(folder)),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=cwd or installation.CHILD_FOLDER,
+            env=environment() | {"GPRUNE_CACHE": str(folder.parents[1])},
+            start_new_session=True,
+        )
+    _children.append(process)
+    return process.pid
+
+
+def reap_children() -> None:
+    """Collect ended children, so that none stays a zombie."""
+    _children[:] = [process for process in _children if process.poll() is None]
+
+
+def has_process(folder: Path, state: JobState) -> bool:
+    """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
+    if state.host in ("", machine.host()):
+        return machine.is_alive(state.pid, state.process_started)
+    return is_locked(folder / files.ALIVE)
+
+
+def try_lock(path: Path) -> int | None:
+    """Return a descriptor that holds the lock of a file until the process ends, or None if another holds it.
+
+    The descriptor passes to a program that takes the place of this one. Raises JobError on a disk without locks.
+    """
+    with files.writable(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise JobError(WITHOUT_LOCKS.format(path.parent, error.strerror)) from error
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def signal_process(pid: int, started: float | None, number: signal.Signals) -> None:
+    """Signal a process, with its whole group if it leads one; do nothing if it is gone."""
+    if not machine.is_alive(pid, started):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)

@@ -11,12 +11,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
-from gprune.jobs.job import Job, read_job
+from gprune.jobs import queue
+from gprune.jobs.folder import Job, JobState, read_job, read_state, update
 from gprune.jobs.queue import jobs
-from gprune.jobs.state import JobState, read_state, update
-from gprune.system import machine, processes
+from gprune.system import machine
 from gprune.system.errors import GpruneError
 from gprune.system.files import make_folder
 
@@ -25,15 +24,15 @@ POLL_SECONDS = 0.3
 
 def run_job(folder: Path) -> None:
     """Wait for a device and replace this process by the job's command. Raises GpruneError if that is impossible."""
-    local.try_lock(folder / files.ALIVE)
+    queue.try_lock(folder / files.ALIVE)
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)
     device = wait_for_device(job)
     state = update(folder, lambda state: _start_on(state, device))
     if state.state != "running":
         return
-    chosen = device if job.asks in device_slots.OPEN_CHOICE else ""
-    os.environ.update(device_slots.visible(chosen))
+    chosen = device if job.asks in queue.OPEN_CHOICE else ""
+    os.environ.update(queue.visible_device(chosen))
     try:
         os.execvp(job.command[0], job.command)
     except (OSError, ValueError, IndexError) as error:
@@ -43,12 +42,12 @@ def run_job(folder: Path) -> None:
 
 def wait_for_device(job: Job) -> str:
     """Return the device or slot that the job holds from now on; empty if it needs none."""
-    names, count = device_slots.candidates(job.asks, job.timed)
+    names, count = queue.device_candidates(job.asks, job.timed)
     paths = {name: lock_path(job.folder.parent, name) for name in names}
     while count:
         descriptors: dict[str, int] = {}
         for name, path in paths.items():
-            descriptor = local.try_lock(path)
+            descriptor = queue.try_lock(path)
             if descriptor is not None:
                 descriptors[name] = descriptor
             if len(descriptors) == count:
@@ -63,23 +62,23 @@ def wait_for_device(job: Job) -> str:
 
 def lock_path(home: Path, name: str) -> Path:
     """Return the lock of a device or slot: one per user where it holds a GPU, one per cache otherwise."""
-    visible = device_slots.visible(name)
-    if name == device_slots.CPU or not (visible or machine.cards()):
-        return home / f".device-{processes.host()}-{name}"
+    visible = queue.visible_device(name)
+    if name == files.CPU or not (visible or machine.cards()):
+        return home / f".device-{machine.host()}-{name}"
     folder = Path(tempfile.gettempdir()) / f"gprune-{os.getuid()}"
     with files.writable(folder):
         make_folder(folder)
-    return folder / f"device-{processes.host()}-{visible.get('CUDA_VISIBLE_DEVICES', name)}"
+    return folder / f"device-{machine.host()}-{visible.get('CUDA_VISIBLE_DEVICES', name)}"
 
 
 def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
     """Return True if an older job of this machine waits for one of the devices."""
     for other in jobs(job.folder.parents[1]):
         older = other.state == "queued" and (other.created, other.id) < (job.created, job.id)
-        if not older or not set(names) & set(device_slots.candidates(other.asks, other.timed)[0]):
+        if not older or not set(names) & set(queue.device_candidates(other.asks, other.timed)[0]):
             continue
         state = read_state(other.folder)
-        if state.host == processes.host() and local.has_process(other.folder, state):
+        if state.host == machine.host() and queue.has_process(other.folder, state):
             return True
     return False
 

@@ -19,8 +19,8 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import identity, parts
+from gprune.models.devices import execution_device, present
 from gprune.models.families import Layout, layout_of
-from gprune.models.offloading import execution_device, present
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 from gprune.system.errors import ModelError
@@ -241,14 +241,11 @@ class Decoder:
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
         """Return squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
-        down = [_column_norms(self.down_proj(layer)) for layer in range(self.shape.layers)]
-        out = [_column_norms(self.o_proj(layer)) for layer in range(self.shape.layers)]
-        return WeightNorms(
-            down_column_square=np.stack([square for square, _ in down]),
-            down_column_absolute=np.stack([absolute for _, absolute in down]),
-            out_column_square=np.stack([square for square, _ in out]),
-            out_column_absolute=np.stack([absolute for _, absolute in out]),
-        )
+        norms: list[Array] = []
+        for part in (self.down_proj, self.o_proj):
+            squares, absolutes = zip(*(_column_norms(part(layer)) for layer in range(self.shape.layers)), strict=True)
+            norms += [np.stack(squares), np.stack(absolutes)]
+        return WeightNorms(*norms)
 
     @torch.no_grad()
     def neuron_parameters(self, layer: int) -> torch.Tensor:

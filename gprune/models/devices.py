@@ -1,16 +1,45 @@
-"""The kind of GPU, and what only a GPU can do.
+"""GPUs and what only they can do, layers on several of them or offloaded, and smaller batches where memory runs out.
 
 Other modules only ask whether a device is a GPU, so that every branch also runs on the pretend device of the tests.
+
+A stage passes its work to `AdaptiveBatches` as a function of the sequences that go through the model at a time, so that
+neither the results nor their keys depend on the memory of a machine. The function must leave nothing half done: it
+prepares first, and then commits in ways that need no memory.
+
+The layers of a model lie on several GPUs, or wait in memory or in files, by accelerate's device maps. Its hooks move
+the input of a layer to the layer's device. They read an offloaded weight when its module is called and drop it
+afterwards, so the results are those of the model on one device.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import gc
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
+
+from gprune.models import identity
+from gprune.models.families import Layout
+from gprune.system import machine
+from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.progress import Notice, Progress
 
 GPU = "cuda"
 """type of device that is not the CPU, as torch calls it"""
+T = TypeVar("T")
+MACHINE = torch.device("cpu")
+Pending = list[tuple[torch.Tensor, torch.Tensor]]
+"""tensors of the measurements so far, each with its new values after a batch"""
+# messages of torch's CPU allocators, cuBLAS and CUDA, which raise plain RuntimeErrors
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED", "CUDA error: out of memory")
+_REQUESTED = re.compile(r"allocate ([0-9.]+) ?([KMGT]iB|bytes)")
+DeviceMap = Mapping[str, Any] | str
+"""a device, ``cpu`` or ``disk`` for each part of a model, or ``auto``"""
+_DISK = "disk"
 
 
 def is_gpu(device: torch.device | str) -> bool:
@@ -110,3 +139,194 @@ def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) 
 
 def _backend() -> Any:
     return getattr(torch, GPU)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return True if an error of torch or Python says that memory ran out."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+
+
+def commit(pending: Pending) -> None:
+    """Store the values of a batch; this needs no memory and cannot end halfway."""
+    for tensor, values in pending:
+        tensor.copy_(values)
+
+
+@dataclass(slots=True)
+class AdaptiveBatches:
+    """The sequences that go through a model at a time, fewer once memory has run out."""
+
+    size: int
+    """sequences at a time; it only decreases"""
+    length: int
+    """tokens of a sequence"""
+    setting: str
+    """name of the setting with the number to start with"""
+    remedy: str
+    """end of the sentence for when a single sequence does not fit"""
+    device: torch.device
+    """device of the model"""
+    on_progress: Progress
+    """called whenever the number is halved"""
+    kind: type[GpruneError] = SettingsError
+    """error for when a single sequence does not fit"""
+
+    def fitting(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
+        """Run work with as many of `limit` sequences at a time as memory allows, and return its result.
+
+        `run` takes their number and leaves nothing half done when it fails. `finished` of `total` steps of the stage
+        are for the listener. Raises `kind` where memory runs out with a single sequence.
+        """
+        while True:
+            count = min(self.size, limit)
+            try:
+                return run(count)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                if count == 1:
+                    problem = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
+                    raise self.kind(f"{problem} ({describe_memory(error, self.device)}): {self.remedy}") from error
+            # halve outside the except block, when the frames of the attempt have released their tensors
+            self._halve(count, finished, total)
+
+    def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
+        """Process `total` sequences batch by batch; see `fitting`.
+
+        `progress` is finished steps of the stage and steps in all, where these are not the sequences.
+        """
+        start = 0
+
+        def batch(count: int) -> int:
+            run(slice(start, start + count))
+            return count
+
+        while start < total:
+            start += self.fitting(batch, total - start, *(progress or (start, total)))
+
+    def _halve(self, count: int, finished: int, total: int) -> None:
+        release_memory()
+        self.size = count // 2
+        problem = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
+        self.on_progress(
+            finished, total, Notice(f"{problem}going on with {self.size}, which takes longer and changes no result")
+        )
+
+
+def release_memory() -> None:
+    """Release unreferenced memory."""
+    gc.collect()
+    empty_cache()
+
+
+def device_memory(device: torch.device) -> tuple[int, int]:
+    """Return free and total bytes of a device's memory; on a CPU those of the machine."""
+    return memory(device) if is_gpu(device) else machine.memory()
+
+
+def describe_memory(error: BaseException, device: torch.device) -> str:
+    """Return the requested memory, if the error names it, and the free memory, in words."""
+    free, total = device_memory(device)
+    available = f"{free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free on {device}"
+    match = _REQUESTED.search(str(error))
+    if match is None:
+        return available
+    number, unit = match.groups()
+    requested = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
+    return f"{requested} more were asked for, {available}"
+
+
+def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:
+    """Map each part of a model: decoder layers to the disk, the rest to a device."""
+    with torch.device("meta"):
+        # eager attention is used because only the module names matter and every family supports it
+        parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
+    # safetensors needs device names, with a number if there are several GPUs
+    name = f"{device.type}:{device.index or 0}" if is_gpu(device) else str(device)
+    devices_by_module: dict[str, str] = {}
+    path = ""
+    for step in layout.layers.split("."):
+        for child, _ in parent.named_children():
+            if child != step:
+                devices_by_module[path + child] = name
+        parent, path = parent.get_submodule(step), f"{path}{step}."
+    return devices_by_module | {path + child: _DISK for child, _ in parent.named_children()}
+
+
+def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: Any) -> bool:
+    """Return True if the weights in a folder leave the GPU `target` too little room and there are others.
+
+    `device` is the setting, which may name one GPU; `dtype` is ``auto`` or a number type of torch.
+    """
+    if ":" in device or not is_gpu(target) or count() < 2:
+        return False
+    size = sum(tensor.bytes for tensor in identity.stored_tensors(folder).values())
+    stored_dtype = getattr(torch, identity.number_type(folder) or "float32")
+    factor = 1.0 if dtype == "auto" else dtype.itemsize / stored_dtype.itemsize
+    return factor * size > machine.WEIGHTS_OF_A_GPU * memory(target)[1]
+
+
+def memory_limits() -> dict[int | str, int]:
+    """Return the bytes that weights may take on each GPU and in the machine's memory; the rest is for passes."""
+    gpus = {index: memory(torch.device(GPU, index))[0] for index in range(count())}
+    sizes = gpus | {"cpu": machine.memory()[0]}
+    return {device: int(machine.WEIGHTS_OF_A_GPU * size) for device, size in sizes.items()}
+
+
+def execution_device(module: nn.Module) -> torch.device:
+    """Return the device on which a module computes, also if its weights are offloaded."""
+    weight = next(module.parameters())
+    if not weight.is_meta or not hasattr(module, "_hf_hook"):
+        return weight.device
+    hook: Any = module._hf_hook
+    number = isinstance(hook.execution_device, int)
+    return torch.device(GPU, hook.execution_device) if number else torch.device(hook.execution_device)
+
+
+def present(module: nn.Module) -> AbstractContextManager[None]:
+    """Keep a module's own weights in memory while open, if they are otherwise offloaded."""
+    offloaded = any(parameter.is_meta for parameter in module.parameters(recurse=False))
+    return _resident(module) if offloaded and hasattr(module, "_hf_hook") else nullcontext()
+
+
+@contextmanager
+def _resident(module: nn.Module) -> Iterator[None]:
+    from accelerate.utils import align_module_device
+
+    hook: Any = module._hf_hook
+    with align_module_device(module):
+        # while open, a call of the module neither reads nor drops its weights
+        hook.offload = False
+        try:
+            yield
+        finally:
+            hook.offload = True
+
+
+def load_offloaded(module: nn.Module) -> None:
+    """Load all offloaded weights of a module to its execution device, and keep them."""
+    from accelerate.hooks import remove_hook_from_module
+
+    for part in module.modules():
+        if not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
+            continue
+        with present(part):
+            weights = {name: weight.detach().clone() for name, weight in part.named_parameters(recurse=False)}
+        remove_hook_from_module(part)
+        for name, weight in weights.items():
+            part.register_parameter(name, nn.Parameter(weight, requires_grad=False))
+
+
+def release_hooks(model: nn.Module) -> None:
+    """Remove accelerate's hooks from a model whose weights are all on one device."""
+    from accelerate.hooks import remove_hook_from_submodules
+
+    if not hasattr(model, "hf_device_map") or len({parameter.device for parameter in model.parameters()}) > 1:
+        return
+    remove_hook_from_submodules(model)
+    del model.hf_device_map
+    for part in model.modules():
+        # accelerate leaves the forward function of the class on the instance
+        part.__dict__.pop("forward", None)

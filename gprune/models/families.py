@@ -252,6 +252,8 @@ FAMILIES: dict[str, Layout] = {
     ),
 }
 """Supported model types."""
+NEWER_THAN_4 = ("ministral3", "stablelm")
+"""families that transformers 4.57 lacks, or whose other numbers of heads it cannot compute"""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")

@@ -8,8 +8,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from gprune.models import families, hub, shapes, weight_headers
-from gprune.store import digests
+from gprune.models import families, sources, weight_headers
+from gprune.store import checksums
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError, SettingsError, UnreadableError
 
@@ -54,8 +54,8 @@ def resolve(name: str) -> str:
         from gprune.data.demo import MODEL_FOLDER
 
         return str(MODEL_FOLDER)
-    if shapes.is_random(name):
-        return str(shapes.folder(name))
+    if sources.is_random(name):
+        return str(sources.shape_folder(name))
     with safe_parsing.reraise_as(ModelError):
         folder = safe_parsing.path(name, "the model")
         return str(folder.resolve()) if folder.is_dir() else name
@@ -63,7 +63,7 @@ def resolve(name: str) -> str:
 
 def is_hub_name(name: str) -> bool:
     """Return True if a name can be one of the hub, owner/name."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~", shapes.RANDOM))
+    return name.count("/") == 1 and not name.startswith((".", "/", "~", sources.RANDOM))
 
 
 def locate(name: str, *, download: bool = False) -> Path:
@@ -76,13 +76,13 @@ def locate(name: str, *, download: bool = False) -> Path:
     resolved = resolve(name)
     with safe_parsing.reraise_as(ModelError):
         folder = safe_parsing.path(resolved, "the model")
-    if folder.is_dir() or shapes.is_shape(folder):
+    if folder.is_dir() or sources.is_shape(folder):
         return folder
     if folder.is_file():
         raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
     if not is_hub_name(name):
         raise ModelError(f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name")
-    return hub.snapshot(name, download, find_gap)
+    return sources.snapshot(name, download, find_gap)
 
 
 def find_gap(folder: Path) -> str:
@@ -101,8 +101,8 @@ def configuration(folder: Path) -> dict[str, Any]:
 
     A stored head that differs from the embedding is not tied, whatever the file says.
     """
-    if shapes.is_shape(folder) and (layers := shapes.layers(folder)):
-        return shapes.with_layers(configuration(shapes.base_folder(folder)), layers)
+    if sources.is_shape(folder) and (layers := sources.shape_layers(folder)):
+        return sources.with_layers(configuration(sources.base_folder(folder)), layers)
     values = _read_configuration(folder)
     tied = families.language_values(values).get(families.TIED)
     is_separate = bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
@@ -180,7 +180,7 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises ModelError if there are none, only pickled ones, or one that the index names is missing.
     """
-    if shapes.is_shape(folder):
+    if sources.is_shape(folder):
         return []
     if (folder / WEIGHT_FILE).is_file():
         with safe_parsing.reraise_as(ModelError):
@@ -197,7 +197,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 def files(folder: Path) -> list[Path]:
     """Return the files of configuration and weights; ModelError as `weight_files`."""
-    config_folder = shapes.base_folder(folder) if shapes.is_shape(folder) else folder
+    config_folder = sources.base_folder(folder) if sources.is_shape(folder) else folder
     return [config_folder / CONFIG_FILE, *weight_files(folder)]
 
 
@@ -223,7 +223,7 @@ def require_offloadable(folder: Path) -> None:
     """Raise ModelError if a model has no files of weights from which its layers could be read."""
     if not weight_files(folder):
         raise ModelError(
-            f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
+            f"{sources.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
         )
 
 
@@ -267,11 +267,11 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
     folder = locate(name)
     configuration(folder)
     digest = _combine_digests(files(folder), memory)
-    if not shapes.is_shape(folder):
+    if not sources.is_shape(folder):
         return digest
-    layers = shapes.layers(folder)
+    layers = sources.shape_layers(folder)
     depth = f" layers {layers}" if layers else ""
-    return hashlib.sha256(f"{digest} {shapes.WEIGHTS} {card}{depth}".encode()).hexdigest()
+    return hashlib.sha256(f"{digest} {sources.WEIGHTS} {card}{depth}".encode()).hexdigest()
 
 
 def tokenizer_fingerprint(name: str) -> str:
@@ -286,7 +286,7 @@ def tokenizer_fingerprint(name: str) -> str:
 
 def tokenizer_folder(folder: Path) -> Path:
     """Return the folder of a model's tokenizer: its own, or that of the demo for random weights."""
-    if not shapes.is_shape(folder):
+    if not sources.is_shape(folder):
         return folder
     from gprune.data.demo import MODEL_FOLDER
 
@@ -324,7 +324,7 @@ def require_matching_class(folder: Path) -> None:
 
 def _combine_digests(files: list[Path], memory: Path | None = None) -> str:
     try:
-        contents = digests.of_files(files, memory)
+        contents = checksums.of_files(files, memory)
     except OSError as error:
         raise ModelError(f"{str(error.filename)!r} cannot be read: {error.strerror or error}") from error
     digest = hashlib.sha256()

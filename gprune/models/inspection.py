@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, loadable, vocabulary, weight_headers
-from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record
+from gprune.models.export.model_card import PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quote
 

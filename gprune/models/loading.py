@@ -1,4 +1,9 @@
-"""Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted."""
+"""Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted.
+
+Models whose speed is measured load without tokenizer: dense and pruned folders, and published shapes with random
+weights. `random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer, and
+`random:llama2-7b#layers=2` the same with fewer layers.
+"""
 
 import logging
 import tempfile
@@ -11,13 +16,14 @@ import torch
 import transformers
 from torch import nn
 
-from gprune.models import devices, identity, loadable, offloading, random_weights, shapes, vocabulary
+from gprune.models import devices, identity, loadable, sources, vocabulary
 from gprune.models.decoder import Decoder
-from gprune.models.families import FAMILIES, TIED
-from gprune.models.offloading import DeviceMap
-from gprune.models.oom_backoff import out_of_memory
+from gprune.models.devices import DeviceMap
+from gprune.models.export.modeling_gprune import classes_of
+from gprune.models.families import FAMILIES, TIED, layout_of, shape_of
+from gprune.records import budget
 from gprune.system.errors import GpruneError, ModelError, SettingsError
-from gprune.system.safe_parsing import sentence
+from gprune.system.safe_parsing import quote, sentence
 
 _TWO_WORDS = "the cat"
 _SAMPLE = "A cat's (12345) tail.\n\n    def walk(self):\n        return self.steps + 1\n\nTHE END, or what's left\n"
@@ -37,7 +43,7 @@ def load(
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
         trust_remote_code: whether Python code that comes with the model may run.
-        offload: whether the layers' weights stay in their files until they are needed (`offloading`).
+        offload: whether the layers' weights stay in their files until they are needed.
 
     Raises ModelError if the model cannot be found, read or pruned, SettingsError if the device or the number
     type is not available, or random weights do not fit there.
@@ -45,7 +51,7 @@ def load(
     target, folder = device_of(device), identity.locate(name, download=True)
     loadable.require_loadable(folder)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    several = not offload and offloading.needs_several_gpus(folder, device, target, _dtype(dtype, target))
+    several = not offload and devices.needs_several_gpus(folder, device, target, _dtype(dtype, target))
     device_map = "auto" if several else None
     model = read_weights(folder, target, dtype, trust_remote_code, offload, device_map)
     return Decoder.from_model(model, tokenizer)
@@ -66,10 +72,10 @@ def read_weights(
     if offload:
         identity.require_offloadable(folder)
     number_type = _dtype(dtype, target)
-    if shapes.is_shape(folder):
-        config = random_weights.config_of(folder)
+    if sources.is_shape(folder):
+        config = random_config(folder)
         number_type = config.dtype if isinstance(number_type, str) else number_type
-        return random_weights.make_model(config, target, number_type, folder.name)
+        return make_random_model(config, target, number_type, folder.name)
     arguments = {"dtype": number_type, "trust_remote_code": trust_remote_code}
     if offload:
         device_map = _disk_map(folder, target, trust_remote_code)
@@ -185,12 +191,12 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
 def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
-    return offloading.disk_map(auto_class(folder), config, loadable.require_loadable(folder), target)
+    return devices.disk_map(auto_class(folder), config, loadable.require_loadable(folder), target)
 
 
 def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
     if isinstance(device_map, str):
-        arguments["max_memory"] = offloading.memory_limits()
+        arguments["max_memory"] = devices.memory_limits()
     # it warns of offloading, which the study asks for, and demands a folder, in which it writes nothing, as it reads
     # safetensors where they are
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
@@ -202,7 +208,7 @@ def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any])
 def require_finite(model: nn.Module, folder: Path) -> None:
     """Raise ModelError if a weight is NaN or infinite."""
     for path, module in model.named_modules():
-        with offloading.present(module):
+        with devices.present(module):
             for name, parameter in module.named_parameters(path, recurse=False):
                 if count := int((~torch.isfinite(parameter)).sum()):
                     dtype = str(parameter.dtype).removeprefix("torch.")
@@ -217,7 +223,7 @@ def move(model: nn.Module, target: torch.device) -> nn.Module:
     try:
         return model.to(target)
     except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
+        if not devices.out_of_memory(error):
             raise
         size = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**30
         raise ModelError(
@@ -257,3 +263,102 @@ def _as_model_error(context: str) -> Iterator[None]:
         raise
     except BaseException as error:  # a panic in Rust code is a BaseException, not an Exception
         raise ModelError(f"{context}: {sentence(error, 200)}") from error
+
+
+def random_config(folder: Path) -> Any:
+    """Return the configuration in a folder without running its code. Raises ModelError if it is that of no model."""
+    values = identity.configuration(folder)
+    if loadable.attention_notice(folder):
+        values = values | {"attn_implementation": None}
+    try:
+        return transformers.AutoConfig.for_model(**values)
+    except Exception as error:  # any error that the library raises for its fields
+        raise ModelError(f"{quote(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
+
+
+def make_random_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
+    """Make a model with random weights in evaluation mode, the same in every process on the same kind of device.
+
+    The state of the random generators is restored. Increase `sources.WEIGHTS` with every change here. `shape` names
+    the model in errors. Raises ModelError if its sizes do not make a model, SettingsError if the memory is too
+    small.
+    """
+    try:
+        with devices.preserve_random_state(target), torch.device(target):
+            torch.manual_seed(0)
+            model: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except Exception as error:  # sizes that are too large or inconsistent
+        if not devices.out_of_memory(error):
+            raise ModelError(f"{sources.RANDOM}{shape} cannot be made: {sentence(error, 200)}") from error
+        kind = str(dtype).removeprefix("torch.")
+        raise SettingsError(
+            f"{sources.RANDOM}{shape} in {kind} does not fit in the memory of {target}: use a smaller shape, fewer "
+            "models or dtype bfloat16"
+        ) from error
+    return model.requires_grad_(False).eval()
+
+
+def load_bare_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
+    """Load a causal language model without its tokenizer.
+
+    `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``, where SHAPE may be a
+    folder; FFN widths of a random model that is cut are multiples of `align`. Raises ModelError if there is no
+    such model or it cannot be read, SettingsError if the device is not there, a shape is unknown, or the memory is
+    too small.
+    """
+    target = device_of(device)
+    if sources.is_random(name):
+        shape = name.removeprefix(sources.RANDOM)
+        return make_random_model(_random_config(shape, align), target, DTYPES[dtype], shape)
+    folder = identity.locate(name, download=True)
+    loadable.require_whole(folder)
+    # set explicitly, because the library would otherwise ask on the terminal whether to run the model's code
+    arguments = {"dtype": DTYPES[dtype], "trust_remote_code": False}
+    model = read_model(auto_class(folder), folder, **arguments)
+    return move(model.requires_grad_(False), target)
+
+
+def require_loadable_name(name: str, align: int = 1) -> None:
+    """Check a name before its model is loaded; a hub model is fetched.
+
+    Raises ModelError if there is no such model, SettingsError for an impossible retention or alignment.
+    """
+    if sources.is_random(name):
+        _random_config(name.removeprefix(sources.RANDOM), align)
+    else:
+        loadable.require_whole(identity.locate(name, download=True))
+
+
+def _random_config(text: str, align: int) -> Any:
+    name, sign, fraction = text.partition("@")
+    folder = identity.locate(sources.RANDOM + name if name.partition("#")[0] in sources.SHAPES else name)
+    config = random_config(folder)
+    return _narrow(config, _retention(fraction), align) if sign else config
+
+
+def _retention(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quote(text)})")
+    return value
+
+
+def _narrow(config: Any, target: float, align: int) -> Any:
+    """Return the configuration of a model with layers of one width near the target retention."""
+    if align < 1:
+        raise SettingsError(f"align must be 1 or more (got {align})")
+    layout = layout_of(config.model_type, "a random model")
+    shape = shape_of(config.to_dict())
+    groups, neurons = budget.uniform_counts(shape, target)
+    width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
+    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
+    return classes_of(config.model_type).config_class(
+        **values,
+        ffn_widths=[width] * shape.layers,
+        key_value_groups=[groups] * shape.layers,
+        unit_slices=layout.table(),
+        unit_counts=layout.numbers(),
+    )

@@ -20,8 +20,7 @@ from gprune.pipeline.stages import KINDS, stages_by_name
 from gprune.store import DAMAGED, Store, explain_errors, require_folder, store_error
 from gprune.store.checksums import Stamp, stamp
 from gprune.system.errors import DamagedError, GpruneError, StoreError, UnreadableError
-from gprune.system.files import discard, make_folder, remove
-from gprune.system.locks import Lock
+from gprune.system.files import Lock, discard, make_folder, remove
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _ENTRY = re.compile(r"([0-9a-f]{32})(\.[a-z]+)?")

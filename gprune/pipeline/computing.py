@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from gprune.models import identity
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, required_stages, resolve
-from gprune.store import provenance, states
-from gprune.store.resumption import Resumption, Spent
+from gprune.store import provenance
+from gprune.store.resumption import Resumption, Spent, StateFile
 from gprune.system import machine
 from gprune.system.errors import StoreError
 from gprune.system.progress import Notice, Waiting
@@ -53,7 +53,7 @@ class StageComputer:
             self.listener(stage.name, done, total, message)
 
         work.progress = on_progress
-        checkpoint = states.StateFile(store, stage.kind, stage.key)
+        checkpoint = StateFile(store, stage.kind, stage.key)
         work.resumption = resumption = Resumption(checkpoint, work.count_cost(started), on_progress)
 
         def details() -> dict[str, Any]:

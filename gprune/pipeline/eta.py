@@ -1,7 +1,7 @@
 """Progress and time left of a run, from the seconds of the same kinds of results in the cache.
 
 Where the cache has none of the model, the time left follows from the first batch of the run itself.
-`jobs.timeline` estimates the stage at work alone.
+`jobs.reporting` estimates the stage at work alone.
 """
 
 from __future__ import annotations

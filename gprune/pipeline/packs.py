@@ -24,7 +24,7 @@ from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
-from gprune.store import Store, explain_errors, manifests
+from gprune.store import Store, checksums, explain_errors
 from gprune.system.errors import DamagedError, GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import make_folder, replace_file, require_place, temporary_path
 from gprune.system.progress import Progress, silent
@@ -172,7 +172,7 @@ def _packed_record(contents: PackContents) -> dict[str, Any]:
 
 def _file_names(kind: str) -> set[str]:
     record = KINDS[kind].record
-    return {manifests.NAME, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
+    return {checksums.MANIFEST, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
 
 
 def _member(name: str) -> zipfile.ZipInfo:

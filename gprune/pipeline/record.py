@@ -25,10 +25,9 @@ from gprune.pipeline.stages.inputs import roles
 from gprune.pipeline.stages.results import measurable
 from gprune.store import provenance
 from gprune.study import run_name
-from gprune.system import processes
+from gprune.system import machine
 from gprune.system.errors import Cancelled, Interrupted, StoreError
-from gprune.system.files import make_folder
-from gprune.system.locks import Lock
+from gprune.system.files import Lock, make_folder
 from gprune.system.progress import Reused, Waiting
 from gprune.system.safe_parsing import sentence
 
@@ -151,7 +150,7 @@ class RunRecord:
             "state": state,
             "until": self.until,
             "error": error if error is None else sentence(error),
-            "owner": processes.identify_process() if state == "running" else None,
+            "owner": machine.identify_process() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
             # the monotonic clock is never adjusted

@@ -22,7 +22,8 @@ from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.inputs import GRADIENT, is_local, read_inputs, require_all, require_tasks
 from gprune.pipeline.stages.results import measurable
 from gprune.records import Accuracy, Choice, PrunedModel
-from gprune.store import Store, states
+from gprune.store import Store
+from gprune.store.resumption import sweep_checkpoints
 from gprune.study import Study, run_name
 from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.system import safe_parsing
@@ -60,7 +61,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_room(estimate_missing(plan, results, times), listener, anyway)
     store.sweep()
-    states.sweep(store)
+    sweep_checkpoints(store)
     with RunOwner(record, plan, listener) as owner:
         runner = _Runner(results, record, owner)
         runner.work.learning_title = learning

@@ -1,8 +1,164 @@
-"""Metrics and methods of other packages (docs/plugins.md).
+"""The declarations of a plug-in and their inputs: an importance metric, or a pruning method (docs/plugins.md).
 
-from gprune.plugins import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
+    from gprune.plugins import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
+
+Everything here is plain data and numpy. A metric scores the channels of one projection of one layer from
+their moments over a text and from facts of the weights; a method decides which units stay, from scores or
+from the model itself.
 """
 
-from gprune.plugins.interface import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
+from __future__ import annotations
 
-__all__ = ["Facts", "Kept", "LayerWeights", "Measured", "Method", "Metric", "Problem"]
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    # a list of names needs no numpy
+    from gprune.records import Array, ModelShape, UnitScores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """The inputs of one projection of one layer over a text: of down_proj (neurons) or o_proj (channels).
+
+    All arrays are float64 and of one length: the FFN width for neurons, heads * head_width for
+    o_proj. The split of the text into batches and shards changes them by rounding only.
+    """
+
+    shape: ModelShape
+    """sizes of the dense model; `shape.group_channels` channels of o_proj make a key/value group"""
+    layer: int
+    """index of the layer"""
+    samples: int
+    """sequences seen"""
+    tokens: int
+    """tokens seen, at least 1"""
+    mean: Array
+    """(channels,) mean over tokens"""
+    variance: Array
+    """(channels,) population variance over tokens"""
+    energy: Array
+    """(channels,) sum over tokens of the square"""
+    column_square: Array
+    """(channels,) squared Euclidean norm of the channel's column of weights"""
+    column_absolute: Array
+    """(channels,) mean of |w| over the channel's column of weights"""
+    facts: Mapping[str, Array] = field(default_factory=dict)
+    """the metric's `Facts` of the weights, by name, (channels,) each"""
+
+    def grouped(self, channels: Array) -> Array:
+        """Return values of o_proj's channels as (key/value groups, channels of a group)."""
+        return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
+
+
+def _matrix(name: str) -> Any:
+    """Return a property that reads a matrix of `LayerWeights` on every access."""
+    return property(lambda weights: weights.read(name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerWeights:
+    """The weights of one layer: float32 (out, in), each read on access."""
+
+    shape: ModelShape
+    layer: int
+    """index of the layer"""
+    read: Callable[[str], Array]
+    """returns a matrix by its name"""
+
+    gate = _matrix("gate")
+    """(neurons, hidden)"""
+    up = _matrix("up")
+    """(neurons, hidden)"""
+    down = _matrix("down")
+    """(hidden, neurons)"""
+    query = _matrix("query")
+    """(heads * head_width, hidden)"""
+    key = _matrix("key")
+    """(key/value groups * head_width, hidden)"""
+    value = _matrix("value")
+    """(key/value groups * head_width, hidden)"""
+    out = _matrix("out")
+    """(hidden, heads * head_width)"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """Numbers that a metric computes of one layer's weights, so that scoring needs no model."""
+
+    neurons: Mapping[str, Array] = field(default_factory=dict)
+    """by name, one number a neuron: (neurons,)"""
+    channels: Mapping[str, Array] = field(default_factory=dict)
+    """by name, one number an input channel of o_proj: (heads * head_width,)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """An importance metric; its name in studies is that of its entry point.
+
+    It also brings a method of its own name: the units with the highest scores on the primary text stay. It scores
+    a text once, and hundreds of times parts of it (the resampling control of rank drift, and RASA). It gets no
+    gradients: what needs them is a `Method` with the model.
+    """
+
+    label: str
+    """its name on pages and in tables"""
+    neurons: Callable[[Measured], Array]
+    """(neurons,) finite scores, 0 or more; higher is more important"""
+    groups: Callable[[Measured], Array]
+    """(key/value groups,) finite scores, 0 or more, from the inputs of o_proj"""
+    weigh: Callable[[LayerWeights], Facts] | None = None
+    """computes facts of a layer's weights once for each model, where the norms of `Measured` are not enough"""
+    allocation: Literal["flap", "uniform"] = "flap"
+    """decision of the method of its name: one ranking of the model as in FLAP, or one ratio in every layer as in
+    Wanda-sp"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """The units that a method keeps."""
+
+    neurons: Array
+    """(layers, neurons) bool, True = kept; at least one in every layer"""
+    groups: Array
+    """(layers, key/value groups) bool, likewise"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """The input of a method."""
+
+    shape: ModelShape
+    """sizes of the dense model and weights of its units, as `gprune.records.budget` counts them"""
+    retention: float
+    """fraction of the decoder's linear weights to keep, in (0, 1)"""
+    seed: int
+    """seed of every random choice"""
+    scores: tuple[UnitScores, ...] = ()
+    """scores of the primary text, or of both; none where `needs` is the model alone"""
+    model: Any = None
+    """the dense transformers model, in evaluation mode and frozen; it must be left unchanged. None if `needs` is
+    the scores alone"""
+    tokens: tuple[Array, ...] = ()
+    """(samples, length) token ids of the primary text, or of both; none without the model"""
+    progress: Callable[[int, int, str], None] = lambda done, total, message: None
+    """reports progress"""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A pruning method: its decision at a retention. Its name is that of its entry point."""
+
+    label: str
+    """its name on pages and in tables"""
+    decide: Callable[[Problem], Kept]
+    """which units stay; their weights must meet the retention within one key/value group"""
+    needs: Literal["scores", "model", "both"] = "scores"
+    """inputs of its decision"""
+    metric: str = ""
+    """name of the metric of its scores; the study's metric where empty"""
+    texts: Literal["primary", "both"] = "primary"
+    """calibration texts that it gets"""
+    compensated: bool = False
+    """the mean contribution of removed units moves into the biases, as in FLAP"""

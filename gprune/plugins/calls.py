@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.plugins.interface import Facts, LayerWeights, Measured, Method, Metric, Problem
+from gprune.plugins import Facts, LayerWeights, Measured, Method, Metric, Problem
 from gprune.plugins.registry import PluginInfo
 from gprune.records import (
     ActivationStatistics,
@@ -94,7 +94,8 @@ class MetricScorer:
         for layer in range(self.shape.layers):
             measured = self.measured(part, layer, shards)
             with name_plugin(self.plugin, unit):
-                scores[layer] = _require_scores(function(measured), f"the scores of {unit} in layer {layer}", length)
+                name = f"the scores of {unit} in layer {layer}"
+                scores[layer] = _require_numbers(function(measured), name, length, may_be_negative=False)
         return scores
 
 
@@ -136,7 +137,7 @@ def _stack(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
     return np.array(rows, dtype=np.float64).reshape(len(facts), -1, length)
 
 
-def _require_numbers(values: Any, name: str, length: int) -> Array:
+def _require_numbers(values: Any, name: str, length: int, may_be_negative: bool = True) -> Array:
     numbers: Array = np.asarray(values, dtype=np.float64)
     if numbers.shape != (length,):
         raise PluginError(f"{name} must have shape ({length},) (got {numbers.shape})")
@@ -145,17 +146,12 @@ def _require_numbers(values: Any, name: str, length: int) -> Array:
         raise PluginError(
             f"{name} must be finite: {bad.size} of {length} are not, the first at {bad[0]} is {numbers[bad[0]]}"
         )
-    return numbers
-
-
-def _require_scores(values: Any, name: str, length: int) -> Array:
-    scores = _require_numbers(values, name, length)
-    if scores.min() < 0:
+    if not may_be_negative and numbers.min() < 0:
         raise PluginError(
-            f"{name} must be 0 or more, higher is more important: the lowest is {scores.min():.6g}; take the "
+            f"{name} must be 0 or more, higher is more important: the lowest is {numbers.min():.6g}; take the "
             "size, or add a constant"
         )
-    return scores
+    return numbers
 
 
 def _require_mask(mask: Array, name: str, size: tuple[int, int]) -> None:

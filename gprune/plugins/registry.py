@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Literal, cast
 
+from gprune.plugins import Method, Metric
 from gprune.system import installation
 from gprune.system.errors import GpruneError, PluginError, UnreadableError
 from gprune.system.forms import LooseForm, Rule, validate_form
@@ -143,8 +144,6 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
 
 
 def _import(point: EntryPoint, kind: Kind) -> Any:
-    from gprune.plugins.interface import Method, Metric
-
     expected = Metric if kind == "metric" else Method
     try:
         value = point.load()

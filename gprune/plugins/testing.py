@@ -12,6 +12,7 @@ limits of float16.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from gprune.records import ActivationStatistics, Array, ModelShape, PruningMasks
 from gprune.system.errors import GpruneError
 
 RETENTIONS = (0.4, 0.6, 0.85)
-_MODELS = {"llama, float32": ("llama", "float32"), "qwen2, float16": ("qwen2", "float16")}
+_MODELS = (("llama", "float32"), ("qwen2", "float16"))
 _SIZES = {"layers": 2, "hidden": 16, "neurons": 61, "heads": 4, "kv_heads": 2, "head_width": 4}
 _TOLERANCE = 1e-9
 """relative difference that another order of summation may make"""
@@ -109,13 +110,11 @@ def check_method(method: Method, *, draws: bool = False) -> None:
     """
     plugin = describe_checked(method)
     if method.needs == "scores":
-        for case, shape in SHAPES.items():
-            for retention in RETENTIONS:
-                _check_on_scores(plugin, method, shape, retention, f"{case}, retention {retention}", draws)
+        for case, retention in itertools.product(SHAPES, RETENTIONS):
+            _check_on_scores(plugin, method, SHAPES[case], retention, f"{case}, retention {retention}", draws)
         return
-    for case, (family, dtype) in _MODELS.items():
-        for retention in RETENTIONS[1:]:
-            _check_on_model(plugin, method, family, dtype, retention, f"{case}, retention {retention}")
+    for (family, dtype), retention in itertools.product(_MODELS, RETENTIONS[1:]):
+        _check_on_model(plugin, method, family, dtype, retention)
 
 
 def _scorer(metric: Metric, text: Text, weights: Weights, split: Sequence[Sequence[int]] = SHARDS) -> MetricScorer:
@@ -177,10 +176,9 @@ def _check_on_scores(
 
     plain = problem(sample_scores(shape, 2), sample_scores(shape, 3))
     first = _decide_twice(plugin, method, plain, case)
-    steep = sample_scores(shape, 4, power=12.0)
-    _decide(plugin, method, problem(steep, steep), f"{case}, scores of many orders of magnitude")
-    equal = sample_scores(shape, 2, power=0.0)
-    _decide(plugin, method, problem(equal, equal), f"{case}, equal scores")
+    for power, words in ((12.0, "scores of many orders of magnitude"), (0.0, "equal scores")):
+        scores = sample_scores(shape, 4, power)
+        _decide(plugin, method, problem(scores, scores), f"{case}, {words}")
     if draws:
         return
     order = np.random.default_rng(6).permutation(shape.neurons)
@@ -192,7 +190,7 @@ def _check_on_scores(
     )
 
 
-def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str, retention: float, case: str) -> None:
+def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str, retention: float) -> None:
     import torch
 
     from gprune.models.tiny import tiny_decoder
@@ -203,7 +201,7 @@ def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str,
     tokens = tuple(generator.integers(3, 64, (8, 12)).astype(np.int32) for _ in range(count))
     scores = tuple(sample_scores(decoder.shape, seed) for seed in range(2, 2 + count))
     problem = Problem(decoder.shape, retention, 0, scores if method.needs == "both" else (), decoder.model, tokens)
-    _decide_twice(plugin, method, problem, case)
+    _decide_twice(plugin, method, problem, f"{family}, {dtype}, retention {retention}")
 
 
 def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
@@ -252,9 +250,8 @@ class Weights:
 
     def layers(self) -> list[LayerWeights]:
         """Return the weights as a metric's `weigh` gets them."""
-        layers = range(self.shape.layers)
-        by_layer = [{name: matrix[layer] for name, matrix in self.matrices.items()} for layer in layers]
-        return [LayerWeights(self.shape, layer, by_layer[layer].__getitem__) for layer in layers]
+        matrices = [dict(zip(self.matrices, layer, strict=True)) for layer in zip(*self.matrices.values(), strict=True)]
+        return [LayerWeights(self.shape, layer, by_name.__getitem__) for layer, by_name in enumerate(matrices)]
 
     def norms(self) -> WeightNorms:
         """Return the norms that every metric gets."""

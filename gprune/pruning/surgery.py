@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.models import low_rank, offloading, parts
+from gprune.models import devices, low_rank, parts
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint
 from gprune.models.export.modeling_gprune import KeptUnits, narrow
@@ -51,12 +51,12 @@ def cut(
     with torch.no_grad():
         layers = list(model_copy.get_submodule(decoder.layout.layers).children())
         for index, layer in enumerate(layers):
-            offloading.load_offloaded(layer)
+            devices.load_offloaded(layer)
             narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
             path = decoder.layout.slice_of(output.name).path
             _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
-    offloading.release_hooks(model_copy)
+    devices.release_hooks(model_copy)
     if model.recovered is not None:
         low_rank.merge(model_copy, decoder.layout, model.recovered)
     if finish is not None:

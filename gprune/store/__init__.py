@@ -9,5 +9,4 @@ content, which is compared at the first read in a process. Reading never writes:
 moves a damaged result aside (`set_aside`), so a finished cache can be read-only.
 """
 
-from gprune.store.folder import default_cache, explain_errors, is_full, require_folder, store_error
-from gprune.store.results import DAMAGED, Store
+from gprune.store.results import DAMAGED, Store, default_cache, explain_errors, is_full, require_folder, store_error

@@ -1,12 +1,31 @@
-"""SHA-256 of files, computed at the first read in a process and remembered while the file does not change.
+"""SHA-256 of files, and the `meta.json` of a result with those of its files.
 
-A file counts as unchanged while its size, inode and time of last change (`ctime`) are the same.
+A checksum is computed at the first read in a process and remembered while the file does not change: while its size,
+inode and time of last change (`ctime`) are the same. The models and texts that a study reads stay where they are and
+are large: their digests are kept in small files of the cache, so that a command on a model of 7 billion parameters does
+not read 13 GB before it starts.
+
+`meta.json` holds how a result was computed, the plain fields of its record, and checksums:
+
+    {"seconds": 1.5, ..., "record": "Tokens", "values": {...}, "sha256": {"ids.npy": "9f86…", "values": "6030…"},
+     "digest": "1b4f…"}
 """
 
+import contextlib
 import hashlib
+import json
 import os
+import re
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from gprune.system import machine, safe_parsing
+from gprune.system.errors import UnreadableError
+from gprune.system.files import make_folder, sync, write_json
 
 Stamp = tuple[int, int, int]
 """size, inode and time of the last change of a file"""
@@ -14,6 +33,15 @@ Stamp = tuple[int, int, int]
 # two changes within a tick of the clock of the file system have the same time
 _TICK_NANOSECONDS = 50_000_000
 _remembered: dict[tuple[str, bytes], tuple[Stamp, str]] = {}
+DIGEST_FOLDER = "digests"
+"""folder of the cache that keeps them"""
+_LARGE = 1 << 20
+MANIFEST = "meta.json"
+SUMS = "sha256"
+VALUES = "values"
+DIGEST = "digest"
+"""SHA-256 of all other entries"""
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 def stamp(path: Path) -> Stamp:
@@ -24,11 +52,6 @@ def stamp(path: Path) -> Stamp:
 def stamp_of(status: os.stat_result) -> Stamp:
     """Return the stamp of a file from its status."""
     return status.st_size, status.st_ino, status.st_ctime_ns
-
-
-def of_bytes(data: bytes) -> str:
-    """Return the SHA-256 of some bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def of_file(path: Path, salt: bytes = b"") -> str:
@@ -53,3 +76,125 @@ def remember(path: Path, stamp: Stamp, digest: str, salt: bytes = b"") -> None:
     """Remember the SHA-256 of a file with this stamp, unless a further change could leave the stamp as it is."""
     if time.time_ns() - stamp[2] > _TICK_NANOSECONDS:
         _remembered[str(path), salt] = stamp, digest
+
+
+def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"") -> list[str]:
+    """Return the SHA-256 of some files, in order.
+
+    `memory` is a folder that keeps the digests of large files for other processes; `salt` is hashed before the
+    content. Raises OSError if a file cannot be read.
+    """
+    if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
+        return [_of_large_file(path, memory, salt) for path in paths]
+    with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
+        return list(pool.map(lambda path: _of_large_file(path, memory, salt), paths))
+
+
+def _of_large_file(path: Path, memory: Path | None, salt: bytes) -> str:
+    path = path.resolve()
+    status = stamp(path)
+    digest = remembered_checksum(path, status, salt)
+    if digest is not None or memory is None or status[0] < _LARGE:
+        return digest or of_file(path, salt)
+    record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
+    digest = _recorded_digest(record, status)
+    if digest is not None:
+        remember(path, status, digest, salt)
+        return digest
+    digest = of_file(path, salt)
+    if remembered_checksum(path, status, salt):
+        _record_digest(record, status, digest)
+    return digest
+
+
+def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
+    try:
+        values = safe_parsing.json_object(record.read_bytes(), "the digest")
+    except (OSError, UnreadableError):
+        return None
+    digest: str | None = values.get("sha256") if values.get("stamp") == list(stamp) else None
+    return digest
+
+
+def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:
+    # without a cache, or with a full or read-only one, the next process computes the digest again
+    with contextlib.suppress(OSError):
+        if record.parent.parent.is_dir():
+            make_folder(record.parent)
+            write_json(record, {"stamp": list(stamp), "sha256": digest})
+
+
+def write_manifest(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Write the `meta.json` of a folder that was just filled, and flush all of it to the disk.
+
+    Raises OSError if the disk has no room for it.
+    """
+    paths = sorted(folder.rglob("*"))
+    sums = {path.relative_to(folder).as_posix(): of_file(path) for path in paths if path.is_file()}
+    if VALUES in entries:
+        sums[VALUES] = _digest(entries[VALUES])
+    meta = {**entries, SUMS: sums}
+    text = json.dumps({**meta, DIGEST: _digest(meta)}, indent=1, ensure_ascii=False)
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    for path in (*paths, folder / MANIFEST):
+        sync(path)
+    sync(folder)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the `meta.json` of a folder, or None if nothing is at its path.
+
+    Raises ValueError if it is damaged or missing, OSError if the disk does not return it.
+    """
+    path = folder / MANIFEST
+    try:
+        return _read_manifest(str(path), stamp(path))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        if os.path.lexists(folder):
+            raise ValueError(f"it has no {MANIFEST}") from error
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _read_manifest(path: str, _: Stamp) -> dict[str, Any]:
+    meta = safe_parsing.json_object(Path(path).read_bytes(), MANIFEST, finite=False)
+    if meta.pop(DIGEST, "") != _digest(meta):
+        raise ValueError(f"{MANIFEST} does not hold what was written")
+    return meta
+
+
+def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -> None:
+    """Compare every file of a folder, or those below the path `within`, with its checksum.
+
+    Raises ValueError if one was changed or is missing, OSError if one cannot be read.
+    """
+    for name, digest in meta[SUMS].items():
+        if not f"{name}/".startswith(within):
+            continue
+        try:
+            same = digest == (_digest(meta[VALUES]) if name == VALUES else of_file(folder / name))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError) as error:
+            raise ValueError(f"{name} is missing") from error
+        if not same:
+            raise ValueError(f"{name} does not hold what was written")
+
+
+def find_damage(path: Path) -> str:
+    """Return the damage of a file or folder inside a result, such as the model of a checkpoint, in words.
+
+    Empty if there is none, or the path is in no result. Raises OSError if it cannot be read.
+    """
+    path = path.absolute()
+    for folder in path.parents:
+        if _KEY.fullmatch(folder.name) and (folder / MANIFEST).is_file():
+            try:
+                require_unchanged(
+                    folder, read_manifest(folder) or {SUMS: {}}, f"{path.relative_to(folder).as_posix()}/"
+                )
+            except ValueError as error:
+                return str(error)
+    return ""
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()

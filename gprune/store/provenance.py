@@ -10,8 +10,8 @@ from importlib import metadata
 from typing import Any
 
 from gprune.system import installation
+from gprune.system.installation import __version__
 from gprune.system.machine import has_gpu, peak_memory, version
-from gprune.system.version import __version__
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 _DISTRIBUTION = "gprune-studio"

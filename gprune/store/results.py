@@ -1,4 +1,4 @@
-"""The store: write, find, read, check and move results, by stage and key."""
+"""The cache folder, sentences for errors of the system there, and the store of results by stage and key."""
 
 import contextlib
 import errno
@@ -16,12 +16,13 @@ from uuid import uuid4
 import numpy as np
 
 from gprune.records.base import Axes, axes_of
-from gprune.store import checksums, digests, manifests
-from gprune.store.folder import default_cache, explain_errors, store_error
+from gprune.store import checksums
+from gprune.system import installation, safe_parsing
 from gprune.system.errors import DamagedError, NumericsError, StoreError
-from gprune.system.files import discard, is_temporary_name, make_folder, remove, sync, temporary_path
-from gprune.system.locks import Lock
+from gprune.system.files import Lock, discard, is_temporary_name, make_folder, remove, sync, temporary_path
 
+CACHE_NAME = "gprune"
+"""of the cache of an installed package, among the user's caches"""
 Record = TypeVar("Record")
 DAMAGED = "damaged"
 """folder of the results that were moved aside"""
@@ -31,6 +32,61 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
 # NumPy parses a header as Python source, at which CPython 3.11 can fail in two threads at once
 _PARSING = threading.Lock()
+
+
+def default_cache() -> Path:
+    """Return the cache folder: GPRUNE_CACHE, else `cache/` in a checkout or a folder among the user's caches.
+
+    Raises StoreError if no folder can have the name in GPRUNE_CACHE, or there is no home folder.
+    """
+    chosen = os.environ.get("GPRUNE_CACHE")
+    with safe_parsing.reraise_as(StoreError):
+        if chosen:
+            return safe_parsing.path(chosen, "GPRUNE_CACHE").resolve()
+        return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
+
+
+def _of_user() -> Path:
+    # by the XDG Base Directory Specification only an absolute name counts
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    caches = chosen if chosen.startswith("/") else "~/.cache"
+    return (safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / CACHE_NAME).resolve()
+
+
+def require_folder(root: Path) -> None:
+    """Raise StoreError if the cache or a parent of it exists and is not a folder."""
+    existing = next((parent for parent in (root, *root.parents) if os.path.lexists(parent)), root.parent)
+    if not existing.is_dir():
+        raise StoreError(
+            f"the cache {root} cannot be a folder, because {existing} is a file: set GPRUNE_CACHE to another "
+            "folder, or move that file"
+        )
+
+
+def is_full(error: OSError) -> bool:
+    """Return True if an error means a full disk; numpy reports a short write without the system's error number."""
+    short = error.errno is None and "requested and" in str(error) and "written" in str(error)
+    return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def store_error(error: OSError, folder: Path) -> StoreError:
+    """Return the StoreError for an operating system error on the cache: one sentence with the remedy."""
+    remedy = "or set GPRUNE_CACHE to another folder"
+    if is_full(error):
+        disk = f"the disk that holds the cache {folder}, or your quota on it,"
+        return StoreError(f"{disk} is full: free some space, {remedy}")
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return StoreError(f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}")
+    return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")
+
+
+@contextlib.contextmanager
+def explain_errors(folder: Path) -> Iterator[None]:
+    """Raise an operating system error of the block as the StoreError of `store_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(error, folder) from error
 
 
 class Store:
@@ -48,7 +104,7 @@ class Store:
     @property
     def digests(self) -> Path:
         """Folder of the digests of models and texts, which lie elsewhere."""
-        return self.root / digests.FOLDER
+        return self.root / checksums.DIGEST_FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
         """Return the folder of a result; StoreError for a name that could leave the cache."""
@@ -75,7 +131,7 @@ class Store:
         """
         folder = self.check(stage, key, kind)
         try:
-            values = self._require(stage, key, kind)[manifests.VALUES]
+            values = self._require(stage, key, kind)[checksums.VALUES]
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
             arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(kind).items()}
             return kind(**values, **arrays)
@@ -91,7 +147,7 @@ class Store:
         """
         folder, meta = self.folder(stage, key), self._require(stage, key, kind)
         try:
-            manifests.require_unchanged(folder, meta)
+            checksums.require_unchanged(folder, meta)
         except OSError as error:
             raise _unreadable(folder, error) from error
         except ValueError as error:
@@ -109,7 +165,7 @@ class Store:
     def _require(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
-            meta = manifests.read(folder)
+            meta = checksums.read_manifest(folder)
         except OSError as error:
             raise _unreadable(folder, error) from error
         except ValueError as error:
@@ -157,7 +213,7 @@ class Store:
                     np.save(folder / f"{field.name}.npy", value, allow_pickle=False)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, manifests.VALUES: values}
+            return {"record": type(record).__name__, checksums.VALUES: values}
 
         self.put_folder(stage, key, write, details)
 
@@ -179,7 +235,7 @@ class Store:
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.write(temporary, {**(details or {}), **entries})
+            checksums.write_manifest(temporary, {**(details or {}), **entries})
             self.set_aside(stage, key)
             self._rename(temporary, final)
         except OSError as error:

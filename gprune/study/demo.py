@@ -20,7 +20,7 @@ from gprune.study import (
     from_file,
 )
 from gprune.system.errors import SettingsError
-from gprune.system.nearest import did_you_mean
+from gprune.system.safe_parsing import did_you_mean
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 TABLE = "unicode-table"

@@ -16,7 +16,7 @@ from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
-from gprune.system.nearest import not_one_of
+from gprune.system.safe_parsing import not_one_of
 
 TWFLAP = "twflap"
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", TWFLAP: "token-weighted FLAP"}

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from gprune.records.repairs import FITTED, LEARNED, REPAIRS
-from gprune.system import forms, limits
+from gprune.system import forms
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, validate_form
-from gprune.system.nearest import not_one_of
-from gprune.system.safe_parsing import is_whole, json_file, path, quote, reraise_as
+from gprune.system.safe_parsing import is_whole, json_file, not_one_of, path, quote, reraise_as
 
 T = TypeVar("T")
 
@@ -35,9 +34,9 @@ def _as_text(value: Any) -> Any:
 
 Whole = Annotated[int, forms.Before(_as_integer), Rule("a number of 64 bits", lambda number: abs(number) < 2**63)]
 SOUND = Rule("text without NUL or half a character", lambda text: "\0" not in text and is_whole(text))
-Words = Annotated[str, forms.shorter(limits.LONGEST_TEXT), SOUND]
+Words = Annotated[str, forms.shorter(4096), SOUND]
 Text = Annotated[Words, forms.Before(_as_text)]
-Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
+Several = Annotated[forms.Listed[T], forms.shorter(1000, "a list", "entries")]
 
 
 def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
@@ -79,18 +78,18 @@ def require_whole(**values: object) -> None:
 def _is_length(preset: str) -> bool:
     # "²" counts as a digit and is no number; int() refuses thousands of digits
     digits = preset.isascii() and preset.isdecimal() and len(preset) <= 9
-    return digits and 2 <= int(preset) <= limits.MOST_LENGTH
+    return digits and 2 <= int(preset) <= forms.MOST_LENGTH
 
 
-_LENGTH = Rule(f"128, 2048 or another number of tokens from 2 to {limits.MOST_LENGTH}", _is_length)
+_LENGTH = Rule(f"128, 2048 or another number of tokens from 2 to {forms.MOST_LENGTH}", _is_length)
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))
 _COUNTS = Rule(
-    f"module counts of at least 2 and at most {limits.MOST_MODULES}",
-    lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= limits.MOST_MODULES,
+    f"module counts of at least 2 and at most {forms.MOST_MODULES}",
+    lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= forms.MOST_MODULES,
 )
 _EVEN = Rule("an even number of at least 2", lambda number: number >= 2 and number % 2 == 0)
 _QUARTERS = Rule("a multiple of 4, one quarter for each subset", lambda number: number >= 4 and number % 4 == 0)
-_SEQUENCE = at_most(limits.MOST_LENGTH, "tokens, since no model reads more at once")
+_SEQUENCE = at_most(forms.MOST_LENGTH, "tokens, since no model reads more at once")
 TextsUsed = Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"]
 """calibration texts for repair, scales and recovery"""
 SampledText = Annotated[
@@ -98,7 +97,7 @@ SampledText = Annotated[
 ]
 _AtMost = Annotated[
     Whole | None,
-    Rule("at least 1, or null for all", lambda count: count is None or 1 <= count <= limits.MOST_COUNT),
+    Rule("at least 1, or null for all", lambda count: count is None or 1 <= count <= forms.MOST_COUNT),
 ]
 _Shots = Annotated[
     Whole | None,
@@ -118,19 +117,19 @@ class CalibrationSettings(Form):
     """Calibration sets and their statistics."""
 
     WHERE: ClassVar = "calibration."
-    samples: Annotated[Whole, between(2, limits.MOST_SEQUENCES)] = 2048
+    samples: Annotated[Whole, between(2, 2**25)] = 2048
     """sequences drawn from each text (paper: 2048)"""
     length: Annotated[Whole, at_least(2, "tokens"), _SEQUENCE] = 128
     """tokens of each sequence (paper: 128)"""
     shards: Annotated[Whole, _EVEN, at_most(16)] = 8
     """disjoint groups of sequences with separate statistics, for the resampling control and the repeatability"""
-    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
     """sequences of one forward pass; changes speed, not results"""
     flap_variant: Literal["paper", "released"] = "paper"
     """fluctuation of FLAP: plain token variance, or the recursion of the released code"""
     square_head_score: bool = True
     """square FLAP's o_proj channel scores once more, as its released code does"""
-    positions: Annotated[Whole, between(0, limits.MOST_POSITIONS)] = 8
+    positions: Annotated[Whole, between(0, 64)] = 8
     """number of strongest positions to store per neuron and text; changes no other result"""
 
     def __post_init__(self) -> None:
@@ -145,11 +144,11 @@ class ContextSettings(Form):
     """Contexts of token-weighted FLAP and FANG's groups (section 4, base metrics)."""
 
     WHERE: ClassVar = "contexts."
-    count: Annotated[Whole, between(2, limits.MOST_CONTEXTS)] = 7
+    count: Annotated[Whole, between(2, 2**10)] = 7
     """context clusters of each layer (FANG: 7)"""
-    dimensions: Annotated[Whole, between(1, limits.MOST_COUNT)] = 64
+    dimensions: Annotated[Whole, between(1, forms.MOST_COUNT)] = 64
     """principal components in which tokens are clustered (FANG: 64); at most the available number"""
-    tokens: Annotated[Whole, at_least(2), at_most(limits.MOST_CONTEXT_TOKENS, "tokens held in memory")] = 16384
+    tokens: Annotated[Whole, at_least(2), at_most(2**28, "tokens held in memory")] = 16384
     """tokens to which the clusters are fitted, rounded up to complete sequences"""
     temperature: Annotated[float, POSITIVE] = 1.0
     """temperature of the token weights; distances between contexts have a mean of 1"""
@@ -165,7 +164,7 @@ class BaselineSettings(Form):
     """Settings of the baselines of section 4."""
 
     WHERE: ClassVar = "baselines."
-    taylor_samples: Annotated[Whole, between(1, limits.MOST_BATCH)] = 10
+    taylor_samples: Annotated[Whole, between(1, forms.MOST_BATCH)] = 10
     """sequences for LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: Annotated[Whole, at_least(2), _SEQUENCE] = 64
     """tokens of each sequence for LLM-Pruner's gradient (LLM-Pruner: 64)"""
@@ -185,7 +184,7 @@ class ModularizationSettings(Form):
     """refined is the paper's; initialization stops before the refinement; random is equal-size modules"""
     candidates: Annotated[Several[Whole], _COUNTS] = (16, 24, 32, 40, 48)
     """module counts tried by the silhouette (paper: 16, 24, 32, 40, 48); clamped to an eighth of the width"""
-    restarts: Annotated[Whole, between(1, limits.MOST_RESTARTS)] = 3
+    restarts: Annotated[Whole, between(1, 10**4)] = 3
     """k-means starts for each candidate count; the best silhouette wins"""
     seeding: Literal["plain", "greedy"] = "plain"
     """k-means++ draws each centroid once, or greedily takes the best of several draws for better silhouettes"""
@@ -199,7 +198,7 @@ class ModularizationSettings(Form):
     """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
     learning_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the centroids"""
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps over all neurons of every layer")] = 150
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps over all neurons of every layer")] = 150
     """refinement steps"""
     temperature: Annotated[float, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""
@@ -231,9 +230,9 @@ class SparsitySettings(Form):
     """Modular sparsity learning (MSL), section 3.3."""
 
     WHERE: ClassVar = "sparsity."
-    epochs: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_EPOCHS, "passes through the model and back")] = 2
+    epochs: Annotated[Whole, NOT_NEGATIVE, at_most(10**4, "passes through the model and back")] = 2
     """passes over both calibration sets (paper: 2 to 3)"""
-    batch: Annotated[Whole, _QUARTERS, at_most(limits.MOST_BATCH)] = 32
+    batch: Annotated[Whole, _QUARTERS, at_most(forms.MOST_BATCH)] = 32
     """sequences of one step, a quarter from each of the subsets A', A'', B', B''"""
     supervision: Literal["adaptive", "primary", "dual"] = "adaptive"
     """cross-entropy of the FFN thresholds: the paper's adaptive rule, A only, or both always"""
@@ -253,7 +252,7 @@ class SparsitySettings(Form):
     """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
     attention: Literal["own", "gprune"] = "own"
     """key/value groups of the controls: their own, or GPrune's; the retention is the same"""
-    alignment: Annotated[Whole, between(1, limits.MOST_ALIGNMENT)] = 1
+    alignment: Annotated[Whole, between(1, 2**16)] = 1
     """FFN widths of every method are multiples of this, for faster hardware kernels (8 to 256; 1 = any)"""
     widths: Literal["free", "equal"] = "free"
     """free: widths can differ between layers; equal: all layers keep the same number of neurons and key/value groups,
@@ -303,11 +302,11 @@ class ScaleSettings(Form):
     """Learned scales: a factor per kept unit and a bias per output channel, with frozen weights."""
 
     WHERE: ClassVar = "scales."
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 128
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 128
     """steps of learning after masks and other repairs"""
-    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 18
+    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 18
     """sequences of one step, the same number from each text"""
-    samples: Annotated[Whole, at_least(1), at_most(limits.MOST_COUNT)] = 128
+    samples: Annotated[Whole, at_least(1), at_most(forms.MOST_COUNT)] = 128
     """sequences of each text that are used, at most calibration.samples"""
     texts: TextsUsed = "both_and_sampled"
     """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
@@ -321,7 +320,7 @@ class ScaleSettings(Form):
     """temperature of the distillation"""
     cross_entropy_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the cross-entropy of the next token"""
-    joint_steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 32
+    joint_steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 32
     """steps of the method gates_scaled, which learns gates together with scales and biases"""
     joint_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the scales in gates_scaled"""
@@ -397,7 +396,7 @@ class EvaluationSettings(Form):
     """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
     windows: _AtMost = None
     """maximum number of windows per text; null for all"""
-    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
     """windows, or choices of a task, of one forward pass; changes speed, not results"""
     tasks: Annotated[Several[Text], _DIFFERENT] = ()
     """tasks: any of lm-eval's (the paper's seven: boolq, piqa, ...), the demo's (demo_...), or own .jsonl files"""
@@ -443,13 +442,13 @@ class RecoverySettings(Form):
     are reported separately (needs the extra `recovery`)"""
     texts: TextsUsed = "both_and_sampled"
     """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 100
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 100
     """steps of training"""
-    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
     """sequences of one step"""
     learning_rate: Annotated[float, POSITIVE] = 0.003
     """Adam step size of the factors, with cosine decay"""
-    rank: Annotated[Whole, at_least(1), at_most(limits.MOST_RANK)] = 8
+    rank: Annotated[Whole, at_least(1), at_most(2**12)] = 8
     """rank of the update of each map"""
     alpha: Annotated[float, POSITIVE] = 16.0
     """scale of the updates: they are multiplied by alpha / rank"""
@@ -505,7 +504,7 @@ class ChoiceSettings(Form):
     check_text: Text = ""
     """text whose perplexity is the criterion; empty: perplexity on held-out sequences of A and B, and divergence from
     the dense model on text sampled from it"""
-    sequences: Annotated[Whole, between(2, limits.MOST_COUNT)] = 128
+    sequences: Annotated[Whole, between(2, forms.MOST_COUNT)] = 128
     """held-out sequences per text, of calibration.length tokens, disjoint from the calibration set"""
     fresh: SampledText = "self:#seed=1"
     """sampled text of the criterion; its seed must differ from those of sampled text for fits"""

@@ -36,7 +36,7 @@ from gprune.study.settings import (
     read,
     require,
 )
-from gprune.system import forms, limits, safe_parsing
+from gprune.system import forms, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 
@@ -62,7 +62,7 @@ _ADDED_SECTIONS = {
 """sections added later, which are part of the digest only if they differ from the defaults"""
 
 
-_Name = Annotated[Text, forms.shorter(limits.LONGEST_NAME)]
+_Name = Annotated[Text, forms.shorter(forms.LONGEST_NAME)]
 _EACH_ONCE = Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names))
 _PARTIAL = Rule("more than 0 and less than 1: 0.5 keeps half of the decoder's weights", lambda share: 0 < share < 1)
 _RequiredText = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]

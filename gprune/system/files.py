@@ -1,12 +1,13 @@
-"""Files written whole or not at all: under another name first, then moved into place in one step.
+"""Files written whole or not at all, and locks on files (`flock`), which end with the process that holds them.
 
-A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
-What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
-made here are their owner's alone.
+A file is written under another name first, then moved into place in one step. A reader meets the old file or the new
+one, never half of one; a write that fails leaves the old one alone. What is in place has reached the disk, so that this
+holds when the machine loses its power as well. Folders made here are their owner's alone.
 """
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import re
@@ -16,9 +17,20 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gprune.system.errors import SettingsError
+import filelock
 
+from gprune.system.errors import GpruneError, SettingsError, StoreError
+from gprune.system.units import amount
+
+LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
+"""what to do where a download of the hub has no room"""
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+WITHOUT_LOCKS = (
+    "the disk that holds {} has no file locks ({}): "
+    "mount it with flock, or set GPRUNE_CACHE to a folder on another disk"
+)
+"""what is said of a folder, with the reason"""
 
 
 def temporary_path(path: Path) -> Path:
@@ -102,6 +114,18 @@ def require_place(path: Path) -> None:
         raise SettingsError(f"{str(target)!r} is a folder: give the name of a file")
 
 
+def require_room(kind: type[GpruneError], subject: str, size: int, folder: Path, remedy: str) -> None:
+    """Check before the start that a disk has room for so many bytes.
+
+    `subject` begins the sentence of the error, of the class `kind`, that names both, and `remedy` ends it; the
+    folder need not exist yet.
+    """
+    existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing_folder).free
+    if free < size:
+        raise kind(f"{subject} needs {amount(size)}, but {str(existing_folder)!r} has {amount(free)} free: {remedy}")
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file in one step; where an OSError says that it cannot, an older one is unchanged."""
     with replace_file(path) as temporary:
@@ -116,3 +140,45 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, as `write_bytes` does; letters beyond ASCII stay readable."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False))
+
+
+class Lock:
+    """An exclusive lock on one file, which stays on disk when the lock is released."""
+
+    def __init__(self, path: Path, poll: float = 0.05) -> None:
+        """Prepare a lock; `poll` is the number of seconds between two attempts."""
+        self._lock = filelock.FileLock(path, mode=0o600, poll_interval=poll, fallback_to_soft=False)
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if this object holds the lock."""
+        return bool(self._lock.is_locked)
+
+    def acquire(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the lock, and return True if this object holds it then.
+
+        Raises StoreError if the disk has no locks, OSError if the file cannot be created.
+        """
+        try:
+            self._lock.acquire(timeout=seconds)
+        except filelock.Timeout:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            raise StoreError(WITHOUT_LOCKS.format(Path(self._lock.lock_file).parent, error.strerror)) from error
+        return True
+
+    def release(self) -> None:
+        """Release the lock, if this object holds it."""
+        self._lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Return True if a process holds the lock of a file, on this machine or another one; nothing is written."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False

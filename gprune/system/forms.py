@@ -10,6 +10,9 @@ Annotations declare the type of a field and its rules:
     Corner.parse({"width": 0})    # SettingsError: width must be at least 1 (got 0)
     Corner(width=0)               # the same, because of @checked
 
+Upper bounds of a study's settings (`MOST_...`) are generous enough that only a typing mistake meets one: the paper's
+settings are at least a hundred times smaller.
+
 `safe_parsing` limits size, depth and numbers before. Pydantic is imported with the first value that is
 validated, so that commands which only list fields start without it.
 """
@@ -24,16 +27,28 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from gprune.system.errors import GpruneError, SettingsError
-from gprune.system.nearest import closest, not_one_of
-from gprune.system.safe_parsing import quote
+from gprune.system.safe_parsing import closest, not_one_of, quote
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+MOST_LENGTH = 2**20
+"""tokens of one sequence or window; the longest context of any model"""
+MOST_BATCH = 2**16
+"""sequences of one forward pass"""
+MOST_STEPS = 10**6
+"""refinement steps of BCM, 6,667 times ours"""
+MOST_MODULES = 2**16
+"""modules of a layer; no layer has as many neurons for each of them"""
+MOST_STUDIES = 1000
+"""studies of a sweep, as many as one array of Slurm's usually has"""
+MOST_COUNT = 2**31 - 1
+"""of what is only an upper bound itself and costs nothing"""
+LONGEST_NAME = 200
+"""characters of what people call a study"""
 MOST_FAULTS = 8
 """faults that one error message lists"""
-_LONGEST_NAME = 200
 _TYPES = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -224,7 +239,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
 
 def _field_path(parts: Iterable[str | int], where: str) -> str:
     # a table may have keys of any length
-    names = (f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST_NAME]}" for part in parts)
+    names = (f"[{part}]" if isinstance(part, int) else f".{part[:LONGEST_NAME]}" for part in parts)
     return where + "".join(names).removeprefix(".")
 
 

@@ -1,4 +1,4 @@
-"""Places of the package and of the files beside it: in a checkout or installed.
+"""Version of the package, and places of it and of the files beside it: in a checkout or installed.
 
 A checkout has the app's script, its pages, Streamlit's settings and the study that Compare shows at its top.
 A wheel carries the same files below ``gprune/_app/``, a folder that no checkout has, editable or not.
@@ -12,6 +12,8 @@ from typing import Any
 from gprune.system.errors import UnreadableError
 from gprune.system.safe_parsing import json_object, sentence
 
+__version__ = "0.1.0"
+"""the one place that a release changes"""
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CARRIED = _PACKAGE / "_app"
 

@@ -1,18 +1,25 @@
-"""This machine's devices, memory and processor, without torch, whose import takes seconds."""
+"""This machine's devices, memory, processor and processes, without torch, whose import takes seconds."""
 
 import ctypes
 import os
 import platform
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+WEIGHTS_OF_A_GPU = 0.8
+"""of a GPU's memory that weights may take before a model is laid over several: its passes need room"""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """where a container says how much memory it may have, in the two forms of Linux"""
+# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
+SAME_START_SECONDS = 0.05
+_blocks: list[list[BaseException]] = []
 
 
 def has_gpu() -> bool:
@@ -29,9 +36,8 @@ def cards() -> tuple[str, ...]:
         return ()
     names = []
     for index in range(count.value):
-        succeeded = driver.cuDeviceGet(ctypes.byref(device), index) == 0
-        succeeded = succeeded and driver.cuDeviceGetName(name, len(name), device) == 0
-        names.append(name.value.decode(errors="replace") if succeeded else "GPU")
+        fault = driver.cuDeviceGet(ctypes.byref(device), index) or driver.cuDeviceGetName(name, len(name), device)
+        names.append("GPU" if fault else name.value.decode(errors="replace"))
     return tuple(names)
 
 
@@ -39,9 +45,9 @@ def cards() -> tuple[str, ...]:
 def card_memory(index: int = 0) -> int:
     """Return the bytes of a CUDA device's memory; 0 if the driver does not report it."""
     driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
-    succeeded = driver is not None and driver.cuDeviceGet(ctypes.byref(device), index) == 0
-    succeeded = succeeded and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
-    return size.value if succeeded else 0
+    if driver is None or driver.cuDeviceGet(ctypes.byref(device), index):
+        return 0
+    return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
 
 
 def _driver() -> Any:
@@ -101,11 +107,10 @@ def version(package: str) -> str:
 def describe(device: str) -> str:
     """Describe device, threads and libraries, on which a speed depends; `device` as in a study."""
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
-    # the card decides, by whatever name it was asked for
-    name = card(device)
     count = threads()
     computes = f"{processor()}, {count} thread{'' if count == '1' else 's'}"
-    return f"{name or computes}, {libraries}"
+    # the card decides, by whatever name it was asked for
+    return f"{card(device) or computes}, {libraries}"
 
 
 def card(device: str) -> str:
@@ -151,3 +156,55 @@ def _values(path: Path, name: str) -> list[str]:
 def cache_budget() -> int:
     """Return the bytes that caches may take: half of the free memory, so that a second run has room."""
     return memory()[0] // 2
+
+
+def process_start(pid: int) -> float | None:
+    """Seconds from the start of the machine to the start of a process; None if it does not run.
+
+    The plain creation time of a process moves whenever the clock is corrected.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return float(process.create_time() - psutil.boot_time())
+    except psutil.Error:
+        return None
+
+
+def is_alive(pid: int | None, started: float | None) -> bool:
+    """Return True if a process still runs and is the one that was started then, not a later one with its number."""
+    if pid is None or started is None:
+        return False
+    actual = process_start(pid)
+    return actual is not None and abs(actual - started) <= SAME_START_SECONDS
+
+
+def host() -> str:
+    """Name of this machine, or of the container."""
+    return platform.node()[:200]
+
+
+def identify_process() -> dict[str, object]:
+    """Return what identifies this process: number, start and machine."""
+    return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host()}
+
+
+def interrupt(error: BaseException) -> None:
+    """Raise the error of a signal; inside `defer_interrupts` at the end of the block."""
+    if not _blocks:
+        raise error
+    _blocks[-1].append(error)
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Delay `interrupt` to the end of this block, so that a signal does not leave half of its work."""
+    pending: list[BaseException] = []
+    _blocks.append(pending)
+    try:
+        yield
+    finally:
+        _blocks.pop()
+    if pending:
+        raise pending[0]

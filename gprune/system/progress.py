@@ -12,19 +12,13 @@ Progress = Callable[[int, int, str], None]
 class Notice(str):
     """A message that says how a result was made: shown on a line of its own, and kept with the result."""
 
-    __slots__ = ()
-
 
 class Reused(str):
     """A message that says that nothing had to be done."""
 
-    __slots__ = ()
-
 
 class Waiting(str):
     """A message that says for what the work waits."""
-
-    __slots__ = ()
 
 
 def silent(done: int, total: int, message: str) -> None:

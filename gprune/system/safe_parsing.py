@@ -1,9 +1,10 @@
-"""Readers of JSON and paths that come from outside: each failure is one sentence with the value."""
+"""Readers of JSON, paths and names that come from outside: each failure is one sentence with the value."""
 
+import difflib
 import json
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _ADVICE = (
     (re.compile(r"trust_remote_code\W{0,4}=\W{0,4}True|custom code", re.I), NEEDS_ITS_CODE),
     (re.compile(r"weights_only|allow_pickle|add_safe_globals|allow_dangerous", re.I), PICKLED),
 )
+_LONGEST_WORD = 200
+"""characters of a word that are compared: matching takes the square of their number"""
 
 
 def quote(value: object, length: int = VALUE_LENGTH) -> str:
@@ -124,11 +127,10 @@ def path(text: str, subject: str) -> Path:
         location.exists()
         if "\0" in text:
             raise ValueError("a path has no NUL character")
-    except RuntimeError as error:
-        words = "this machine has no such user; give the whole path"
-        raise UnreadableError(f"{subject} cannot be {quote(text)}: {words}") from error
-    except (OSError, ValueError) as error:
-        raise UnreadableError(f"{subject} cannot be {quote(text)}: {sentence(error, 100)}") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        no_user = "this machine has no such user; give the whole path"
+        reason = no_user if isinstance(error, RuntimeError) else sentence(error, 100)
+        raise UnreadableError(f"{subject} cannot be {quote(text)}: {reason}") from error
     return location
 
 
@@ -156,3 +158,24 @@ def _blobs(home: Path) -> Path | None:
     """Return the folder of the hub's cache with the files of a snapshot that `home` is or lies in."""
     snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
     return next((parent.parent / "blobs" for parent in snapshots), None)
+
+
+def closest(word: str, names: Iterable[str]) -> str:
+    """Return the known name nearest to a word, or an empty string."""
+    return next(iter(difflib.get_close_matches(word[:_LONGEST_WORD], list(names), n=1)), "")
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return a suggestion to append to an error, ` (did you mean flap?)`, or an empty string."""
+    near = closest(word, names)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def not_one_of(name: str, value: str, names: Sequence[str], otherwise: str = "") -> str:
+    """Return the error for a value of `name` that is not among the known words, with the nearest one.
+
+    `otherwise` is the remedy where none is near.
+    """
+    near = closest(value, names)
+    remedy = f"did you mean {near!r}?" if near else otherwise
+    return f"{name} must be one of {', '.join(names)} (got {quote(value)})" + (f"; {remedy}" if remedy else "")

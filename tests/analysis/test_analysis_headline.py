@@ -8,7 +8,7 @@ import pytest
 
 from gprune.analysis import comparison, verdict
 from gprune.analysis.paired_test import Measurement
-from gprune.evaluation import holdout
+from gprune.evaluation import protocol
 from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
 
@@ -35,11 +35,11 @@ def text_statuses(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
-    return holdout.holdout_statuses(study, contents.get("calibration", {}), contents.get("evaluation", {}), overlaps)
+    return protocol.holdout_statuses(study, contents.get("calibration", {}), contents.get("evaluation", {}), overlaps)
 
 
 def unseen_texts(study, calibration, evaluation):
-    return holdout.unseen(text_statuses(study, calibration=calibration, evaluation=evaluation))
+    return protocol.unseen(text_statuses(study, calibration=calibration, evaluation=evaluation))
 
 
 def said(*cells, **changes):
@@ -199,7 +199,7 @@ def standing_of(text, *share, content="", share_drawn=0.1):
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
     measured = {text: overlap(text, *share, share_drawn=share_drawn)} if share else {}
-    return holdout.holdout_statuses(study, calibration, {text: content}, measured)[text]
+    return protocol.holdout_statuses(study, calibration, {text: content}, measured)[text]
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,9 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
 
     def first(left, overlaps):
         study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        statuses = holdout.holdout_statuses(study, {}, {}, overlaps)
-        assert holdout.unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
-        return holdout.first(statuses, study)
+        statuses = protocol.holdout_statuses(study, {}, {}, overlaps)
+        assert protocol.unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
+        return protocol.leading_text(statuses, study)
 
     assert first(texts, measured) == "news.txt"
     assert first(texts, {"c4": measured["c4"]}) == "c4"

@@ -9,7 +9,7 @@ import pytest
 from gprune.analysis import published, run_settings, thresholds, verdict
 from gprune.analysis.ablation_effect import AblationEffect, Explained
 from gprune.data import published as rows
-from gprune.evaluation.holdout import holdout_statuses
+from gprune.evaluation.protocol import holdout_statuses
 from gprune.records import AdaptedScores, ModuleStatistics, PruningMasks, TextOverlap
 from gprune.study import CalibrationSettings, EvaluationSettings, ReliabilitySettings, Study, field_names
 from gprune.study.demo import demo_study

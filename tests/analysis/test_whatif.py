@@ -12,8 +12,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pruning.rasa import adapt
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.pruning.sparsity.rounding import exact_masks
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks
 from gprune.records import PruningMasks
 from gprune.study import SparsitySettings
 from gprune.system.errors import MethodError

@@ -9,8 +9,8 @@ import browser
 import pytest
 from synthetic_run import LARGE, a_study, the_run, write_run
 
-from gprune.jobs import Job, local, queue
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs import Job, queue
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline.runs.opened import Run
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
 from scripts.served_app import Server
@@ -55,7 +55,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...
 @pytest.fixture
 def running_job(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Study], Job]:
     """Submits a study as a job that seems to run in this process."""
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+    monkeypatch.setattr(queue, "start_worker", lambda *_: None)
 
     def submit(study: Study) -> Job:
         job = queue.submit(cache, study)

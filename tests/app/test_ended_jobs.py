@@ -6,7 +6,7 @@ from synthetic_run import a_study, the_run, write_run
 
 from gprune.analysis import paired_test
 from gprune.app.ui import derived_cache, frame, work
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs.folder import JobState, write_state
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from app_driver import on, open_page, show, words
 from synthetic_run import a_study
 
 from gprune.app.pages import launch
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 
 
 @pytest.fixture

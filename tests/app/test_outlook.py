@@ -13,9 +13,8 @@ from gprune.app.pages import jobs
 from gprune.app.ui import live, run_status, work
 from gprune.jobs import JobProgress, queue
 from gprune.jobs import folder as files
-from gprune.jobs import job as records
-from gprune.jobs.local import worker_command
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs import folder as records
+from gprune.jobs.folder import JobState, worker_command, write_state
 from gprune.pipeline.eta import Outlook
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS

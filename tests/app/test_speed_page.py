@@ -16,7 +16,7 @@ from gprune.app.figures import speed_export as figures
 from gprune.app.pages import export
 from gprune.app.ui.chart_style import METHOD_COLORS, is_wide
 from gprune.jobs import submit
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline import stages
 from gprune.records import PrunedModel
 from gprune.study.settings import EvaluationSettings
@@ -139,7 +139,7 @@ def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, prese
 
 @pytest.mark.parametrize(("state", "words_"), [("running", "Running: starting"), ("failed", "the disk is full")])
 def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
-    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
+    monkeypatch.setattr("gprune.jobs.queue.start_worker", lambda *_: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     out = export.destination(the_run(cache), export.PADDED)

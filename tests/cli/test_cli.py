@@ -19,7 +19,7 @@ from gprune.cli import COMMANDS, paths, speed
 from gprune.cli.progress import speed_lines
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.folder import JobState, read_state, write_state
 from gprune.models.tiny import tiny_decoder
 from gprune.study.demo import demo_study
 from gprune.system.errors import ModelError, SettingsError
@@ -248,7 +248,7 @@ def test_slips_are_one_sentence(folders, words, error, message):
 
 def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(folders)
-    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
+    monkeypatch.setattr("gprune.jobs.queue.start_worker", lambda *_: None)
     words = ["speed", "dense", "random:llama2-7b#layers=1@0.5", *QUICK, "--cache", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["gprune", *words, "--detach"])
     # twice the same is one job

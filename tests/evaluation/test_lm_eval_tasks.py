@@ -18,10 +18,9 @@ from other_versions import environment_of, install, require_passing
 from gprune.__main__ import main
 from gprune.analysis import accuracy as analysis
 from gprune.analysis import changed_answers
-from gprune.evaluation.accuracy import measure_tasks, questions
+from gprune.evaluation.accuracy import InMemoryModel, measure_tasks, questions
 from gprune.evaluation.protocol import of_accuracy
 from gprune.evaluation.tasks import fingerprint, loading, resolve
-from gprune.evaluation.tasks.language_model import InMemoryModel
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings, from_dict, run_name
 from gprune.system.errors import Cancelled, CorpusError, NumericsError, SettingsError

@@ -10,7 +10,7 @@ from pathlib import Path
 import leftovers
 import pytest
 
-from gprune.jobs import Job, get, local, reconcile
+from gprune.jobs import Job, get, queue, reconcile
 from gprune.jobs import folder as files
 from gprune.study import Study
 
@@ -72,5 +72,5 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Replaces the start of processes by a list of the folders of their jobs."""
     started: list[Path] = []
-    monkeypatch.setattr(local, "start_worker", lambda folder, cwd="": started.append(folder))
+    monkeypatch.setattr(queue, "start_worker", lambda folder, cwd="": started.append(folder))
     return started

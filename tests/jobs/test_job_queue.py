@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 from unwritable import failing
 
-from gprune.jobs import cancel, device_slots, get, jobs, local, queue, reconcile, resume, study_of, submit, worker
+from gprune.jobs import cancel, get, jobs, queue, reconcile, resume, study_of, submit, worker
 from gprune.jobs import folder as files
-from gprune.jobs.job import measures_speed
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.folder import JobState, measures_speed, read_state, write_state
 from gprune.system import machine
 from gprune.system.errors import JobError
 
@@ -99,8 +98,8 @@ def test_a_job_that_never_got_a_process_is_lost_after_a_while(cache, job):
 
 def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
     put(job, "running", host="elsewhere", started=1.0, **DEAD)
-    stored = local.try_lock(job.folder / files.ALIVE)
-    assert stored is not None and local.try_lock(job.folder / files.ALIVE) is None
+    stored = queue.try_lock(job.folder / files.ALIVE)
+    assert stored is not None and queue.try_lock(job.folder / files.ALIVE) is None
     assert state_of(cache, job) == "running"
     os.close(stored)
     assert state_of(cache, job) == "failed"
@@ -108,7 +107,7 @@ def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, job):
 
 def test_cancel_of_a_running_job_signals_and_returns(cache, job, monkeypatch):
     sent = []
-    monkeypatch.setattr(local, "send", lambda pid, started, number: sent.append((pid, number.name)))
+    monkeypatch.setattr(queue, "signal_process", lambda pid, started, number: sent.append((pid, number.name)))
     write_state(job.folder, alive())
     assert cancel(cache, job.id).state == "cancelling" and sent == [(os.getpid(), "SIGTERM")]
     state = read_state(job.folder)
@@ -149,13 +148,13 @@ def test_what_is_no_id_reaches_no_file(cache, name):
 
 
 def test_a_process_that_cannot_start_fails_the_job(cache, monkeypatch):
-    monkeypatch.setattr(local, "start_worker", failing(errno.ENOMEM))
+    monkeypatch.setattr(queue, "start_worker", failing(errno.ENOMEM))
     job = submit(cache, make_study())
     assert job.state == "failed" and "Cannot allocate memory" in job.error
 
 
 def test_a_full_disk_is_told_and_leaves_no_job(cache, job, monkeypatch):
-    monkeypatch.setattr("gprune.jobs.job.write_json", failing(errno.ENOSPC))
+    monkeypatch.setattr("gprune.jobs.folder.write_json", failing(errno.ENOSPC))
     with pytest.raises(JobError, match="is full"):
         submit(cache, make_study(1))
     assert len(jobs(cache)) == 1 and len(list(files.root(cache).glob(".new-*"))) == 0
@@ -225,13 +224,13 @@ def test_a_job_waits_for_a_device_that_it_can_use(cache, workers, monkeypatch, d
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
     job = submit(cache, replace(make_study(), device=device), "", arguments)
-    assert device_slots.candidates(job.asks, job.timed) == expected
+    assert queue.device_candidates(job.asks, job.timed) == expected
 
 
 def test_without_named_gpus_slots_decide_and_a_measurement_takes_all(monkeypatch):
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    assert device_slots.candidates("cuda:3", False) == (("slot0", "slot1"), 1)
-    assert device_slots.candidates("auto", True) == (("slot0", "slot1"), 2)
+    assert queue.device_candidates("cuda:3", False) == (("slot0", "slot1"), 1)
+    assert queue.device_candidates("auto", True) == (("slot0", "slot1"), 2)
 
 
 def test_only_a_run_that_comes_to_its_measurement_is_timed(cache, workers):
@@ -243,12 +242,12 @@ def test_only_a_run_that_comes_to_its_measurement_is_timed(cache, workers):
 
 
 def test_a_gpu_is_counted_among_those_that_are_seen(monkeypatch):
-    assert device_slots.visible("cuda:1") == {"CUDA_VISIBLE_DEVICES": "1"}
-    assert device_slots.visible("cpu") == device_slots.visible("slot0") == {}
+    assert queue.visible_device("cuda:1") == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert queue.visible_device("cpu") == queue.visible_device("slot0") == {}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
-    assert device_slots.visible("cuda:1") == {"CUDA_VISIBLE_DEVICES": "7"}
+    assert queue.visible_device("cuda:1") == {"CUDA_VISIBLE_DEVICES": "7"}
     with pytest.raises(JobError, match="no cuda:2 among CUDA_VISIBLE_DEVICES=5, 7"):
-        device_slots.visible("cuda:2")
+        queue.visible_device("cuda:2")
 
 
 def test_two_caches_share_the_lock_of_a_gpu_and_not_that_of_the_cpu(tmp_path, monkeypatch):

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from unwritable import failing
 
-from gprune.jobs import JobReporter, local, reporting
+from gprune.jobs import JobReporter, queue, reporting
 from gprune.jobs import folder as files
-from gprune.jobs.folder import EVENTS
-from gprune.jobs.reporting import describe_error
-from gprune.jobs.state import JobState, read_state, write_state
-from gprune.jobs.timeline import StageTime, measure, read_trace
+from gprune.jobs.folder import EVENTS, JobState, read_state, write_state
+from gprune.jobs.reporting import StageTime, describe_error, measure, read_trace
 from gprune.system.errors import Cancelled, CorpusError, Interrupted, JobError
 from gprune.system.progress import Waiting
 
@@ -35,7 +33,7 @@ def test_running_state_carries_this_process(tmp_path):
     with JobReporter(tmp_path / "job") as report:
         state = read_state(report.folder)
         assert (state.state, state.pid) == ("running", os.getpid())
-        assert local.has_process(report.folder, state)
+        assert queue.has_process(report.folder, state)
     assert read_state(tmp_path / "job").state == "done"
 
 
@@ -92,7 +90,7 @@ def test_messages_stay_on_one_line_and_long_errors_are_bounded(tmp_path):
 
 def test_state_that_cannot_be_written_at_all_is_told_to_the_log_only(tmp_path, monkeypatch, capsys):
     with JobReporter(tmp_path):
-        monkeypatch.setattr("gprune.jobs.state.write_json", failing(errno.ENOSPC))
+        monkeypatch.setattr("gprune.jobs.folder.write_json", failing(errno.ENOSPC))
     assert "the job's state was not recorded" in capsys.readouterr().err
 
 

@@ -14,11 +14,11 @@ from waiting import limit, wait_for
 from gprune.__main__ import EXIT_STOPPED
 from gprune.cli import signals
 from gprune.jobs import folder as files
-from gprune.jobs.local import environment, worker_command
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.folder import JobState, read_state, worker_command, write_state
+from gprune.jobs.queue import environment
 from gprune.pipeline import runs
-from gprune.store import Store, states
-from gprune.store.resumption import VARIABLE
+from gprune.store import Store
+from gprune.store.resumption import SUFFIX, VARIABLE, StateFile
 from gprune.study import from_dict, run_name
 from gprune.system.errors import Interrupted
 
@@ -82,8 +82,8 @@ class LongStudy:
 
     def step(self):
         """After which step the state that is there goes on."""
-        (path,) = (self.cache / "learning").glob(f"*{states.SUFFIX}")
-        state = states.StateFile(Store(self.cache), "learning", path.name.removesuffix(states.SUFFIX)).read()
+        (path,) = (self.cache / "learning").glob(f"*{SUFFIX}")
+        state = StateFile(Store(self.cache), "learning", path.name.removesuffix(SUFFIX)).read()
         assert state is not None
         return state.step
 

@@ -12,7 +12,7 @@ from gprune import jobs
 from gprune.__main__ import main
 from gprune.jobs import folder as files
 from gprune.jobs import get
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.folder import JobState, read_state, write_state
 from gprune.models.export import padded
 
 from .conftest import fake_command, make_study

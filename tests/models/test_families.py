@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from gprune.models import decoder as decoders
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, padded, pruning_file
+from gprune.models.export import checkpoint, model_card, padded
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_retention, shape_of
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.surgery import cut
@@ -132,7 +132,7 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     live = cut(decoder, pruned)
     checkpoint.save(live, None, tmp_path / "in", pruned, source="d", fingerprint="f")
     assert torch.equal(checkpoint.load_verified(tmp_path / "in")(ids).logits, live(ids).logits)
-    assert pruning_file.read_record(tmp_path / "in").pruned.biased
+    assert model_card.read_record(tmp_path / "in").pruned.biased
     if family not in WITH_BIASES:
         with pytest.raises(CheckpointError, match=f"an ordinary {family} model has no bias in .*compensation"):
             padded.save_padded(tmp_path / "in", tmp_path / "out")

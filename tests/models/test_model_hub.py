@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants, errors
 from small_hub import COMMIT, serving
 
-from gprune.models import hub, identity
+from gprune.models import identity, sources
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError
 
@@ -109,7 +109,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, m
             raise errors.DryRunError("cannot be performed") from refusal
         raise refusal
 
-    monkeypatch.setattr(hub, "require_room", refuse)
+    monkeypatch.setattr(sources, "require_download", refuse)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(ModelError, match=words) as caught:
         identity.locate("a/b", download=True)
@@ -118,7 +118,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, m
 
 def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeypatch):
     usage = shutil.disk_usage(cache.parent)
-    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda path: usage._replace(free=4_000_000))
+    monkeypatch.setattr("gprune.system.files.shutil.disk_usage", lambda path: usage._replace(free=4_000_000))
     small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
     with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
         identity.locate(NAME, download=True)

@@ -11,7 +11,7 @@ from torch import nn
 
 from gprune import pipeline
 from gprune.evaluation.perplexity import token_losses
-from gprune.models import devices, loading, offloading
+from gprune.models import devices, loading
 from gprune.models.decoder import Decoder
 from gprune.models.loading import quiet, read_weights
 from gprune.models.tiny import tiny_decoder
@@ -148,9 +148,9 @@ def test_a_model_that_leaves_its_gpu_no_room_lies_over_all(tmp_path, monkeypatch
     monkeypatch.setattr(devices, "count", lambda: gpus)
     monkeypatch.setattr(devices, "memory", lambda _: (0, int(gib * size)))
     target = torch.device("cpu" if device == "cpu" else devices.GPU)
-    assert offloading.needs_several_gpus(folder, device, target, "auto") == expected
+    assert devices.needs_several_gpus(folder, device, target, "auto") == expected
     # half as many bytes a number
-    assert not offloading.needs_several_gpus(folder, device, target, torch.bfloat16)
+    assert not devices.needs_several_gpus(folder, device, target, torch.bfloat16)
 
 
 def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path):

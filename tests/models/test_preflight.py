@@ -10,8 +10,7 @@ from transformers.utils import is_flash_attn_2_available
 
 import gprune
 from gprune.__main__ import main
-from gprune.models import identity, inspection, offloading
-from gprune.models.export import measurable
+from gprune.models import devices, identity, inspection, loading
 from gprune.models.families import require_prunable
 from gprune.models.loadable import attention_notice, require_loadable
 from gprune.models.loading import load, read_weights
@@ -227,8 +226,8 @@ def test_every_command_refuses_such_a_folder_before_anything_is_computed(fault, 
         lambda: gprune.run(values, cache=cache, progress=False),
         lambda: load(str(folder), device="cpu"),
         lambda: require_loadable(folder),
-        lambda: measurable.load_model(str(folder), "cpu", "float32"),
-        lambda: measurable.require_known(str(folder)),
+        lambda: loading.load_bare_model(str(folder), "cpu", "float32"),
+        lambda: loading.require_loadable_name(str(folder)),
     ):
         with pytest.raises(ModelError, match=words) as error:
             call()
@@ -280,9 +279,9 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     assert torch.equal(decoder.model(ids).logits, logits)
     device = torch.device("cpu")
     waiting = read_weights(folder, device, "float32", False, offload=True)
-    assert torch.equal(waiting(ids).logits, logits) and offloading.present(waiting.model.layers[0].mlp.up_proj)
-    assert torch.equal(measurable.load_model(str(folder), "cpu", "float32")(ids).logits, logits)
-    assert measurable.load_model(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
+    assert torch.equal(waiting(ids).logits, logits) and devices.present(waiting.model.layers[0].mlp.up_proj)
+    assert torch.equal(loading.load_bare_model(str(folder), "cpu", "float32")(ids).logits, logits)
+    assert loading.load_bare_model(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
     assert notice in inspection.inspect(str(folder)).loads
     study = tmp_path / "study.json"
     study.write_text(json.dumps(values))

@@ -18,8 +18,8 @@ from gprune.app.preview.requests import resolve
 from gprune.app.preview.worker.masked_model import MaskedModel, measure_losses
 from gprune.app.ui import run_status
 from gprune.cli import reproduce, study
-from gprune.models import identity, loading, shapes, vocabulary
-from gprune.models.export import checkpoint, measurable
+from gprune.models import identity, loading, sources, vocabulary
+from gprune.models.export import checkpoint
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Dimensions, of_model
 from gprune.pipeline.stages import inputs
@@ -54,12 +54,12 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
     torch.manual_seed(5)
     decoder = loading.load("random:tiny", "cpu", "float32")
     assert torch.equal(torch.rand(3), expected)
-    assert digest(decoder.model) == digest(measurable.load_model("random:tiny", "cpu", "float32"))
+    assert digest(decoder.model) == digest(loading.load_bare_model("random:tiny", "cpu", "float32"))
     weights = decoder.model.get_submodule("model.layers.1.mlp.down_proj").weight
     assert weights.shape == (16, 27) and 0.015 < float(weights.std()) < 0.025
     assert decoder.tokenizer("words").input_ids and not weights.requires_grad
     # the type of the published model where `auto` leaves it to the checkpoint, as it does on a GPU
-    read = functools.partial(loading.read_weights, shapes.FOLDER / "tiny", torch.device("cpu"))
+    read = functools.partial(loading.read_weights, sources.SHAPES_FOLDER / "tiny", torch.device("cpu"))
     kinds = {name: read(name, False, False) for name in loading.DTYPES}
     assert {name: str(item.dtype) for name, item in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
     with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
@@ -106,7 +106,7 @@ def call(command, *words):
 
 def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
     largest = vocabulary.tokenizer("demo").get_vocab_size()
-    for name, values in shapes.SHAPES.items():
+    for name, values in sources.SHAPES.items():
         folder = identity.locate(f"random:{name}")
         assert identity.configuration(folder) == values
         assert largest <= values["vocab_size"] == vocabulary.vocabulary_size(f"random:{name}")
@@ -116,11 +116,11 @@ def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
 
 
 def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch):
-    results = [identity.fingerprint(f"random:{name}") for name in shapes.SHAPES]
+    results = [identity.fingerprint(f"random:{name}") for name in sources.SHAPES]
     results += [identity.fingerprint(LLAMA, card=card) for card in ("NVIDIA H100", "NVIDIA A10")]
-    monkeypatch.setattr(shapes, "WEIGHTS", "random weights 2")
+    monkeypatch.setattr(sources, "WEIGHTS", "random weights 2")
     results.append(identity.fingerprint(LLAMA))
-    assert len(set(results)) == len(shapes.SHAPES) + 3
+    assert len(set(results)) == len(sources.SHAPES) + 3
     assert identity.fingerprint("demo", card="NVIDIA H100") == identity.fingerprint("demo")
 
 
@@ -173,7 +173,7 @@ def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monke
     decoder = loading.load("random:tiny#layers=5", "cpu", "float32")
     assert decoder.shape.layers == 5 and decoder.shape.neurons == 27
     assert of_model("random:tiny#layers=5") == Dimensions.of(tiny_shape.TINY | {"num_hidden_layers": 5})
-    created = measurable.load_model("random:tiny#layers=3@0.5", "cpu", "float32")
+    created = loading.load_bare_model("random:tiny#layers=3@0.5", "cpu", "float32")
     assert len(created.config.ffn_widths) == 3 and created.config.ffn_widths[0] < 27
     names = ["random:tiny", "random:tiny#layers=5", "random:tiny#layers=1", "random:wider#layers=5"]
     assert len({identity.fingerprint(name) for name in names}) == 4
@@ -181,7 +181,7 @@ def test_a_depth_of_its_own_makes_another_model_of_the_same_widths(folder, monke
     assert identity.fingerprint("random:tiny#layers=2") == identity.fingerprint("random:tiny")
     assert identity.tokenizer_fingerprint(names[1]) == identity.tokenizer_fingerprint("demo")
     listed = {"num_hidden_layers": 2, "layer_types": ["a", "b"], "scale": [1, 2, 3]}
-    assert shapes.with_layers(listed, 3) == {
+    assert sources.with_layers(listed, 3) == {
         "num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "scale": [1, 2, 3],
     }  # fmt: skip
     study, store = a_study(folder, "random:tiny#layers=3"), Store(folder / "cache")

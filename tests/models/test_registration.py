@@ -19,12 +19,12 @@ from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.families import FAMILIES
 for model_class in map(classes_of, FAMILIES):
     assert MODEL_FOR_CAUSAL_LM_MAPPING[model_class.config_class] is model_class
-print(len(FAMILIES), sum("gprune.models.registration" in type(f).__module__ for f in sys.meta_path))
+print(len(FAMILIES), sum(type(f).__module__ == "gprune.models" for f in sys.meta_path))
 """
 
 
 ALONE = """import gprune, sys
-sys.meta_path[:] = [f for f in sys.meta_path if "registration" not in type(f).__module__]
+sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ != "gprune.models"]
 """
 EXPLICIT = f"{ALONE}gprune.register(); gprune.register()"
 AFTER_MODELLING = f"{ALONE}import gprune.models.export.modeling_gprune; gprune.register()"

@@ -14,7 +14,7 @@ from gprune import pipeline
 from gprune.api import opening
 from gprune.models import identity, inspection, loading
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, measurable, padded
+from gprune.models.export import checkpoint, padded
 from gprune.models.families import FAMILIES, TIED, language_values
 from gprune.pipeline.estimate import dimensions
 from gprune.pipeline.stages import inputs
@@ -64,7 +64,7 @@ def test_perplexity_and_export_are_those_of_the_control(exports, tmp_path):
     for path in (folder, control):
         assert json.loads((path / "config.json").read_text())[TIED] is False
         padded.save_padded(path, tmp_path / path.name)
-        loaded.append(measurable.load_model(str(tmp_path / path.name), "cpu", "float32"))
+        loaded.append(loading.load_bare_model(str(tmp_path / path.name), "cpu", "float32"))
     with torch.inference_mode():
         logits = [model(ids).logits for model in loaded]
     head = load_file(dense / "model.safetensors")["lm_head.weight"]

@@ -6,10 +6,10 @@ import shutil
 import pytest
 from synthetic_run import a_study, read, write_run
 
+from gprune.jobs import folder, queue
 from gprune.jobs import folder as files
-from gprune.jobs import job as records
-from gprune.jobs import local
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs import folder as records
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import cache_entries, needed_by, overview, reason_to_keep, remove_run, remove_unneeded
 from gprune.store import Store
@@ -87,13 +87,13 @@ def test_a_run_that_begins_meanwhile_keeps_its_results(two):
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch):
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+    monkeypatch.setattr(queue, "start_worker", lambda *_: None)
 
 
 def a_job(cache, state, arguments=()):
     home = files.root(cache)
     home.mkdir(exist_ok=True)
-    job = records.create(home, a_study(seed=0), "mine", arguments, local.worker_command)
+    job = records.create(home, a_study(seed=0), "mine", arguments, folder.worker_command)
     job_state = JobState(state=state, started=1.0)
     write_state(job.folder, job_state.with_process(os.getpid()) if state == "running" else job_state)
     return job

@@ -15,7 +15,7 @@ from gprune.pipeline import runs, stages
 from gprune.pipeline.packs import Unpacked, pack_contents, unpack, write_pack
 from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, Results
-from gprune.store import Store, manifests
+from gprune.store import Store, checksums
 from gprune.system.errors import GpruneError, SettingsError, StoreError
 
 
@@ -118,7 +118,7 @@ def test_a_differing_result_is_not_replaced_and_a_damaged_one_is(source_run, pac
     present.put("drift", drift.key, other)
     damaged = present.folder("shape", shape.key)
     damaged.mkdir(parents=True)
-    (damaged / manifests.NAME).write_text("{}")
+    (damaged / checksums.MANIFEST).write_text("{}")
     unpacked = unpack(pack, present)
     assert unpacked.present == 1
     stored = present.get("drift", drift.key, type(record))

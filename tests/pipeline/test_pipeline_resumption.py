@@ -18,8 +18,8 @@ from waiting import limit
 from gprune import pipeline
 from gprune.pipeline import cache, runs
 from gprune.pipeline.stages import learning
-from gprune.store import Store, states
-from gprune.store.resumption import VARIABLE
+from gprune.store import Store, resumption
+from gprune.store.resumption import SUFFIX, VARIABLE, StateFile
 from gprune.study import from_dict, run_name
 from gprune.system import files
 from gprune.system.errors import Cancelled, Interrupted
@@ -99,7 +99,7 @@ def before_learning(home, study, tmp_path, monkeypatch):
 
 
 def file_of(store, study):
-    return states.StateFile(store, "learning", learning(pipeline.opened(study, store).graph).key)
+    return StateFile(store, "learning", learning(pipeline.opened(study, store).graph).key)
 
 
 def assert_undisturbed(store, home, study):
@@ -156,14 +156,14 @@ def full_after(monkeypatch, count):
     true, saved, refused = files.write_bytes, [], []
 
     def write(path, data):
-        if path.suffix == states.SUFFIX:
+        if path.suffix == SUFFIX:
             if len(saved) == count:
                 refused.append(path)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             saved.append(path)
         true(path, data)
 
-    monkeypatch.setattr(states, "write_bytes", write)
+    monkeypatch.setattr(resumption, "write_bytes", write)
     return refused
 
 

@@ -13,7 +13,7 @@ from gprune import pipeline
 from gprune.__main__ import main
 from gprune.api import measure
 from gprune.data.texts import require_embedded
-from gprune.evaluation.tasks.language_model import InMemoryModel
+from gprune.evaluation.accuracy import InMemoryModel
 from gprune.models.inspection import inspect
 from gprune.store import Store
 from gprune.study import from_dict

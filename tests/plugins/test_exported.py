@@ -9,7 +9,7 @@ from plugins.packages import forget, install, new_process
 
 import gprune
 from gprune.__main__ import main
-from gprune.models.export import checkpoint, model_card, pruning_file
+from gprune.models.export import checkpoint, model_card
 
 METHODS = ("dense", "gprune", "fang", "flap_uniform", "even")
 
@@ -34,7 +34,7 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
             assert "read back and compared" in capsys.readouterr().out
             assert torch.equal(logits(checkpoint.load_verified(out)), logits(run.model(method)))
-            record = pruning_file.read_record(out)
+            record = model_card.read_record(out)
             assert record.pruned.repaired_by == "least squares" and record.study["retention"] == 0.5
             figures = {figure.text: figure for figure in model_card.figures_of(out)}
             for text in run.study.evaluation.texts:

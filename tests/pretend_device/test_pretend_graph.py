@@ -10,9 +10,9 @@ from pretend_device.steps import Size
 
 from gprune.evaluation import speed
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
-from gprune.models import oom_backoff
+from gprune.models import devices
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, same_model
+from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect
 from gprune.pruning.surgery import cut
@@ -105,7 +105,7 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
     model = steps.decoder(Size(), device)
     _, needed = measured(model, [], replace(SETTINGS, batch=1))
     with backend.active(memory.BYTES.used + needed - 100):
-        assert oom_backoff.device_memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
+        assert devices.device_memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
         with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
             measured(model, [])
 
@@ -117,14 +117,14 @@ def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_i
     model = Decoder.from_model(created.model.to(device))
     neuron_mask = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
     masks = PruningMasks("gprune", neuron_mask, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
-    small, compared, compare = cut(model, masks), [], same_model.require_same_logits
+    small, compared, compare = cut(model, masks), [], checkpoint.require_same_logits
     size = sum(parameter.nbytes for parameter in small.parameters())
 
     def noticed(live, loaded, ids):
         compared.append((next(live.parameters()).device.type, next(loaded.parameters()).device.type))
         compare(live, loaded, ids)
 
-    monkeypatch.setattr(same_model, "require_same_logits", noticed)
+    monkeypatch.setattr(checkpoint, "require_same_logits", noticed)
     for name, room_left in (("roomy", 4 * size), ("full", size - 64)):
         with backend.active(memory.BYTES.used + room_left):
             checkpoint.save(small, None, tmp_path / name, masks, source="tiny", fingerprint="0")

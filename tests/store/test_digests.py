@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gprune.store import checksums, digests
+from gprune.store import checksums
 
 SIZE = 3 << 20
 
@@ -21,7 +21,7 @@ def files_and_memory(tmp_path):
         file.write_bytes(bytes([index]) * SIZE)
     (tmp_path / "cache").mkdir()
     time.sleep(0.06)
-    return files, tmp_path / "cache" / digests.FOLDER
+    return files, tmp_path / "cache" / checksums.DIGEST_FOLDER
 
 
 @pytest.fixture
@@ -51,29 +51,29 @@ def plain(file, salt=b""):
 def test_digests_are_those_of_the_contents_in_order(files_and_memory):
     files, memory = files_and_memory
     for salt in (b"", b"text"):
-        assert digests.of_files(files[::-1], memory, salt) == [plain(file, salt) for file in files[::-1]]
+        assert checksums.of_files(files[::-1], memory, salt) == [plain(file, salt) for file in files[::-1]]
         forget()
-        assert digests.of_files(files, memory, salt) == [plain(file, salt) for file in files]
+        assert checksums.of_files(files, memory, salt) == [plain(file, salt) for file in files]
 
 
 def test_another_process_reads_nothing_that_is_remembered(files_and_memory, read):
     files, memory = files_and_memory
-    first = digests.of_files(files, memory)
+    first = checksums.of_files(files, memory)
     assert sorted(read) == ["part-0", "part-1", "part-2"]
     forget()
-    assert digests.of_files(files, memory) == first
+    assert checksums.of_files(files, memory) == first
     assert len(read) == 3
 
 
 def test_a_file_of_the_same_size_and_time_is_read_again(files_and_memory, read):
     files, memory = files_and_memory
-    first = digests.of_files(files, memory)
+    first = checksums.of_files(files, memory)
     status = files[1].stat()
     files[1].write_bytes(b"x" * SIZE)
     # whoever changes a file can set its time back, but not the time of that
     os.utime(files[1], ns=(status.st_atime_ns, status.st_mtime_ns))
     forget()
-    second = digests.of_files(files, memory)
+    second = checksums.of_files(files, memory)
     assert second == [first[0], plain(files[1]), first[2]] and read[3:] == ["part-1"]
 
 
@@ -82,7 +82,7 @@ def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path,
     file.write_bytes(b"y" * SIZE)
     monkeypatch.setattr("gprune.store.checksums.time.time_ns", lambda: file.stat().st_ctime_ns)
     for _ in range(2):
-        assert digests.of_files([file], memory) == [plain(file)]
+        assert checksums.of_files([file], memory) == [plain(file)]
     assert read == ["young", "young"] and not memory.exists()
 
 
@@ -91,9 +91,9 @@ def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path,
 )
 def test_a_damaged_memory_counts_as_none(files_and_memory, read, content):
     files, memory = files_and_memory
-    digests.of_files(files[:1], memory)
+    checksums.of_files(files[:1], memory)
     (retained,) = memory.iterdir()
     retained.write_text(content)
     forget()
-    assert digests.of_files(files[:1], memory) == [plain(files[0])] and len(read) == 2
+    assert checksums.of_files(files[:1], memory) == [plain(files[0])] and len(read) == 2
     assert json.loads(retained.read_text())["sha256"] == plain(files[0])

@@ -233,7 +233,7 @@ def finished(tmp_path_factory):
 @pytest.mark.slow
 def test_a_cache_is_readable_by_its_owner_only(finished, monkeypatch):
     study, root = finished
-    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
+    monkeypatch.setattr("gprune.jobs.queue.start_worker", lambda *_: None)
     submit(root, study)
     assert len([path for path in root.rglob("*") if path.is_file()]) > 100
     folders = [path for path in root.iterdir() if path.is_dir()]

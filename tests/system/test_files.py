@@ -1,8 +1,10 @@
-"""Files come whole or not at all, whoever writes at the same time and whatever goes wrong."""
+"""Files come whole or not at all, whoever writes at the same time and whatever goes wrong; locks have one holder."""
 
 import errno
+import fcntl
 import json
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from unwritable import failing
 
 from gprune.system import files
+from gprune.system.errors import StoreError
 
 
 def test_what_is_written_comes_back_and_nothing_else_is_left(tmp_path):
@@ -104,3 +107,24 @@ def test_a_new_folder_is_its_owners_alone_and_one_that_is_there_stays(tmp_path):
         files.make_folder(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
         files.make_folder(tmp_path / "file" / "below")
+
+
+def test_a_lock_excludes_a_second_holder_until_it_is_released(tmp_path):
+    first, second = files.Lock(tmp_path / "a.lock"), files.Lock(tmp_path / "a.lock")
+    assert not files.is_locked(tmp_path / "a.lock")
+    assert first.acquire(0) and first.is_held and files.is_locked(tmp_path / "a.lock")
+    assert not second.acquire(0.1) and not second.is_held
+    first.release()
+    assert second.acquire(0) and not first.is_held
+    second.release()
+    assert not files.is_locked(tmp_path / "a.lock")
+    assert stat.S_IMODE((tmp_path / "a.lock").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_named_with_the_remedy(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(fcntl, "flock", failing(number))
+    with pytest.raises(StoreError, match=r"has no file locks .*: mount it with flock, or set GPRUNE_CACHE") as error:
+        files.Lock(tmp_path / "a.lock").acquire(0)
+    assert str(tmp_path) in str(error.value)
+    assert not list(tmp_path.glob("*.lease"))

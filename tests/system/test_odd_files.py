@@ -104,3 +104,13 @@ def test_a_sentence_keeps_its_remedy_and_a_value_its_ends():
     long = safe_parsing.sentence("The start. " + "x" * 1000 + " do this instead")
     assert len(long) <= 300 and long.startswith("The start.") and long.endswith("do this instead")
     assert len(safe_parsing.quote("y" * 1000)) == 80
+
+
+def test_the_nearest_name_is_told_and_nothing_where_none_is_near():
+    assert safe_parsing.closest("retentoin", iter(["retention", "repair"])) == "retention"
+    assert safe_parsing.did_you_mean("retentoin", {"retention": 1}) == " (did you mean retention?)"
+    assert safe_parsing.closest("zzzz", ["retention"]) == safe_parsing.did_you_mean("zzzz", []) == ""
+
+
+def test_words_of_any_length_are_compared_by_their_beginning():
+    assert safe_parsing.closest("a" * 200 + "b" * 10_000_000, ["a" * 200]) == "a" * 200

@@ -20,7 +20,7 @@ from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import write_bytes
-from gprune.system.version import __version__
+from gprune.system.installation import __version__
 
 
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:

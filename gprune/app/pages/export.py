@@ -23,7 +23,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.packs import DISCLOSED, SUFFIX, pack_contents, write_archive
 from gprune.pipeline.runs.opened import Run
 from gprune.records import PrunedModel
-from gprune.store import Store, manifests
+from gprune.store import Store, checksums
 from gprune.system.errors import DamagedError, GpruneError, ModelError
 from gprune.system.units import amount
 
@@ -84,7 +84,7 @@ def _show_model(content: Card, run: Run) -> None:
     if folder is None or not (folder / RECORD).is_file():
         _explain_missing(run, folder)
         return
-    fault = manifests.find_damage(folder / RECORD)
+    fault = checksums.find_damage(folder / RECORD)
     if fault:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
     content.set_title("The pruned model is a folder that loads anywhere")

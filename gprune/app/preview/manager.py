@@ -34,7 +34,7 @@ from gprune.app.preview.requests import (
 )
 from gprune.app.server import require_trust
 from gprune.jobs import queue
-from gprune.jobs.device_slots import CPU, NO_DEVICE
+from gprune.jobs.folder import CPU, NO_DEVICE
 from gprune.system import installation, machine
 from gprune.system.errors import GpruneError, ModelError
 

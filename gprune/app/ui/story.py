@@ -14,8 +14,8 @@ from gprune.analysis.run_settings import seed_groups
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
-from gprune.evaluation import holdout
-from gprune.evaluation.holdout import HoldoutStatus
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs, record
 from gprune.study.methods import METHODS, of_masks
@@ -225,7 +225,7 @@ def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
 
     Raises MissingResultError if no pruned model is measured on it.
     """
-    text = holdout.first(holdout_statuses(run), run.study)
+    text = protocol.leading_text(holdout_statuses(run), run.study)
     cells = [item for item in derived_cache.measurements(run) if item.text == text]
     if not any(item.method != DENSE for item in cells):
         raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")

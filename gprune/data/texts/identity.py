@@ -15,7 +15,7 @@ from gprune.data.demo import texts
 from gprune.data.texts.reading import TEXT, plain_errors
 from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, fields_of, read_documents, resolve
-from gprune.store import Store, digests
+from gprune.store import Store, checksums
 
 # larger texts are described by their size instead of the number of documents
 _COUNTED_BYTES = 64 << 20
@@ -116,4 +116,4 @@ def _digests(source: Source, memory: Path | None) -> Sequence[str]:
     """Return the SHA-256 of each file's bytes and the name of its reader."""
     salt = "document" if source.format == TEXT else source.format
     with plain_errors(source.name.base):
-        return digests.of_files(source.files, memory, salt.encode())
+        return checksums.of_files(source.files, memory, salt.encode())

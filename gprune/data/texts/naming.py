@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError, UnreadableError
-from gprune.system.nearest import closest
+from gprune.system.safe_parsing import closest
 
 EXAMPLE = "c4.jsonl#fields=prefix+gold_completion&documents=1280:1480"
 OPTIONS: dict[str, str] = {

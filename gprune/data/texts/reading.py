@@ -21,7 +21,7 @@ from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
 from gprune.system.files import make_folder
-from gprune.system.nearest import closest
+from gprune.system.safe_parsing import closest
 
 TEXT = "text"
 _ENDINGS: Mapping[str, str] = {

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gprune.data.texts import naming
 from gprune.data.texts.naming import TextName
-from gprune.system import limits, safe_parsing
+from gprune.system import forms, safe_parsing
 from gprune.system.errors import SettingsError
 
 Role = Literal["calibration", "evaluation", "held_out"]
@@ -85,7 +85,7 @@ def sampling_of(name: TextName) -> Sampling:
     return Sampling(
         seed=int(_number(name, "seed", plain.seed, 0, 10**9)),
         temperature=_number(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
-        length=int(_number(name, "length", plain.length, 2, limits.MOST_LENGTH)),
+        length=int(_number(name, "length", plain.length, 2, forms.MOST_LENGTH)),
         keep=_number(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
     )
 

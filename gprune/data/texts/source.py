@@ -18,7 +18,7 @@ from gprune.data.texts.naming import TextName
 from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, SettingsError
-from gprune.system.nearest import closest
+from gprune.system.safe_parsing import closest
 
 Role = Literal["calibration", "evaluation"]
 Kind = Literal["embedded", "hub", "folder", "records", "file", "sampled"]

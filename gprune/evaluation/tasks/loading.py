@@ -26,9 +26,8 @@ from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, Tas
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
-from gprune.system.nearest import closest
 from gprune.system.progress import Progress
-from gprune.system.safe_parsing import sentence
+from gprune.system.safe_parsing import closest, sentence
 
 Loaded = dict[str, Any]
 """as ``TaskManager.load`` returns it: tasks, and groups, by name"""

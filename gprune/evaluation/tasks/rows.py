@@ -103,16 +103,14 @@ def _letters(row: Row) -> Collection[Any]:
     return row["choices"]["label"]
 
 
-def _ending_numbers(row: Row) -> Collection[Any]:
-    return [str(index) for index in range(len(row["endings"]))]
-
-
 _ARC = StandardTask("arc", ("question", "choices", "answerKey"), _letters, split="test")
 _HELLASWAG_COLUMNS = ("activity_label", "ctx_a", "ctx_b", "endings", "label")
 STANDARD_TASKS: Mapping[str, StandardTask] = {
     "boolq": StandardTask("super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1, False, True)),
     "piqa": StandardTask("piqa", ("goal", "sol1", "sol2", "label"), lambda _: (0, 1)),
-    "hellaswag": StandardTask("hellaswag", _HELLASWAG_COLUMNS, _ending_numbers),
+    "hellaswag": StandardTask(
+        "hellaswag", _HELLASWAG_COLUMNS, lambda row: [str(i) for i in range(len(row["endings"]))]
+    ),
     "winogrande": StandardTask("winogrande", ("sentence", "option1", "option2", "answer"), lambda _: ("1", "2")),
     "arc_easy": _ARC,
     "arc_challenge": _ARC,

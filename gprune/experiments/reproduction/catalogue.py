@@ -31,8 +31,7 @@ from gprune.store import explain_errors
 from gprune.study import short
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError
-from gprune.system.files import make_folder, write_json, write_text
-from gprune.system.locks import Lock
+from gprune.system.files import Lock, make_folder, write_json, write_text
 
 INDEX = "index.json"
 FORMAT = 2

@@ -13,7 +13,7 @@ from gprune.experiments.scheduler import ScheduledStudy
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
 from gprune.study.methods import METHODS, METRICS
-from gprune.system import limits, safe_parsing
+from gprune.system import forms, safe_parsing
 
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "speed"]
@@ -170,7 +170,7 @@ class Series:
                 changed = (name for name in values if name not in TASKS and values[name] != base[section][name])
                 words_of_name += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
         # the name is for display, so it may be truncated
-        return safe_parsing.sentence(" ".join(words_of_name), limits.LONGEST_NAME)
+        return safe_parsing.sentence(" ".join(words_of_name), forms.LONGEST_NAME)
 
 
 def shared_study(study: Study) -> Study:

@@ -1,34 +1,45 @@
-"""Save pruned models as folders that others load, and read them back.
+"""Save pruned models as folders that others load, read them back, and tell whether they are still the same.
 
 A folder holds safetensors, a configuration, the tokenizer, a model card and ``pruning.json``. Where layers differ
 in width, it also holds the modelling file that builds such layers: it loads with ``trust_remote_code=True`` where
 this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers all
 have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
+
+A saved model is compared with the live one, and later with the answer in its folder. Of which dense model a model in
+memory was pruned is an attribute of it, so that it goes with it through copies and training. ``gprune.save`` writes
+model card and ``pruning.json`` from it; ``save_pretrained`` does not need it.
 """
 
 import contextlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from gprune.models import devices, low_rank, weight_headers
-from gprune.models.export import model_card, modeling_gprune, ordinary, same_model
-from gprune.models.export.older_versions import save_model
-from gprune.models.export.pruning_file import PruningRecord, read_record, write_record
-from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space
+from gprune.models import devices, identity, low_rank, weight_headers
+from gprune.models.export import model_card, modeling_gprune, ordinary
+from gprune.models.export.model_card import PRUNING_FILE, Figure, PruningRecord, figures_of, read_record, write_record
+from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_layout, dense_type
-from gprune.models.identity import CONFIG_FILE, configuration, weight_files
-from gprune.models.loading import move, read_model, require_finite
+from gprune.models.loading import load_tokenizer, move, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
-from gprune.store import manifests
-from gprune.system.errors import CheckpointError, ModelError
+from gprune.store import checksums
+from gprune.system.errors import CheckpointError, GpruneError, ModelError, SettingsError
 
 _OUTPUT_MAPS = ("o_proj", "down_proj")
+_PROBE_TOKENS = 16
+_PROBE_LOGITS = 64
+_PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
+_TOLERANCE, _COARSE_TOLERANCE = 1e-4, 5e-2
+"""largest difference of logits, relative to the largest logit, in float32 and in 16 bits: devices round differently"""
+_ORIGIN = "gprune_origin"
+_ROUNDING, _COARSE_ROUNDING = 1e-5, 1e-2
+"""largest relative difference of the logits of an unchanged model, in float32 and in fewer bits"""
 
 
 def register_classes() -> None:
@@ -73,14 +84,10 @@ def save(
     folder: Path,
     pruned: PruningMasks | PrunedModel,
     *,
-    source: str,
-    fingerprint: str,
-    run: str = "",
-    study: dict[str, Any] | None = None,
     figures: Sequence[model_card.Figure] = (),
-    trained: bool = False,
     ids: Sequence[int] = (),
     accept: Callable[[nn.Module], None] | None = None,
+    **facts: Any,
 ) -> Path:
     """Save a cut model, read it back and compare the two; the folder appears whole or not at all.
 
@@ -89,14 +96,11 @@ def save(
         tokenizer: that of the dense model, or None.
         folder: a folder that does not exist or is empty. It is returned as an absolute path.
         pruned: masks and repairs of the model, and what recovery has learned.
-        source: the dense model as the study names it.
-        fingerprint: that of the dense model.
-        run: name of the run that chose the masks.
-        study: settings of that run.
         figures: perplexities for the model card.
-        trained: whether the weights were changed after the cut.
         ids: tokens at which logits are compared; spread over the vocabulary where left out.
         accept: raises CheckpointError if the model read back is not the one that was measured.
+        facts: fields of `PruningRecord`: source and fingerprint of the dense model, and run, study and trained where
+            they are known.
 
     Raises CheckpointError if the folder is taken, the disk is full, or the saved model does not read back as it
     was.
@@ -105,17 +109,16 @@ def save(
     pruned, layout = PrunedModel.of(pruned), dense_layout(model)
     require_free_space(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
     with new_folder(folder) as partial, low_rank.merge_adapters(model, layout, pruned.recovered):
-        tokens, logits = same_model.probe(model, ids)
+        tokens, logits = probe(model, ids)
         save_model(model, tokenizer, partial)
         _add_own_code(model, partial, layout)
-        facts = {"source": source, "fingerprint": fingerprint, "run": run, "study": study, "trained": trained}
         record = PruningRecord.of(pruned, **facts, probe_tokens=tokens, probe_logits=logits)
         write_record(partial, record)
         model_card.write(partial, record, figures)
         loaded = _read_beside(partial, model)
-        same_model.require_same_tensors(model, loaded)
-        same_model.require_same_logits(model, loaded, tokens)
-        same_model.require_same_tokens(tokenizer, partial)
+        require_same_tensors(model, loaded)
+        require_same_logits(model, loaded, tokens)
+        require_same_tokens(tokenizer, partial)
         if accept is not None:
             accept(loaded)
     return folder
@@ -128,14 +131,14 @@ def load_verified(folder: Path) -> nn.Module:
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
-        fault = manifests.find_damage(folder)
+        fault = checksums.find_damage(folder)
         if fault:
             raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
     record = read_record(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         model = _read(folder, "auto")
         require_finite(model, folder)
-        same_model.require_answer(model, record.probe_tokens, record.probe_logits)
+        require_answer(model, record.probe_tokens, record.probe_logits)
         return model
 
 
@@ -152,10 +155,10 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
-    model_type = str(configuration(folder).get("model_type"))
+    model_type = str(identity.configuration(folder).get("model_type"))
     model_class = modeling_gprune.classes_of(dense_type(model_type))
     # reading the files finds truncated and damaged ones
-    weight_headers.tensors(weight_files(folder))
+    weight_headers.tensors(identity.weight_files(folder))
     loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
@@ -167,7 +170,7 @@ def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
     dropped_fields = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in configuration(folder).items() if name not in dropped_fields}
+    values = {name: value for name, value in identity.configuration(folder).items() if name not in dropped_fields}
     values |= own_fields(model, layout)
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
@@ -175,7 +178,7 @@ def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
         "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
         **{name: f"modeling_gprune.{model_class.__name__}" for name in layout.loaders},
     }
-    (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    (folder / identity.CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
@@ -193,6 +196,131 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
         "unit_slices": layout.table(),
         "unit_counts": layout.numbers(),
     }
+
+
+def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float]]:
+    """Return token ids and the logits after the last of them, at tokens spread over the vocabulary.
+
+    Without `tokens` the ids are spread over the vocabulary as well.
+    """
+    vocabulary = model.get_input_embeddings().num_embeddings
+    tokens = list(tokens) or torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist()
+    probed = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
+    return tokens, _logits(model, tokens)[-1][probed].tolist()
+
+
+@torch.inference_mode()
+def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
+    """Return (tokens, vocabulary) float32 logits on the CPU."""
+    batch = torch.tensor([tokens], device=model.device)
+    return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
+
+
+def require_same_tensors(live: Any, loaded: Any) -> None:
+    """Raise CheckpointError if a tensor of two models is missing, extra or differs in a bit."""
+    expected, actual = live.state_dict(), loaded.state_dict()
+    for name in sorted(expected.keys() | actual.keys()):
+        if (
+            name not in expected
+            or name not in actual
+            or not torch.equal(expected[name].to(actual[name].device), actual[name])
+        ):
+            raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
+
+
+def require_same_logits(live: Any, loaded: Any, tokens: Sequence[int]) -> None:
+    """Raise CheckpointError if two models of one number type answer some tokens differently beyond rounding."""
+    _require_close(_logits(live, tokens), _logits(loaded, tokens), live)
+
+
+def require_answer(model: Any, tokens: Sequence[int], logits: Sequence[float]) -> None:
+    """Raise CheckpointError if a model does not answer a probe as it did when it was saved."""
+    _require_close(torch.tensor(logits), torch.tensor(probe(model, tokens)[1]), model)
+
+
+def require_same_tokens(tokenizer: Any, folder: Path) -> None:
+    """Raise CheckpointError if the tokenizer in a folder splits a text with accents and spaces differently."""
+    if tokenizer is None:
+        return
+    expected = tokenizer(_PROBE_TEXT).input_ids
+    actual = load_tokenizer(str(folder))(_PROBE_TEXT).input_ids
+    if actual != expected:
+        raise CheckpointError(
+            f"the saved tokenizer splits {_PROBE_TEXT!r} into {actual} instead of {expected}: copy the dense "
+            "model's tokenizer files into a folder of their own and load the model from there"
+        )
+
+
+def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any) -> None:
+    tolerance = _TOLERANCE if model.dtype == torch.float32 else _COARSE_TOLERANCE
+    difference = relative_difference(expected, actual)
+    if not difference <= tolerance:
+        raise CheckpointError(
+            f"the saved model's logits differ from the live one's by {difference:.1e} of the largest (at "
+            f"most {tolerance:.0e} is rounding): its weights or configuration have changed, save it again"
+        )
+
+
+def relative_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
+    """Return the largest difference as a share of the largest expected value."""
+    return float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a model in memory."""
+
+    record: PruningRecord
+    """kept units, repairs and dense model, with the answer of the model when it was made"""
+    figures: tuple[Figure, ...] = ()
+    """perplexities of the model"""
+
+
+def remember_origin(
+    model: Any, pruned: PrunedModel, figures: tuple[Figure, ...] = (), ids: Sequence[int] = (), **facts: Any
+) -> Any:
+    """Attach its origin to a model that was just made, and return the model.
+
+    `ids` are tokens of a short input, and `facts` fields of `PruningRecord`, such as source and fingerprint.
+    """
+    ids, logits = probe(model, ids)
+    pruned = PrunedModel(pruned.masks, pruned.repairs)
+    record = PruningRecord.of(pruned, **facts, probe_tokens=ids, probe_logits=logits)
+    setattr(model, _ORIGIN, Origin(record, figures))
+    return model
+
+
+def source_of(model: Any) -> dict[str, Any]:
+    """Return source and fingerprint of a dense model in memory, empty if it does not name its folder."""
+    source = str(getattr(model, "name_or_path", "") or "")
+    try:
+        return {"source": source, "fingerprint": identity.fingerprint(source) if source else ""}
+    except GpruneError:
+        return {"source": source, "fingerprint": ""}
+
+
+def origin_of(model: Any) -> Origin:
+    """Return the origin of a pruned model; it is marked as trained if the model answers otherwise than at first.
+
+    A model that answers otherwise has no figures. Raises SettingsError if neither the model nor the folder that
+    it was loaded from knows its origin.
+    """
+    origin, folder = getattr(model, _ORIGIN, None), Path(str(getattr(model, "name_or_path", "") or ""))
+    if origin is None and (folder / PRUNING_FILE).is_file():
+        origin = Origin(read_record(folder), figures_of(folder))
+    if origin is None or origin.record.padded:
+        raise SettingsError(
+            "the model does not say what was pruned of it: save one that run.model or gprune.prune gave, or "
+            "that was loaded from a pruned folder; others have save_pretrained"
+        )
+    record = origin.record
+    _, logits = probe(model, record.probe_tokens)
+    rounding = _ROUNDING if model.dtype == torch.float32 else _COARSE_ROUNDING
+    difference = relative_difference(torch.tensor(record.probe_logits), torch.tensor(logits))
+    is_changed = not difference <= rounding
+    # the weights of a recovered model do not tell what was trained
+    trained = is_changed or record.trained or bool(record.recovery)
+    return Origin(record.model_copy(update={"trained": trained}), () if is_changed else origin.figures)
 
 
 # registered, so that a process that can save a folder can also load it

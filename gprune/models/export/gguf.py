@@ -1,10 +1,18 @@
-"""Write a pruned model as a GGUF file for llama.cpp.
+"""Write a pruned model as a GGUF file for llama.cpp, whose vocabulary splits text as the model's own tokenizer does.
 
 The file has the architecture ``deci``, which llama.cpp builds with another number of heads, key/value heads and FFN
 neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
+
+llama.cpp has two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level one,
+with a list of merges and one of its built-in splittings. A tokenizer that it would read otherwise is refused, because
+a model that gets other tokens only seems to be bad. ``gguf.SpecialVocab`` guesses from the files which tokens are added
+to a text, and does not say that a token is not added, which llama.cpp then adds by default. Here both are observed on a
+text.
 """
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,14 +22,34 @@ import numpy as np
 import torch
 
 from gprune.models.export import checkpoint, ordinary
-from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
 from gprune.models.export.writing import as_checkpoint_error, new_file, require_free_space
 from gprune.models.families import FAMILIES, dense_layout, dense_type
 from gprune.models.loading import load_tokenizer
 from gprune.records import Array
+from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Kinds of token, as GGUF numbers them."""
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+_NEVER_MERGED = -1e6
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+_LINES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+|"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_LEAD = r"[^\r\n\p{L}\p{N}]?"
+_PATTERNS = {
+    (_CONTRACTIONS + _WORD + r"\p{N}{1,3}|" + _LINES, True): "llama-bpe",
+    (_CONTRACTIONS + _WORD + r"\p{N}{1,3}|" + _LINES, False): "smaug-bpe",
+    (_CONTRACTIONS + _WORD + r"\p{N}|" + _LINES, False): "qwen2",
+    (
+        f"{_LEAD}{_UPPER}*{_LOWER}+|{_LEAD}{_UPPER}+{_LOWER}*|"
+        r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        True,
+    ): "tekken",
+}
+"""llama.cpp's name of a splitting: by its regular expression, and whether whole words go before merges"""
 ARCHITECTURE = "deci"
 _STEPS = 4
 Tensors = Callable[[], Iterator[tuple[str, Array]]]
@@ -29,6 +57,168 @@ Tensors = Callable[[], Iterator[tuple[str, Array]]]
 _ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
 # Scalings of the rotary positions that divide each frequency by a constant.
 _ROPE_TYPES = ("default", "linear", "llama3")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A tokenizer in llama.cpp's terms."""
+
+    model: str
+    """``llama`` (SentencePiece) or ``gpt2`` (byte-level)"""
+    split: str
+    """llama.cpp's name of how text is split before merging"""
+    tokens: list[str]
+    """text of every token, in order of its number"""
+    kinds: list[int]
+    """kind of every token"""
+    scores: list[float] | None
+    """SentencePiece: which merge comes first; higher is earlier"""
+    merges: list[str] | None
+    """byte-level: the pairs in order, parted by a space"""
+    special: dict[str, int] = field(default_factory=dict)
+    """numbers of the tokens bos, eos, unk and pad"""
+    flags: dict[str, bool] = field(default_factory=dict)
+    """add_bos_token, add_eos_token and add_space_prefix"""
+    chat_template: str | list[dict[str, str]] | None = None
+    """Jinja template of a conversation; several as name and template, of which llama.cpp takes `default`"""
+
+    def add_to(self, writer: Any) -> None:
+        """Add every field to a ``gguf.GGUFWriter``."""
+        writer.add_tokenizer_model(self.model)
+        writer.add_tokenizer_pre(self.split)
+        writer.add_token_list(self.tokens)
+        writer.add_token_types(self.kinds)
+        if self.scores is not None:
+            writer.add_token_scores(self.scores)
+        if self.merges:
+            writer.add_token_merges(self.merges)
+        for name, number in self.special.items():
+            getattr(writer, f"add_{name}_token_id")(number)
+        for name, value in self.flags.items():
+            getattr(writer, f"add_{name}")(value)
+        if self.chat_template is not None:
+            writer.add_chat_template(self.chat_template)
+
+
+def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
+    """Convert a tokenizer of transformers that has a ``backend_tokenizer``.
+
+    `size` is the rows of the model's embedding; those without a token become unused tokens. Raises
+    CheckpointError if llama.cpp would split text otherwise, or the embedding has too few rows.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise CheckpointError(f"a {type(tokenizer).__name__} has no tokenizer.json, from which it is written")
+    values = safe_parsing.json_object(backend.to_str(), "the tokenizer", finite=False)
+    model = values["model"]
+    if model["type"] != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        raise CheckpointError(
+            f"the tokenizer is of type {model['type']!r}, llama.cpp is given byte-pair encodings only"
+        )
+    merges = [tuple(pair.split(" ", 1) if isinstance(pair, str) else pair) for pair in model["merges"]]
+    tokens, kinds = _tokens(values, size)
+    common: dict[str, Any] = {
+        "special": _special(tokenizer),
+        "flags": _ends(tokenizer),
+        "chat_template": _template(tokenizer),
+    }
+    if not model.get("byte_fallback"):
+        pairs = [" ".join(pair) for pair in merges]
+        return Vocabulary("gpt2", _split(values), tokens, kinds, None, pairs, **common)
+    scores = _scores(tokens, kinds, merges)
+    common["flags"]["add_space_prefix"] = _space_prefix(values)
+    return Vocabulary("llama", "default", tokens, kinds, scores, None, **common)
+
+
+def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
+    """Return text and kind of every token; embedding rows without a token are unused tokens."""
+    model = values["model"]
+    texts = {number: text for text, number in model["vocab"].items()}
+    kinds = dict.fromkeys(texts, NORMAL)
+    for added_token in values["added_tokens"]:
+        texts[added_token["id"]] = added_token["content"]
+        kinds[added_token["id"]] = CONTROL if added_token["special"] else USER_DEFINED
+    if max(texts) >= size:
+        raise CheckpointError(
+            f"the tokenizer has {max(texts) + 1} tokens, the model {size}: token {texts[max(texts)]} has no embedding. "
+            "Take it out of the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
+        )
+    for number, text in texts.items():
+        if model.get("byte_fallback") and _BYTE_TOKEN.fullmatch(text):
+            kinds[number] = BYTE
+        elif text == model.get("unk_token"):
+            kinds[number] = UNKNOWN
+    tokens = [texts.get(number, f"[PAD{number}]") for number in range(size)]
+    return tokens, [kinds.get(number, UNUSED) for number in range(size)]
+
+
+def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) -> list[float]:
+    """Return minus the index of the first merge that makes a token.
+
+    llama.cpp merges any two neighbours whose joined text is a token, so every such pair must be a merge.
+    """
+    normal = {text for text, kind in zip(tokens, kinds, strict=True) if kind == NORMAL}
+    pairs = set(merges)
+    rank: dict[str, int] = {}
+    for number, pair in enumerate(merges):
+        rank.setdefault("".join(pair), number)
+    for text in normal:
+        splits = ((text[:at], text[at:]) for at in range(1, len(text)))
+        unmerged = next((s for s in splits if s[0] in normal and s[1] in normal and s not in pairs), None)
+        if unmerged is not None:
+            raise CheckpointError(
+                f"the tokenizer does not merge {unmerged[0]!r} and {unmerged[1]!r}, which llama.cpp would merge "
+                f"into its token {text!r}: the model would be given other tokens"
+            )
+    return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
+
+
+def _split(values: dict[str, Any]) -> str:
+    """Return llama.cpp's name for how a byte-level tokenizer splits text."""
+    pre_tokenizer = values.get("pre_tokenizer") or {}
+    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    ignores = bool(values["model"].get("ignore_merges"))
+    kinds = [step.get("type") for step in steps]
+    is_byte_level = (values.get("normalizer") or {"type": "NFC"})["type"] == "NFC"
+    is_byte_level &= kinds[-1:] == ["ByteLevel"] and not steps[-1].get("add_prefix_space")
+    has_regex = is_byte_level and steps[-1].get("use_regex", True)
+    if has_regex and kinds == ["ByteLevel"] and not ignores:
+        return "gpt-2"
+    if has_regex and kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
+        return "smollm"
+    if is_byte_level and not has_regex and kinds == ["Split", "ByteLevel"]:
+        name = _PATTERNS.get((steps[0]["pattern"].get("Regex", ""), ignores))
+        if name is not None and (steps[0]["behavior"], steps[0]["invert"]) == ("Isolated", False):
+            return name
+    raise CheckpointError(
+        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that is none of llama.cpp's "
+        f"known ones ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
+    )
+
+
+def _space_prefix(values: dict[str, Any]) -> bool:
+    normalizer, pre_tokenizer = values.get("normalizer") or {}, values.get("pre_tokenizer") or {}
+    steps = normalizer.get("normalizers", [normalizer])
+    if pre_tokenizer.get("type") == "Metaspace":
+        return pre_tokenizer.get("prepend_scheme", "always") != "never"
+    return any(step.get("type") == "Prepend" for step in steps)
+
+
+def _special(tokenizer: Any) -> dict[str, int]:
+    numbers = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "unk", "pad")}
+    return {name: int(number) for name, number in numbers.items() if number is not None}
+
+
+def _ends(tokenizer: Any) -> dict[str, bool]:
+    ids = tokenizer("a").input_ids
+    return {"add_bos_token": ids[:1] == [tokenizer.bos_token_id], "add_eos_token": ids[-1:] == [tokenizer.eos_token_id]}
+
+
+def _template(tokenizer: Any) -> str | list[dict[str, str]] | None:
+    templates = getattr(tokenizer, "chat_template", None)
+    if isinstance(templates, dict):
+        return [{"name": name, "template": template} for name, template in templates.items()] or None
+    return templates if isinstance(templates, str) else None
 
 
 def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:

@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 
-from gprune.models.export import checkpoint, model_card, ordinary, same_model
+from gprune.models.export import checkpoint, model_card, ordinary
+from gprune.models.export.model_card import read_record, write_record
 from gprune.models.export.modeling_gprune import KeptUnits
-from gprune.models.export.older_versions import save_model
-from gprune.models.export.pruning_file import read_record, write_record
-from gprune.models.export.writing import new_folder, require_free_space
+from gprune.models.export.writing import new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, dense_layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
 from gprune.models.loading import load_tokenizer, read_model
@@ -53,9 +52,9 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
         write_record(partial, record)
         on_progress(3, _STEPS, "reading back")
         loaded = read_model(AutoModelForCausalLM, partial, dtype=pruned.dtype)
-        same_model.require_same_tensors(padded, loaded)
-        same_model.require_same_logits(pruned, loaded, record.probe_tokens)
-        same_model.require_same_tokens(tokenizer, partial)
+        checkpoint.require_same_tensors(padded, loaded)
+        checkpoint.require_same_logits(pruned, loaded, record.probe_tokens)
+        checkpoint.require_same_tokens(tokenizer, partial)
         model_card.write(partial, record, model_card.figures_of(folder_in))
     on_progress(_STEPS, _STEPS, "padded")
     return folder_out

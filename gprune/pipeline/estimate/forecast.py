@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.models.shapes import is_random
+from gprune.models.sources import is_random
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, MemoryNeed, memory_need
 from gprune.pipeline.eta import Stages, StageTimes, stage_times
@@ -20,7 +20,7 @@ from gprune.pipeline.stages.inputs import precision_of
 from gprune.study import Study
 from gprune.system import machine
 from gprune.system.errors import GpruneError, ModelError, SettingsError
-from gprune.system.limits import WEIGHTS_OF_A_GPU
+from gprune.system.machine import WEIGHTS_OF_A_GPU
 from gprune.system.progress import Notice
 from gprune.system.units import amount, duration
 

@@ -16,12 +16,11 @@ from typing import Annotated, Any, ClassVar
 from gprune.store import Store, explain_errors
 from gprune.store.checksums import Stamp, stamp
 from gprune.study.settings import SOUND
-from gprune.system import processes, safe_parsing
+from gprune.system import machine, safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
-from gprune.system.files import make_folder, write_json
+from gprune.system.files import is_locked, make_folder, write_json
 from gprune.system.forms import LooseForm, Rule, one_of, shorter, validate_form
-from gprune.system.locks import is_locked
-from gprune.system.nearest import did_you_mean
+from gprune.system.safe_parsing import did_you_mean
 
 RECORD = "run.json"
 NOTES = "about.json"
@@ -177,13 +176,13 @@ def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
     owner = record.get("owner") or {}
     if other_host(record):
         return is_locked(lock_path(root, str(record.get("run"))))
-    return processes.is_alive(owner.get("pid"), owner.get("started"))
+    return machine.is_alive(owner.get("pid"), owner.get("started"))
 
 
 def other_host(record: dict[str, Any]) -> str:
     """Return the name of the machine of a run if it is not this one; else an empty text."""
     host = str((record.get("owner") or {}).get("host") or "")
-    return "" if host == processes.host() else host
+    return "" if host == machine.host() else host
 
 
 # notes

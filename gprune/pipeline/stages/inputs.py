@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
-from gprune.models import families, identity, shapes, vocabulary
+from gprune.models import families, identity, sources, vocabulary
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.settings import require, with_word
@@ -136,7 +136,7 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
 def is_local(model: str) -> bool:
     """Return True if a model's name is that of a local model, not one of the hub."""
-    bundled = model == "demo" or shapes.is_random(model)
+    bundled = model == "demo" or sources.is_random(model)
     return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
 
 

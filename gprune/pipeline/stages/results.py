@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gprune.evaluation import holdout
-from gprune.evaluation.holdout import HoldoutStatus
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline.stages import evaluation as measure
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.calibration import positions, size
@@ -328,4 +328,4 @@ def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> di
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):
             overlaps[text] = get_record(measure.overlap, text)
-    return holdout.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)
+    return protocol.holdout_statuses(graph.study, graph.inputs.calibration, graph.inputs.evaluation, overlaps)

@@ -154,12 +154,12 @@ class RunContext:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            from gprune.models import oom_backoff
+            from gprune.models import devices
 
-            if not oom_backoff.out_of_memory(error):
+            if not devices.out_of_memory(error):
                 raise
             decoder = self.__dict__.get("decoder")
-            sizes = oom_backoff.describe_memory(error, oom_backoff.MACHINE if decoder is None else decoder.device)
+            sizes = devices.describe_memory(error, devices.MACHINE if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
                 "choose a smaller model"

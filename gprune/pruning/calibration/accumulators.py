@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gprune.models.oom_backoff import Pending, commit
+from gprune.models.devices import Pending, commit
 from gprune.records import Array
 from gprune.system.errors import NumericsError
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import AdaptiveBatches
+from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
 from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import Pending, commit
+from gprune.models.devices import Pending, commit
 from gprune.pruning.calibration.collection import assign_shards, batch_runner, hook_inputs
 from gprune.pruning.calibration.contexts import ContextLookup
 from gprune.pruning.calibration.gradients import loss_gradient

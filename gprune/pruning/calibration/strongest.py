@@ -8,7 +8,7 @@ the result does not depend on the batch size. The device is not synchronized whi
 import numpy as np
 import torch
 
-from gprune.models.oom_backoff import Pending, commit
+from gprune.models.devices import Pending, commit
 from gprune.records import StrongestPositions, Tokens
 
 # activations that are searched at a time on a CPU

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.offloading import present
+from gprune.models.devices import present
 from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import batch_runner

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.offloading import present
+from gprune.models.devices import present
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import Block, StopForward, embed_sequences
 from gprune.pruning.repair import OutputMap

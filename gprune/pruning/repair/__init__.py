@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.offloading import execution_device, present
+from gprune.models.devices import execution_device, present
 from gprune.records import Array, PrunedModel, Repair
 from gprune.system.progress import Progress, silent
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.offloading import execution_device
+from gprune.models.devices import execution_device
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import StopForward as StopForward
 from gprune.pruning.calibration.sequential import embed_sequences

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import AdaptiveBatches, out_of_memory
+from gprune.models.devices import AdaptiveBatches, out_of_memory
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
 from gprune.system import machine

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from gprune.models import devices
-from gprune.models.oom_backoff import AdaptiveBatches
+from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.records import Array
-from gprune.store.states import State
+from gprune.store.resumption import State
 from gprune.system.progress import Notice, Progress
 
 CHANGED_ROUNDING = (

@@ -15,8 +15,7 @@ from gprune.pruning.sparsity.learner import Learner, LearnerRunning, LearningInp
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
-from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks, require_reachable
 from gprune.records import Array, Learning, Partition, budget
 
 

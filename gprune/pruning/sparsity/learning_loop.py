@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, record_notices
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
-from gprune.system.processes import defer_interrupts
+from gprune.system.machine import defer_interrupts
 from gprune.system.progress import Notice, Progress
 
 R = TypeVar("R", bound=Running)

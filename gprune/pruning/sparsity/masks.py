@@ -1,7 +1,7 @@
 """Learnable masks and the gradient from masks to thresholds (section 3.3, Eq. 10).
 
 A unit is kept if its rank quantile reaches the threshold of its module (FFN) or of its layer (attention). Units and
-thresholds have the order of gprune.pruning.sparsity.units.
+thresholds have the order of gprune.pruning.sparsity.rounding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits
 from gprune.records import Array, ModelShape
 
 # the sigmoid surrogate then has the peak of the long-tailed one, 2 at the threshold

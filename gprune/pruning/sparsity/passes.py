@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import AdaptiveBatches
+from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.mask_hooks import MaskHooks

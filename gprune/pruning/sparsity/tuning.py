@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import AdaptiveBatches
+from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import Running, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop

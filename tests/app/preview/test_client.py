@@ -14,7 +14,7 @@ from gprune.app.preview import manager as module
 from gprune.app.preview.manager import Client, job_in_the_way
 from gprune.app.preview.questions import Continuation, WindowLosses
 from gprune.app.preview.requests import WorkerRequest
-from gprune.jobs import local, queue
+from gprune.jobs import queue
 from gprune.pipeline.stages import Graph
 from gprune.study import Study
 from gprune.system.errors import StoreError
@@ -398,7 +398,7 @@ def test_what_is_claimed_of_few_windows_and_of_differences_whose_interval_holds_
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     # nothing is started
-    monkeypatch.setattr(local, "start_worker", lambda *_: None)
+    monkeypatch.setattr(queue, "start_worker", lambda *_: None)
     return tmp_path
 
 

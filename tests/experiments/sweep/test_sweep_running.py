@@ -13,8 +13,8 @@ from gprune import jobs
 from gprune.__main__ import main
 from gprune.experiments import sweep as sweeps
 from gprune.experiments.sweep import Sweep, from_file, study_statuses
-from gprune.jobs import local
-from gprune.jobs.state import JobState, write_state
+from gprune.jobs import queue
+from gprune.jobs.folder import JobState, write_state
 from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import stages_by_name, statistics
 from gprune.store import Store
@@ -52,7 +52,7 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     sweep = a_sweep(0, 1, 2)
     first, second, third = sweep.variations()
     with monkeypatch.context() as patch:
-        patch.setattr(local, "start_worker", lambda *_: None)
+        patch.setattr(queue, "start_worker", lambda *_: None)
         submitted = [jobs.submit(cache, status.study, "", ("--until", UNTIL), command) for status in (first, second)]
         cancelled = jobs.submit(cache, third.study, "", ("--until", UNTIL), command)
         jobs.cancel(cache, cancelled.id)

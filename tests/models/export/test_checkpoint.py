@@ -11,7 +11,7 @@ from tiny_family import assert_close
 from transformers import AutoModelForCausalLM
 
 from gprune.api.held import prune
-from gprune.models.export import checkpoint, pruning_file
+from gprune.models.export import checkpoint, model_card
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 
@@ -30,7 +30,7 @@ def test_a_folder_holds_weights_configuration_code_tokenizer_and_record(tmp_path
     assert values["ffn_widths"] == [1, 4, 13] and values["key_value_groups"] == [1, 2, 3]
     assert not values["o_proj_bias"] and not values["down_proj_bias"]
     assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
-    record = pruning_file.read_record(folder)
+    record = model_card.read_record(folder)
     assert (record.source, record.fingerprint, record.study) == ("dense", "f00d", {"retention": 0.5})
     loaded_masks = record.pruned.masks
     assert (loaded_masks.method, loaded_masks.retention, loaded_masks.target) == ("gprune", 0.51, 0.5)

@@ -9,7 +9,7 @@ import pytest
 from pruned_folder import byte_tokenizer, save, small_decoder
 from safetensors.torch import load_file, save_file
 
-from gprune.models.export import checkpoint, pruning_file, same_model
+from gprune.models.export import checkpoint, model_card
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 
@@ -71,7 +71,7 @@ def test_a_tensor_that_reads_back_changed_is_refused(name, tmp_path, monkeypatch
 
 
 def test_a_tokenizer_that_reads_back_changed_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(same_model, "load_tokenizer", lambda folder: lambda text: byte_tokenizer()("w1"))
+    monkeypatch.setattr(checkpoint, "load_tokenizer", lambda folder: lambda text: byte_tokenizer()("w1"))
     with pytest.raises(CheckpointError, match="the saved tokenizer splits"):
         save(small_decoder(), tmp_path / "out", tokenizer=byte_tokenizer())
     assert list(tmp_path.iterdir()) == []
@@ -107,7 +107,7 @@ def test_a_record_with_an_impossible_value_is_refused_in_one_sentence(folder, va
     with pytest.raises(
         CheckpointError, match=f"pruning.json' cannot be read .*{message}.*: export the model again"
     ) as refusal:
-        pruning_file.read_record(folder)
+        model_card.read_record(folder)
     assert len(safe_parsing.sentence(refusal.value)) <= 300 and "\n" not in str(refusal.value)
 
 
@@ -115,4 +115,4 @@ def test_a_record_that_is_no_file_is_not_read(folder):
     (folder / "pruning.json").unlink()
     (folder / "pruning.json").mkdir()
     with pytest.raises(CheckpointError, match=r"pruning\.json' cannot be read .it is no ordinary file"):
-        pruning_file.read_record(folder)
+        model_card.read_record(folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gprune.models.export import gguf
-from gprune.models.export.gguf_vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, vocabulary_of
+from gprune.models.export.gguf import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, vocabulary_of
 from gprune.system.errors import CheckpointError
 
 LLAMA3 = (

@@ -8,7 +8,7 @@ from pruned_folder import byte_tokenizer, masks_of, small_decoder
 from transformers import AutoModelForCausalLM
 
 import gprune
-from gprune.models.export import checkpoint, pruning_file
+from gprune.models.export import checkpoint, model_card
 from gprune.system.errors import SettingsError
 
 pytest.importorskip("peft")
@@ -98,7 +98,7 @@ def test_copied_adapted_and_trained_models_load_with_equal_logits(change, tmp_pa
 def test_what_prune_gave_is_saved_with_its_kept_units(tmp_path):
     model, _, masks = pruned(dense=tmp_path / "dense")
     folder = gprune.save(copy.deepcopy(model), tmp_path / "out")
-    record = pruning_file.read_record(folder)
+    record = model_card.read_record(folder)
     assert (record.source, record.trained) == (str(tmp_path / "dense"), False)
     assert (record.pruned.masks.ffn == masks.ffn).all() and (record.pruned.masks.heads == masks.heads).all()
     # the tokenizer came along from the dense model's folder
@@ -109,12 +109,12 @@ def test_a_trained_model_is_marked_as_trained(tmp_path):
     model, _, _ = pruned(dense=tmp_path / "dense")
     training = stepped(model).train()
     folder = gprune.save(training, tmp_path / "out")
-    assert training.training and pruning_file.read_record(folder).trained
+    assert training.training and model_card.read_record(folder).trained
     assert "trained after the cut | yes |" in (folder / "README.md").read_text()
     # what was loaded from there and trained again still knows what was pruned
     loaded = checkpoint.load_verified(folder).requires_grad_(True)
     further = gprune.save(stepped(loaded), tmp_path / "further")
-    assert pruning_file.read_record(further).trained
+    assert model_card.read_record(further).trained
 
 
 def test_what_cannot_be_saved_is_told(tmp_path):

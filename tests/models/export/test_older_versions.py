@@ -17,7 +17,7 @@ from waiting import limit
 
 from gprune import pipeline
 from gprune.models.export import padded
-from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
+from gprune.models.export.writing import add_older_rope_fields, save_tokenizer
 from gprune.models.families import FAMILIES
 from gprune.store import Store
 from gprune.study import from_dict

@@ -12,9 +12,9 @@ from tiny_family import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
-from gprune.models import identity, inspection, loading, origin
+from gprune.models import identity, inspection, loading
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, gguf, ordinary, padded, pruning_file
+from gprune.models.export import checkpoint, gguf, model_card, ordinary, padded
 from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
@@ -64,8 +64,8 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     folder, live, _ = saved(tmp_path, family, groups, compensated, **sizes)
     live.save_pretrained(tmp_path / "natural")
     padded.save_padded(folder, tmp_path / "padded")
-    pruned = pruning_file.read_record(folder).pruned
-    gprune.save(origin.remember(live, pruned, source="dense", fingerprint="f00d"), tmp_path / "by_api")
+    pruned = model_card.read_record(folder).pruned
+    gprune.save(checkpoint.remember_origin(live, pruned, source="dense", fingerprint="f00d"), tmp_path / "by_api")
     assert type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
     for location in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
         values = values_of(location)
@@ -93,7 +93,7 @@ def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_f
         assert bool(tensors[f"model.layers.1.self_attn.{name}_proj.bias"].any()) is not zero
     for name, zero in (("gate", True), ("up", True), ("down", False)):
         assert bool(tensors[f"model.layers.1.mlp.{name}_proj.bias"].any()) is not zero
-    plain = cut(decoder, pruning_file.read_record(folder).pruned.masks)
+    plain = cut(decoder, model_card.read_record(folder).pruned.masks)
     assert plain.model.layers[1].mlp.down_proj.bias is None and not plain.config.mlp_bias
     # the dense model has none of it
     assert decoder.model.config.intermediate_size == 13 and decoder.down_proj(1).bias is None
@@ -132,7 +132,7 @@ def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_famil
     # of a model on one device the map is removed
     decoder.model.hf_device_map = {"": 0}
     assert not ordinary.has_own_class(cut(decoder, with_biases(decoder, equal(decoder))))
-    monkeypatch.setattr("gprune.models.offloading.release_hooks", lambda _: None)
+    monkeypatch.setattr("gprune.models.devices.release_hooks", lambda _: None)
     spread = cut(decoder, with_biases(decoder, equal(decoder)))
     assert ordinary.has_own_class(spread) and ordinary.find_stock_model(spread, layout) is None
 

@@ -10,10 +10,10 @@ from tiny_family import assert_close
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.__main__ import main
-from gprune.models.export import measurable
+from gprune.models import loading
+from gprune.models.export.model_card import read_record
 from gprune.models.export.padded import save_padded
-from gprune.models.export.pruning_file import read_record
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 from gprune.models.tiny import tiny_decoder
 from gprune.system.errors import CheckpointError
 
@@ -77,9 +77,9 @@ def test_a_window_in_use_cannot_become_llama(tmp_path):
 def test_random_weights_of_a_folders_shape_whole_and_cut(family, tmp_path):
     decoder = tiny_decoder(family, neurons=48, kv_heads=2, hidden=16)
     decoder.model.config.save_pretrained(tmp_path)
-    model = measurable.load_model(f"random:{tmp_path}", "cpu", "float32")
+    model = loading.load_bare_model(f"random:{tmp_path}", "cpu", "float32")
     assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in decoder.model.parameters())
-    half = measurable.load_model(f"random:{tmp_path}@0.5", "cpu", "bfloat16", align=8)
+    half = loading.load_bare_model(f"random:{tmp_path}@0.5", "cpu", "bfloat16", align=8)
     for layer in half.model.layers:
         # 1 of 2 groups leaves half of the weights to the neurons: 24 of 48, a multiple of 8
         assert layer.mlp.down_proj.in_features == 24

@@ -21,7 +21,7 @@ from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import hook_decoder
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits
 from gprune.records import Tokens
 from gprune.study import SparsitySettings
 from gprune.system.progress import silent

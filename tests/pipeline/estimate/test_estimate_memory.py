@@ -9,7 +9,7 @@ import torch
 from counted_memory import CountedMemory
 from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
 from gprune.pipeline.estimate.memory import Case, memory_need
 from gprune.pipeline.stages import Graph, StageId, execution_plan

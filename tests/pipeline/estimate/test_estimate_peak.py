@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 from gprune.pipeline import estimate, opened
 from gprune.store import Store
 from gprune.study import from_dict

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gprune.models.shapes import SHAPES
+from gprune.models.sources import SHAPES
 from gprune.pipeline.estimate import ANYWAY
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
 from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, count_gpus

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.evaluation import holdout
+from gprune.evaluation import protocol
 from gprune.pipeline.stages import Graph, Inputs, masks, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import CHECK, FRESH, GRADIENT, SAMPLED, roles, tokens_read
 from gprune.records import TextOverlap
@@ -159,15 +159,15 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
 def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "own.jsonl"})
     study = study.with_settings({"evaluation.texts": ("own.jsonl",)})
-    result = holdout.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
     assert set(result.kin) == {"A", "B"} and result.other
     study = replace(study, methods=("dense", "llm_pruner"))
-    result = holdout.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
     assert result.brief == "same text as LLM-Pruner’s own text" and not result.other
     # an overlap is measured with A and B alone, whether or not that text can be had
     study = study.with_settings({"evaluation.texts": ("other.txt",)})
     shares = {"other.txt": TextOverlap("other.txt", 17, 1, np.zeros(2), np.ones(2))}
-    assert holdout.holdout_statuses(study, {}, {}, shares)["other.txt"].unseen
+    assert protocol.holdout_statuses(study, {}, {}, shares)["other.txt"].unseen
 
 
 @pytest.mark.parametrize(

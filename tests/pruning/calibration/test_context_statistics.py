@@ -5,7 +5,7 @@ import pytest
 import torch
 from calibration.texts_and_families import FAMILIES, tokens
 
-from gprune.models.oom_backoff import commit
+from gprune.models.devices import commit
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration.context_statistics import GroupMoments, collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs

@@ -10,7 +10,7 @@ from made_records import a_partition
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits
 from gprune.records import Array, ModelShape, Partition, Tokens
 
 

@@ -12,8 +12,7 @@ from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.pruning.sparsity.rounding import exact_masks
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits, exact_masks
 from gprune.records import ModelShape, UnitScores, budget
 from gprune.study import GateSettings, SparsitySettings
 from gprune.system.progress import silent

@@ -12,7 +12,7 @@ from gprune.pruning.sparsity.batches import SubsetSampler
 from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.pruning.sparsity.units import RankedUnits
+from gprune.pruning.sparsity.rounding import RankedUnits
 from gprune.records import budget
 from gprune.study import SparsitySettings
 from gprune.system.errors import Cancelled, NumericsError

@@ -16,9 +16,8 @@ from gprune.pruning.sparsity.learner import LearningInputs
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import UnitScores
 from gprune.records.base import axes_of
-from gprune.store import Store, states
-from gprune.store.resumption import VARIABLE, Resumption, Spent
-from gprune.store.states import StateFile
+from gprune.store import Store, resumption
+from gprune.store.resumption import VARIABLE, Resumption, Spent, StateFile
 from gprune.study import GateSettings, SparsitySettings
 from gprune.system import machine
 from gprune.system.progress import Notice, silent
@@ -218,7 +217,7 @@ def _of_another_result(file):
 def _of_another_version(file):
     with pytest.MonkeyPatch.context() as patch:
         state = file.read()
-        patch.setattr(states, "FORM", states.FORM + 1)
+        patch.setattr(resumption, "FORM", resumption.FORM + 1)
         file.write(state)
 
 

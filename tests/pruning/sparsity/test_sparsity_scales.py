@@ -20,8 +20,7 @@ from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, PrunedModel, UnitScores
 from gprune.records.base import axes_of
 from gprune.store import Store
-from gprune.store.resumption import VARIABLE, Resumption, Spent
-from gprune.store.states import StateFile
+from gprune.store.resumption import VARIABLE, Resumption, Spent, StateFile
 from gprune.study import GateSettings, ScaleSettings, SparsitySettings
 from gprune.system.errors import ModelError, NumericsError, SettingsError
 from gprune.system.progress import Notice, silent

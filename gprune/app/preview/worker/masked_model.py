@@ -19,7 +19,7 @@ from gprune.app.preview.requests import Fit, ModelSpec, Place, Pruning, Scaling,
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
-from gprune.models.oom_backoff import out_of_memory
+from gprune.models.devices import out_of_memory
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import repair
 from gprune.pruning.repair.fitting import fit

@@ -19,7 +19,7 @@ from gprune.app.preview.requests import Place
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import require_tokenizer, split_pieces, token_text
 from gprune.models.decoder import Decoder
-from gprune.models.offloading import present
+from gprune.models.devices import present
 from gprune.pruning.repair.fitting import StopForward, record_call
 from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError

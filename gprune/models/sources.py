@@ -1,20 +1,104 @@
-"""Fetch models of the Hugging Face hub: safetensors, configuration and tokenizer only, no pickled weights.
+"""Models without a folder that somebody names: those of the Hugging Face hub, and shapes with random weights.
 
-A complete model in the hub's cache is used without any request. Before a download starts, a gated model, an unknown
-name and a disk that is too small are reported in one sentence.
+Of the hub, safetensors, configuration and tokenizer are fetched, and no pickled weights. A complete model in the hub's
+cache is used without any request. Before a download starts, a gated model, an unknown name and a disk that is too small
+are reported in one sentence.
+
+`random:llama2-7b` has the shape of LLaMA-2 7B and the tokenizer of the bundled demo, whose vocabulary is smaller, so
+that every token has a row in the embeddings: for measurements of time and memory. `random:llama2-7b#layers=2` has two
+of its layers. Needs no torch.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gprune.system import limits
+from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError, ModelError
+from gprune.system.files import LARGER_DISK, require_room
 
+RANDOM = "random:"
+"""what the name of a model with random weights starts with"""
+WEIGHTS = "random weights 1"
+"""how they are made, with a version: whoever changes that (`loading.make_random_model`) counts it up"""
+MOST_LAYERS = 512
+"""of a model with random weights; the deepest published ones have some hundred"""
+SHAPES_FOLDER = Path(__file__).parent / "shapes"
+_NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b")
+SHAPES: dict[str, dict[str, Any]] = {
+    name: safe_parsing.json_object((SHAPES_FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
+    for name in _NAMES
+}
+"""Configurations of published models that can be had with random weights."""
 DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt", "README.md", "LICENSE*"]
 """patterns of the files that are fetched"""
 LOCAL = "a local model folder needs no network"
+
+
+def is_random(name: str) -> bool:
+    """Return True if a model's name asks for random weights."""
+    return name.startswith(RANDOM)
+
+
+def shape_folder(name: str) -> Path:
+    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, see `base_folder`.
+
+    Raises ModelError if there is no such shape or depth, or a retention follows it, which only `speed` takes.
+    """
+    model, sign, _ = name.removeprefix(RANDOM).partition("@")
+    shape, mark, depth = model.partition("#")
+    if shape not in SHAPES:
+        raise ModelError(
+            f"{safe_parsing.quote(name)} is no model with random weights: after {RANDOM} comes one of "
+            f"{', '.join(SHAPES)}"
+        )
+    if sign:
+        raise ModelError(
+            f"{safe_parsing.quote(name)} names a retention, which only `speed` takes: a study has one of "
+            f"its own, give {RANDOM}{model}"
+        )
+    if not mark:
+        return SHAPES_FOLDER / shape
+    layers = _depth(depth)
+    if layers is None:
+        raise ModelError(
+            f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
+            f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
+        )
+    # with its original depth it is the same model
+    is_published = SHAPES[shape].get("num_hidden_layers") == layers
+    return SHAPES_FOLDER / (shape if is_published else f"{shape}#{depth}")
+
+
+def _depth(text: str) -> int | None:
+    match = re.fullmatch(r"layers=([1-9][0-9]{0,3})", text)
+    return int(match[1]) if match and int(match[1]) <= MOST_LAYERS else None
+
+
+def shape_layers(folder: Path) -> int | None:
+    """Return the depth in a folder's name; None for that of the published model."""
+    return _depth(folder.name.partition("#")[2])
+
+
+def base_folder(folder: Path) -> Path:
+    """Return the existing folder of a shape, whatever its depth."""
+    return folder.with_name(folder.name.partition("#")[0])
+
+
+def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return a configuration with another number of layers; lists by layer are repeated or cut."""
+    depth = values["num_hidden_layers"]
+    lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == depth}
+    return {**values, **{name: (value * count)[:count] for name, value in lists.items()}, "num_hidden_layers": count}
+
+
+def is_shape(folder: Path) -> bool:
+    """Return True for the folder of a shape, which has no weight files."""
+    shape, mark, _ = folder.name.partition("#")
+    is_known = shape in SHAPES and (not mark or shape_layers(folder) is not None)
+    return is_known and folder.parent.resolve() == SHAPES_FOLDER.resolve()
 
 
 def snapshot(name: str, download: bool, find_gap: Callable[[Path], str]) -> Path:
@@ -32,11 +116,11 @@ def snapshot(name: str, download: bool, find_gap: Callable[[Path], str]) -> Path
     with _as_model_error(name, gap):
         from huggingface_hub import snapshot_download
 
-        require_room(name)
+        require_download(name)
         return Path(snapshot_download(name, allow_patterns=DOWNLOADED))
 
 
-def require_room(name: str) -> None:
+def require_download(name: str) -> None:
     """Check that the missing files of a model can be fetched and have room on the disk; fetch nothing.
 
     Raises ModelError if the disk is too small or the model is an adapter or has pickled weights only, and the
@@ -54,7 +138,7 @@ def require_room(name: str) -> None:
         )
     size = sum(file.file_size or 0 for file in files if file.will_download)
     cache = Path(constants.HF_HUB_CACHE)
-    limits.require_room(ModelError, f"the download of {name!r}", size, cache, limits.LARGER_DISK)
+    require_room(ModelError, f"the download of {name!r}", size, cache, LARGER_DISK)
 
 
 def _cached_folder(name: str) -> Path | None:
