@@ -47,7 +47,7 @@ class Arena:
 
         texts = tiny_study.write_texts(home / "texts")
         model = tiny_study.write_model(home / "model", texts)
-        study, cache, counts = home / "study.json", home / "undisturbed", home / "operations.json"
+        study, cache, observed = home / "study.json", home / "undisturbed", home / "observed.json"
         # three times through the texts: what the dense model has said of them is kept, and has to come back
         learned = {"epochs": 3, "batch": 8}
         study.write_text(
@@ -55,14 +55,12 @@ class Arena:
                 tiny_study.settings(model, texts, sparsity=learned, methods=["dense", "gprune", "flap", "gates"])
             )
         )
-        warm = victims.run(study, home / "warm", victims.recording(home / "warm", home / "events.json"))
-        if warm.code != 0:
-            raise RuntimeError(f"the undisturbed run failed: {warm.said}")
-        shutil.rmtree(home / "warm")
         began = time.monotonic()
-        victims.run(study, cache, victims.counting(cache, counts))
-        seconds, events = time.monotonic() - began, json.loads((home / "events.json").read_text())
-        return cls(home, study, cache, seconds, json.loads(counts.read_text()), events)
+        ended = victims.run(study, cache, victims.recording(cache, observed))
+        if ended.code != 0:
+            raise RuntimeError(f"the undisturbed run failed: {ended.said}")
+        operations, events = json.loads(observed.read_text())
+        return cls(home, study, cache, time.monotonic() - began, operations, events)
 
     @property
     def name(self) -> str:
