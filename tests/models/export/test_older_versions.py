@@ -129,12 +129,14 @@ def overlay(version, built_once):
 @pytest.mark.timeout(limit(600))
 @pytest.mark.parametrize("version", list(VERSIONS)[1:])
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(overlay):
-    folders = ["tests/models", "tests/pruning", "tests/evaluation"]
-    # which have no model, or none of transformers
-    unaffected = ["tests/pruning/allocation", "tests/pruning/modules", "tests/pruning/test_ranking.py"]
-    unaffected += ["tests/evaluation/test_accuracy_tasks.py", "tests/evaluation/test_lm_eval_tasks.py"]
-    chosen = ["-m", "not (slow or process or browser or long)", *(f"--ignore={path}" for path in unaffected)]
-    require_passing(100, overlay, *folders, *chosen)
+    # the families, and whatever else reads, hooks, cuts, trains or writes a model of transformers
+    names = ["models/test_families", "models/test_decoder", "models/test_loading", "models/test_offloading"]
+    names += ["models/test_tied_heads", "models/export/test_checkpoint", "models/export/test_natural_way"]
+    names += ["models/export/test_ordinary", "pruning/test_surgery", "pruning/sparsity/test_sparsity_gates"]
+    names += ["pruning/recovery/test_recovery", "evaluation/test_perplexity", "evaluation/test_accuracy"]
+    files = [f"tests/{name}.py" for name in names]
+    marked = ["-m", "not (slow or process or browser or long)"]
+    require_passing(100, overlay, *files, "tests/pruning/calibration", *marked)
 
 
 @pytest.mark.long
