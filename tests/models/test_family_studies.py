@@ -34,7 +34,6 @@ def test_a_study_of_methods_of_every_kind_passes(family, tmp_path):
     values["calibration"] = {"samples": 8, "length": 12, "batch": 8}
     values["evaluation"] |= {"texts": [texts[2]]}
     values["baselines"] = {"taylor_samples": 2, "taylor_length": 12}
-    values["choice"] = {"sequences": 8, "masks": ["gprune", "flap"]}
     if FAMILIES[family].normalised:
         values["repair"] = {"target": "dense_inputs"}
     study, store = from_dict(values), Store(tmp_path / "cache")
