@@ -264,11 +264,9 @@ def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
     require_passing(10, environment, *files, "-m", "not long")
 
 
-def test_requests_and_their_examples_decide_the_fingerprint(data, tmp_path):
-    source = resolve("boolq", EvaluationSettings(task_folder=str(data)))
-    prints = [
-        fingerprint(source, EvaluationSettings(few_shot=count, task_folder=str(data))) for count in (None, 0, 1, 1)
-    ]
+def test_requests_and_their_examples_decide_the_fingerprint(data):
+    settings = [EvaluationSettings(few_shot=count, task_folder=str(data)) for count in (None, 0, 1, 1)]
+    prints = [fingerprint(resolve("boolq", settings[0]), item) for item in settings]
     assert prints[0] == prints[1] != prints[2] == prints[3]
 
 

@@ -120,7 +120,7 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chr
     # a file that is called like the bundled study takes its place, also in the notebook
     small = fresh.work / "demo"
     small.write_text(demo_study().with_settings(SMALLER).to_json(), encoding="utf-8")
-    message = fresh.told("run", "demo", seconds=300)
+    message = json.loads(fresh.said("gprune", "run", "demo", "--json", seconds=300))
     assert message["perplexity"]["gprune"]["science-docs"] > message["perplexity"]["dense"]["science-docs"]
     cache = fresh.home / ".cache" / "gprune"
     (record,) = [json.loads(path.read_text()) for path in cache.glob("runs/*/run.json")]
