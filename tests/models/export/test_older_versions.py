@@ -130,13 +130,12 @@ def overlay(version, built_once):
 @pytest.mark.parametrize("version", list(VERSIONS)[1:])
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(overlay):
     # the families, and whatever else reads, hooks, cuts, trains or writes a model of transformers
-    names = ["models/test_families", "models/test_decoder", "models/test_loading", "models/test_offloading"]
-    names += ["models/test_tied_heads", "models/export/test_checkpoint", "models/export/test_natural_way"]
-    names += ["models/export/test_ordinary", "pruning/test_surgery", "pruning/sparsity/test_sparsity_gates"]
-    names += ["pruning/recovery/test_recovery", "evaluation/test_perplexity", "evaluation/test_accuracy"]
-    files = [f"tests/{name}.py" for name in names]
-    marked = ["-m", "not (slow or process or browser or long)"]
-    require_passing(100, overlay, *files, "tests/pruning/calibration", *marked)
+    files = [f"tests/models/test_{name}.py" for name in ("families", "decoder", "loading", "offloading", "tied_heads")]
+    files += [f"tests/models/export/test_{name}.py" for name in ("checkpoint", "natural_way", "ordinary")]
+    files += ["tests/pruning/test_surgery.py", "tests/pruning/sparsity/test_sparsity_gates.py"]
+    files += ["tests/pruning/recovery", "tests/pruning/calibration"]
+    files += [f"tests/evaluation/test_{name}.py" for name in ("perplexity", "accuracy")]
+    require_passing(100, overlay, *files, "-m", "not (slow or process or browser or long)")
 
 
 @pytest.mark.long

@@ -31,7 +31,7 @@ RANDOM = {
         num_key_value_heads=12, vocab_size=4096, max_position_embeddings=2048, tie_word_embeddings=False,
     ),
     "two-7B-layers": LlamaConfig(
-        **{**SHAPES["llama2-7b"], "num_hidden_layers": 2, "vocab_size": 4096, "dtype": "float32"}
+        **SHAPES["llama2-7b"] | {"num_hidden_layers": 2, "vocab_size": 4096, "dtype": "float32"}
     ),
 }  # fmt: skip
 
@@ -47,10 +47,7 @@ def write_model(folder, config):
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.skipif(not SHARED.is_dir(), reason="GPRUNE_SHARED names no folder with the models")
-@pytest.mark.parametrize(
-    ("name", "until"),
-    [("demo", "all"), ("49M", "all"), ("two-7B-layers", "drift")],
-)
+@pytest.mark.parametrize(("name", "until"), [("demo", "all"), ("49M", "all"), ("two-7B-layers", "drift")])
 def test_the_estimate_of_a_run_is_near_its_peak(name, until, tmp_path):
     small = name == "demo"
     model = name if small else write_model(tmp_path / "model", RANDOM[name])
