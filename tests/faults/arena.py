@@ -92,7 +92,7 @@ def contents(cache: Path) -> Contents:
 
 def _digest(path: Path, manifest: Path) -> str:
     if path == manifest:
-        values = json.loads(path.read_bytes())["values"]
+        values = json.loads(path.read_bytes()).get("values")
         return hashlib.sha256(json.dumps(_timeless(values), sort_keys=True).encode()).hexdigest()
     if path.suffix == ".npy":
         array = np.load(path, allow_pickle=False)
