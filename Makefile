@@ -8,6 +8,9 @@ PORT ?= 8501
 THREADS ?= 1
 PYTEST := OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
+# llama.cpp runs tiny models in tests alone: what compiles quickly is left in
+LLAMA_CMAKE := -DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF -DCMAKE_UNITY_BUILD=ON \
+	-DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O0
 
 .PHONY: app quick test test-long coverage faults check gpu-check demo screenshots gguf clean
 
@@ -58,7 +61,7 @@ demo: $(VENV)/.app
 screenshots: $(VENV)/.dev
 	$(BIN)/python scripts/screenshots.py
 
-# build llama.cpp from source (two to three minutes on two cores) and run the tests of the GGUF export
+# build llama.cpp from source (a minute on two cores) and run the tests of the GGUF export
 gguf: $(VENV)/.gguf
 	$(PYTEST) -m long tests/models/export
 
@@ -76,20 +79,27 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-recovery.txt requ
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $(VENV)/.app $@
 
-$(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
-	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
-	touch $@
-
-# adds llama.cpp's converter, which is part of the source of llama-cpp-python
-$(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-onnx.txt
-	mkdir -p $(VENV)/llama.cpp
+# llama.cpp without the library of its programs, and its converter; `make -j 2` compiles it beside other installations
+$(VENV)/.llama: $(VENV)/bin/python requirements-gguf.txt
+	rm -rf $(VENV)/llama.cpp
+	mkdir $(VENV)/llama.cpp
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python \
 		--dest $(VENV)/llama.cpp $$(grep ^llama-cpp-python requirements-gguf.txt)
 	tar -xzf $(VENV)/llama.cpp/*.tar.gz -C $(VENV)/llama.cpp --strip-components=3 --wildcards \
 		'*/vendor/llama.cpp/convert_hf_to_gguf.py' '*/vendor/llama.cpp/conversion/*' '*/vendor/llama.cpp/gguf-py/*'
+	echo "set(LLAMA_BUILD_COMMON OFF)" > $(VENV)/llama.cpp/parts.cmake
+	CMAKE_ARGS="$(LLAMA_CMAKE) '-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(abspath $(VENV))/llama.cpp/parts.cmake'" \
+		$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
+		--wheel-dir $(VENV)/llama.cpp $(VENV)/llama.cpp/*.tar.gz
 	rm $(VENV)/llama.cpp/*.tar.gz
+	touch $@
+
+$(VENV)/.gguf: $(VENV)/.dev $(VENV)/.llama
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt $(VENV)/llama.cpp/*.whl
+	touch $@
+
+$(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-onnx.txt
 	touch $@
 
 # this also deletes the texts and questions that users gave the app, which are in the cache

@@ -17,6 +17,8 @@ from filelock import FileLock
 from waiting import LONGEST_TEST
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# UMAP's threads would otherwise become those of torch, which wait for each other by spinning
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,12 +1,10 @@
 """A virtual environment and a home of its own, in which nothing is known of this checkout."""
 
-import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from waiting import limit
 
@@ -67,11 +65,6 @@ class Fresh:
         done = subprocess.run(command, **options, capture_output=True, text=True, timeout=limit(seconds))
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
-
-    def told(self, *arguments: str, seconds: float) -> dict[str, Any]:
-        """The one line of JSON that a command of ours prints."""
-        result: dict[str, Any] = json.loads(self.said("gprune", *arguments, "--json", seconds=seconds))
-        return result
 
     def left(self) -> list[str]:
         """What of us is in the environment, and every folder that has something in its user's home."""

@@ -1,34 +1,25 @@
 """The benchmarks of the app print every value with its target, on a small run."""
 
-import contextlib
 import json
-import signal
 import subprocess
 import sys
 
-import psutil
 import pytest
 from browser import chromium
-from waiting import limit, wait_for
+from waiting import limit
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.long]
 PAGES = ("home", "drift", "rasa")
 ROWS = ("interaction to its end, p50", "interaction to its end, p95", "failures", "peak memory of the server")
 
 
-def begin(project, name, cache, *options):
-    """Start a benchmark on a small run."""
+def measured(project, name, cache, *options):
+    """Return the JSON of a benchmark on a small run, and its rows by name and page."""
     script = project / "benchmarks" / f"{name}.py"
-    command = [sys.executable, str(script), "--size", "small", "--cache", str(cache), *options]
-    return psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def measured(*started):
-    """Return the JSON of a benchmark, and its rows by name and page."""
-    process = begin(*started, "--json")
-    message, errors = process.communicate(timeout=limit(150))
-    assert process.returncode == 0, errors
-    values = json.loads(message)
+    command = [sys.executable, str(script), "--size", "small", "--cache", str(cache), *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit(150))
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
     return values, {(row["name"], row["page"]): row for row in values["rows"]}
 
 
@@ -69,23 +60,3 @@ def test_load_has_every_row_of_both_parts_with_its_target(project, tmp_path):
     # it was asked for in this cache, and is stopped or done when the benchmark ends
     states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("jobs/*/state.json")]
     assert len(states) == 2 and not {"queued", "running"} & set(states)
-
-
-def test_one_that_is_told_to_end_leaves_no_server(project, tmp_path):
-    process = begin(project, "app_load", tmp_path, "--clients", "1", "--seconds", "6000", "--no-browser")
-    try:
-        wait_for(lambda: process.poll() is not None or [item for item in process.children() if _listens(item)])
-        started = process.children(recursive=True)
-        assert started, process.communicate()
-        process.terminate()
-        assert process.wait(limit(30)) == 128 + signal.SIGTERM
-        assert not psutil.wait_procs(started, timeout=limit(5))[1]
-    finally:
-        for item in (*process.children(recursive=True), process) if process.is_running() else ():
-            item.kill()
-
-
-def _listens(process):
-    with contextlib.suppress(psutil.Error):
-        return any(net_connection.status == psutil.CONN_LISTEN for net_connection in process.net_connections())
-    return False

@@ -10,13 +10,14 @@ from gprune.study import from_dict
 @pytest.mark.long
 def test_less_is_worse_and_pruned_is_worse_than_dense(shared, tmp_path):
     data = shared / "data"
-    texts = [data / "wikitext-2" / "test.txt", data / "ptb" / "ptb.valid.txt", data / "c4" / "c4.jsonl"]
+    texts = [data / "wikitext-2" / "test.txt", data / "c4" / "c4.jsonl"]
     values = {
         "model": str(shared / "models" / "stories260K"),
         "primary": str(data / "wikitext-2" / "valid.txt"),
         "auxiliary": str(data / "ptb" / "ptb.valid.txt"),
-        "calibration": {"samples": 64},
-        "modularization": {"steps": 20, "restarts": 1},
+        "methods": ["dense", "gprune", "flap", "wanda_sp"],
+        "calibration": {"samples": 32},
+        "modularization": {"steps": 10, "restarts": 1, "candidates": [16]},
         "sparsity": {"epochs": 1},
         "evaluation": {"texts": [str(text) for text in texts], "windows": 8},
     }

@@ -15,7 +15,6 @@ from gprune.api.frames import GROUP, NEURON
 from gprune.pipeline import arrays
 from gprune.records import Agreement
 from gprune.store import Store
-from gprune.study.demo import demo_study
 
 
 @pytest.fixture
@@ -163,50 +162,8 @@ def test_editors_are_told_the_types_of_what_the_package_gives_and_takes():
     assert result["Run.model.return"] == result["prune.return"] == "LanguageModel"
 
 
-NOTEBOOK = "examples/quickstart.ipynb"
-SMALLER = {
-    "methods": ("dense", "gprune"),
-    "calibration.samples": 32,
-    "contexts.tokens": 1024,
-    "sparsity.epochs": 1,
-    "evaluation.windows": 8,
-}
-
-
-def cells(project):
-    result: list[dict] = json.loads((project / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
-    return result
-
-
-def test_it_is_short_and_is_kept_without_outputs(project):
-    code = [cell for cell in cells(project) if cell["cell_type"] == "code"]
-    assert len(cells(project)) < 10
+def test_the_notebook_is_short_and_is_kept_without_outputs(project):
+    cells = json.loads((project / "examples" / "quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(cells) < 10
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
-
-
-@pytest.mark.long
-@pytest.mark.longest
-@pytest.mark.process
-def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
-    """The study file beside it is called like the bundled study: less of its texts, and two methods."""
-    nbclient = pytest.importorskip("nbclient", reason="needs requirements-dev.txt: nbclient and ipykernel")
-    nbformat = pytest.importorskip("nbformat", reason="needs requirements-dev.txt: nbclient and ipykernel")
-    pytest.importorskip("ipykernel", reason="needs requirements-dev.txt: nbclient and ipykernel")
-    (tmp_path / "demo").write_text(demo_study().with_settings(SMALLER).to_json(), encoding="utf-8")
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PYTHONPATH", str(project))
-    notebook = nbformat.read(project / NOTEBOOK, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    printed = "".join(
-        output.get("text", "")
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if output.get("name") == "stdout"
-    )
-    said = (line.split(": ") for line in printed.splitlines() if "±" in line)
-    levels = {name: float(words.split()[0]) for name, words in said}
-    assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
-    assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
-    mime_types = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
-    assert "application/vnd.plotly.v1+json" in mime_types
-    assert not [item for cell in notebook.cells for item in cell.get("outputs", []) if item["output_type"] == "error"]

@@ -47,26 +47,6 @@ def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
     assert values["modularization"]["candidates"] == [16, 24, 32, 40, 48]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--retention", "1.2"], "retention must be more than 0 and less than 1"),
-        (["--auxiliary", "a"], "are the same text"),
-        (["--set", "sparsity.epoch=2"], "did you mean 'sparsity.epochs'"),
-        (["--set", "sparsity.epochs"], "--set takes FIELD=VALUE"),
-        (["--metric", "x"], "metric must be one of"),
-        ([], "there is no model folder 'm'"),
-        (["--model", "demo"], "there is no text 'a'"),
-    ],
-)
-def test_study_refuses_bad_values_in_one_sentence(capsys, words, message):
-    assert main(["study", "--model", "m", "--primary", "a", *words]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
-    assert message in captured.err
-
-
 @pytest.mark.slow
 def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
     run = ["run", workshop["study"], "--cache", str(workshop["folder"] / "cache")]
@@ -130,12 +110,6 @@ def test_run_answers_a_slip_with_one_sentence_and_exit_code_2(capsys, monkeypatc
     errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and message in errors[0], captured.err
     assert "Traceback" not in captured.err
-
-
-@pytest.mark.parametrize(("target", "words"), [("out.txt", ".npz"), ("absent/out.npz", "does not exist")])
-def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path, target, words):
-    assert main(["arrays", workshop["study"], str(tmp_path / target)]) == 2
-    assert words in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -301,9 +275,19 @@ def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
     assert "did you mean 'calibration.samples'" in capsys.readouterr().err
 
 
+STUDY = ["study", "--model", "m", "--primary", "a"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ([*STUDY, "--retention", "1.2"], "retention must be more than 0 and less than 1"),
+        ([*STUDY, "--auxiliary", "a"], "are the same text"),
+        ([*STUDY, "--set", "sparsity.epoch=2"], "did you mean 'sparsity.epochs'"),
+        ([*STUDY, "--set", "sparsity.epochs"], "--set takes FIELD=VALUE"),
+        ([*STUDY, "--metric", "x"], "metric must be one of"),
+        (STUDY, "there is no model folder 'm'"),
+        ([*STUDY, "--model", "demo"], "there is no text 'a'"),
         (["study", "--model", "demo", "--methods", "gprun"], "(got 'gprun'); did you mean 'gprune'?"),
         (["study", "--model", "demo", "--metric", "flop"], "(got 'flop'); did you mean 'flap'?"),
         (["study", "--model", "demo", "--set", "gates.start=maen"], "(got 'maen'); did you mean 'mean'?"),
@@ -312,13 +296,17 @@ def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
         (["run", "xyz.json"], "there is no such file\n"),
     ],
 )
-def test_unknown_names_are_told_with_the_nearest_known_one(words, message, tmp_path, monkeypatch, capsys):
+def test_bad_values_and_unknown_names_are_one_sentence_with_the_nearest_known_name(
+    words, message, tmp_path, monkeypatch, capsys
+):
     folder = tmp_path / "runs" / "small"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"study": {}}))
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     assert main(words) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+    assert message in said.err
 
 
 def test_a_text_or_task_that_is_set_is_that_of_this_folder_where_it_is_written_as_a_path(tmp_path, monkeypatch):
@@ -332,10 +320,16 @@ def test_a_text_or_task_that_is_set_is_that_of_this_folder_where_it_is_written_a
     assert paths.parse_setting("sparsity.epochs=2") == ("sparsity.epochs", 2)
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, capsys):
-    for location, words in ((tmp_path, "is a folder: give the name"), (tmp_path / "no" / "x", "create it first")):
-        assert main(["speed", "demo", "--json", str(location), "--cache", str(tmp_path)]) == 2
-        assert words in capsys.readouterr().err
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(workshop, tmp_path, capsys):
+    measuring, reading = ["speed", "demo", "--cache", str(tmp_path), "--json"], ["arrays", workshop["study"]]
+    for words, location, message in (
+        (measuring, tmp_path, "is a folder: give the name"),
+        (measuring, tmp_path / "no" / "x", "create it first"),
+        (reading, tmp_path / "out.txt", ".npz"),
+        (reading, tmp_path / "absent" / "out.npz", "does not exist"),
+    ):
+        assert main([*words, str(location)]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_study_from_a_pipe_is_read_once_whatever_is_asked(tmp_path, capsys):

@@ -55,13 +55,13 @@ def by_lm_eval_alone(decoder: Decoder, data: Path, folder: Path) -> dict[str, di
     return {task: results["results"][f"{task}_plain"] for task in SPLITS}
 
 
-def by_command(model: Path, definitions: Path, tasks: list[str], *options: str) -> dict[str, dict]:
+def by_command(model: Path, definitions: Path, tasks: list[str]) -> dict[str, dict]:
     """Measure tasks by lm-eval's command on a folder of a model."""
-    output = definitions.parent / f"out-{len(list(definitions.parent.glob('out-*')))}"
+    output = definitions.parent / "out"
     command = [sys.executable, "-c", "import gprune, lm_eval.__main__ as m; m.cli_evaluate()"]
     arguments = f"pretrained={model},dtype=float32,softmax_dtype=float32,trust_remote_code=True"
     command += ["--model", "hf", "--model_args", arguments, "--tasks", ",".join(tasks), "--device", "cpu"]
-    command += ["--include_path", str(definitions), "--batch_size", "4", "--output_path", str(output), *options]
+    command += ["--include_path", str(definitions), "--batch_size", "4", "--output_path", str(output)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert process.returncode == 0, process.stderr[-3000:]

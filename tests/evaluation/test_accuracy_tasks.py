@@ -57,12 +57,23 @@ def test_missing_column_is_named_with_task_file_and_line(task, column, tmp_path)
         ("arc_easy", {"answerKey": "E"}, "holds 'E' in the column 'answerKey', which must be one of A, B, C, D"),
         ("arc_challenge", {"choices": ["a", "b"]}, "has no choices as the hub's rows have them"),
         ("openbookqa", {"choices": {"text": ["a", "b"]}}, "has no choices as the hub's rows have them"),
+        ("own", {"answer": 2}, "holds 2 in the column 'answer', which must be a number from 0 to 1"),
+        ("own", {"answer": -1}, "holds -1 in the column 'answer'"),
+        ("own", {"answer": 0.0}, "holds 0.0 in the column 'answer'"),
+        ("own", {"answer": "hot"}, "holds 'hot' in the column 'answer', which must be one of cold, warm"),
+        ("own", {"choices": ["cold"]}, "which must be a list of at least 2 different texts"),
+        ("own", {"choices": ["cold", 3]}, "which must be a list of at least 2 different texts"),
+        ("own", {"choices": ["cold", " "]}, "which must be a list of at least 2 different texts, none of them empty"),
+        ("own", {"choices": ["cold", "cold"]}, "at least 2 different texts, none of them empty"),
+        ("own", {"question": 5}, "holds 5 in the column 'question', which must be text"),
     ],
 )
-def test_wrong_value_is_named_with_its_rule(task, change, message, tmp_path):
-    write_rows(tmp_path / f"{task}.jsonl", [row(task, 0), {**row(task, 1), **change}])
-    with pytest.raises(CorpusError, match=f"the task '{task}': line 2 of ") as caught:
-        read(task, in_folder(tmp_path))
+def test_wrong_value_is_named_with_its_line_and_rule(task, change, message, tmp_path):
+    file = tmp_path / f"{task}.jsonl"
+    name, right = (str(file), GOOD) if task == "own" else (task, row(task, 1))
+    write_rows(file, [right, {**right, **change}])
+    with pytest.raises(CorpusError, match=f"the task '{name}': line 2 of '{file}'") as caught:
+        read(name, in_folder(tmp_path))
     assert message in str(caught.value)
 
 
@@ -97,27 +108,6 @@ def test_own_task_takes_an_index_or_the_choice_itself(tmp_path):
     digits = {"question": "2 + 2 =", "choices": ["4", "0"], "answer": "0"}
     task = str(write_rows(tmp_path / "own.jsonl", [GOOD, {**GOOD, "answer": "warm", "id": 7}, digits]))
     assert [line["answer"] for line in read(task, EvaluationSettings())] == [0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"answer": 2}, "holds 2 in the column 'answer', which must be a number from 0 to 1"),
-        ({"answer": -1}, "holds -1 in the column 'answer'"),
-        ({"answer": 0.0}, "holds 0.0 in the column 'answer'"),
-        ({"answer": "hot"}, "holds 'hot' in the column 'answer', which must be one of cold, warm"),
-        ({"choices": ["cold"]}, "which must be a list of at least 2 different texts"),
-        ({"choices": ["cold", 3]}, "which must be a list of at least 2 different texts"),
-        ({"choices": ["cold", " "]}, "which must be a list of at least 2 different texts, none of them empty"),
-        ({"choices": ["cold", "cold"]}, "which must be a list of at least 2 different texts, none of them empty"),
-        ({"question": 5}, "holds 5 in the column 'question', which must be text"),
-    ],
-)
-def test_wrong_own_question_is_named_with_its_line(change, message, tmp_path):
-    file = write_rows(tmp_path / "own.jsonl", [GOOD, GOOD, {**GOOD, **change}])
-    with pytest.raises(CorpusError, match=f"line 3 of '{file}'") as caught:
-        read(str(file), EvaluationSettings())
-    assert message in str(caught.value)
 
 
 def test_empty_missing_and_damaged_files_are_named(tmp_path):

@@ -234,19 +234,21 @@ def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_pat
 
     packaged = Path(lm_eval.__file__).parent / "tasks" / "gsm8k" / "gsm8k.yaml"
     write_definition(definitions, "sums", packaged, sums, {"test_split": "test", "fewshot_split": "test"})
-    expected = by_command(Path(result["checkpoint"]), definitions, [*names, "own", "sums"])
+    # with examples before each question
+    shots = {f"{task}_shots": data / f"{task}.jsonl" for task in ("boolq", "piqa")}
+    for name, file in shots.items():
+        plain = definitions / f"{file.stem}_plain.yaml"
+        write_definition(definitions, name, plain, file, {"validation_split": "validation", "num_fewshot": 2})
+    expected = by_command(Path(result["checkpoint"]), definitions, [*names, "own", "sums", *shots])
     for task, name in zip([*SPLITS, str(questions)], [*names, "own"], strict=True):
         assert measured[task]["acc"] == expected[name]["acc,none"], task
         assert measured[task]["acc_norm"] == expected[name].get("acc_norm,none"), task
         assert measured[task]["acc_error"] == pytest.approx(expected[name]["acc_stderr,none"], rel=1e-9), task
     for metric, value in measured["gsm8k"]["metrics"].items():
         assert value == expected["sums"][metric], metric
-    # with examples before each question
-    shots = study.with_settings({"evaluation.few_shot": 2, "evaluation.tasks": ["boolq", "piqa"]})
-    measured = pipeline.run(shots, Store(tmp_path / "cache"), tiny_study.silent)["accuracy"]["gprune"]
-    examples = by_command(Path(result["checkpoint"]), definitions, ["boolq_plain", "piqa_plain"], "--num_fewshot", "2")
-    for task in ("boolq", "piqa"):
-        assert measured[task]["acc"] == examples[f"{task}_plain"]["acc,none"], task
+    few_shot = study.with_settings({"evaluation.few_shot": 2, "evaluation.tasks": ["boolq", "piqa"]})
+    measured = pipeline.run(few_shot, Store(tmp_path / "cache"), tiny_study.silent)["accuracy"]["gprune"]
+    assert [measured[task]["acc"] for task in ("boolq", "piqa")] == [expected[name]["acc,none"] for name in shots]
 
 
 @pytest.mark.long
@@ -261,11 +263,9 @@ def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
     require_passing(10, environment, *files, "-m", "not long")
 
 
-def test_requests_and_their_examples_decide_the_fingerprint(data, tmp_path):
-    source = resolve("boolq", EvaluationSettings(task_folder=str(data)))
-    prints = [
-        fingerprint(source, EvaluationSettings(few_shot=count, task_folder=str(data))) for count in (None, 0, 1, 1)
-    ]
+def test_requests_and_their_examples_decide_the_fingerprint(data):
+    settings = [EvaluationSettings(few_shot=count, task_folder=str(data)) for count in (None, 0, 1, 1)]
+    prints = [fingerprint(resolve("boolq", settings[0]), item) for item in settings]
     assert prints[0] == prints[1] != prints[2] == prints[3]
 
 

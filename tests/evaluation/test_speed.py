@@ -51,30 +51,30 @@ class Clock:
 
 
 def test_medians_ratios_and_spreads_are_those_of_the_clock():
-    # prefill and decode of A, then of B, in each of three repetitions
+    """Ratios are to the first model in the same repetitions, and the first reports those of all its turns."""
+    # prefill and decode of A, then of the other; the machine is slower when C's turn comes
     rounds = np.array([WARM_UP, [1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
-    rows = measure(loaders(A=dense(), B=pruned()), SETTINGS, clock=Clock(rounds.ravel()))
+    rounds = np.concatenate([rounds, [WARM_UP, *[[3.0, 12.0, 1.0, 3.0]] * 3]])
+    models = loaders(A=dense(), B=pruned(), C=pruned(seed=2))
+    rows = measure(models, SETTINGS, clock=Clock(rounds.ravel()))
+    phases = ("prefill", "decode", "whole")
     assert [(row.model, row.phase, row.mode) for row in rows] == [
-        (model, phase, "eager") for model in "AB" for phase in ("prefill", "decode", "whole")
+        (x, phase, "eager") for x in "ABC" for phase in phases
     ]
     by_row = {(row.model, row.phase): row for row in rows}
     first = by_row["A", "prefill"]
-    # 2 sequences of 5 tokens in 1, 2 and 4 s: 10, 5 and 2.5 tokens/s
-    assert first.seconds == (1.0, 2.0, 4.0)
-    assert first.tokens_per_second == pytest.approx(5.0)
-    assert first.spread == pytest.approx(7.5 - 3.75)
-    assert (first.ratio, first.ratio_spread) == (1.0, 0.0)
-    decode = by_row["B", "decode"]
+    # 2 sequences of 5 tokens: 10, 5, 2.5 and three times 10 / 3 tokens/s
+    assert first.seconds == (1.0, 2.0, 4.0, 3.0, 3.0, 3.0) and first.tokens_per_second == pytest.approx(10 / 3)
+    assert first.spread == pytest.approx(1.25) and (first.ratio, first.ratio_spread) == (1.0, 0.0)
+    decode, both_phases = by_row["B", "decode"], by_row["B", "whole"]
     # 2 sequences of 3 tokens after the first; ratios 2/1, 4/1 and 8/2
     assert decode.tokens_per_second == pytest.approx(6.0)
-    assert decode.ratio == pytest.approx(4.0)
-    assert decode.ratio_spread == pytest.approx(1.0)
-    both_phases = by_row["B", "whole"]
+    assert (decode.ratio, decode.ratio_spread) == (pytest.approx(4.0), pytest.approx(1.0))
     # 8 tokens in 1.5, 1.5 and 6 s; ratios 3/1.5, 6/1.5 and 12/6
-    assert both_phases.seconds == (1.5, 1.5, 6.0)
-    assert both_phases.tokens_per_second == pytest.approx(8 / 1.5)
-    assert both_phases.ratio == pytest.approx(2.0)
-    assert both_phases.ratio_spread == pytest.approx(1.0)
+    assert both_phases.seconds == (1.5, 1.5, 6.0) and both_phases.tokens_per_second == pytest.approx(8 / 1.5)
+    assert (both_phases.ratio, both_phases.ratio_spread) == (pytest.approx(2.0), pytest.approx(1.0))
+    assert by_row["C", "decode"].seconds == (3.0, 3.0, 3.0) and by_row["C", "decode"].ratio == pytest.approx(4)
+    assert by_row["C", "prefill"].ratio == pytest.approx(3) and by_row["C", "prefill"].ratio_spread == 0
 
 
 def generated(model, prompt, new_tokens):
@@ -270,22 +270,6 @@ def test_each_model_takes_turns_with_the_first_after_one_warm_up_each():
         (["warm-up"] * 2 + ["repetition 1"] * 2 + ["repetition 2"] * 2) * 2
     )
     assert [(done, total) for done, total, _ in turns] == [(number, 12) for number in range(1, 13)]
-
-
-def test_ratios_are_to_the_first_in_the_same_repetitions_and_the_first_reports_all_repetitions():
-    # prefill and decode of A, then of the other; the machine is three times slower when C's turn comes
-    rounds = np.array([WARM_UP, *[[1.0, 4.0, 0.5, 2.0]] * 3, WARM_UP, *[[3.0, 12.0, 1.0, 3.0]] * 3])
-    models = loaders(A=dense(), B=pruned(), C=pruned(seed=2))
-    rows = {(row.model, row.phase): row for row in measure(models, SETTINGS, clock=Clock(rounds.ravel()))}
-    assert [name for name, phase in rows if phase == "decode"] == list("ABC")
-    assert rows["B", "decode"].ratio == pytest.approx(2) and rows["C", "decode"].ratio == pytest.approx(4)
-    assert rows["C", "prefill"].ratio == pytest.approx(3) and rows["C", "prefill"].ratio_spread == 0
-    first = rows["A", "decode"]
-    assert first.seconds == (4.0, 4.0, 4.0, 12.0, 12.0, 12.0)
-    # 2 sequences of 3 tokens in 4 or 12 s
-    assert first.tokens_per_second == pytest.approx((6 / 4 + 6 / 12) / 2)
-    assert first.spread == pytest.approx(6 / 4 - 6 / 12) and (first.ratio, first.ratio_spread) == (1, 0)
-    assert rows["C", "decode"].seconds == (3.0, 3.0, 3.0)
 
 
 def test_never_more_than_two_models_are_alive():

@@ -1,20 +1,13 @@
-"""Faults of one process, killed at any file operation or out of disk, and damaged results."""
+"""Faults of one process: killed at any file operation, or out of disk."""
 
-import contextlib
-import os
 import random
-import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import damage
 from faults import victims
-from faults.arena import Arena, contents, different, manifests
-from faults.verdict import UNTRUE, WRONG, Verdict, intact_results, judge_broken, judge_mended, shown_state
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
+from faults.arena import Arena, contents, different
+from faults.verdict import UNTRUE, Verdict, judge_broken, judge_mended, shown_state
 
 
 def kills_at_operations(arena: Arena, tries: int, seed: int) -> Verdict:
@@ -25,100 +18,59 @@ def kills_at_operations(arena: Arena, tries: int, seed: int) -> Verdict:
         kind = kinds[number % len(kinds)]
         location, cache = chance.randint(1, arena.operations[kind]), arena.cache("killed")
         victims.run(arena.study, cache, victims.killed_at(kind, location, cache))
-        _recover(verdict, arena, cache, f"{kind} number {location}")
+        verdict.tries += 1
+        fault = f"{kind} number {location}"
+        present = {} if _is_finished(arena, cache) else judge_broken(verdict, arena, cache, fault, {})
+        judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
     return verdict
 
 
-def kills_at_events(arena: Arena, tries: int, seed: int) -> Verdict:
-    """A run is killed right before the first result or file of each kind appears, and run again."""
-    del tries, seed
-    killed = -signal.SIGKILL
-    return _at_events(arena, "killed before each kind of file", victims.kill_itself, lambda _, end: end.code == killed)
+def kills_at_events(arena: Arena) -> Verdict:
+    """A run is killed right before the first result or file of each kind appears, and run again each time."""
+    verdict = Verdict("killed before each kind of file")
+    events = [(event,) for event in arena.events]
+    return _at_events(verdict, arena, events, victims.kill_itself, lambda _, end: end.code == -signal.SIGKILL)
 
 
-def full_at_events(arena: Arena, tries: int, seed: int) -> Verdict:
+def full_at_events(arena: Arena) -> Verdict:
     """The disk is full when a result or file of each kind is written; then there is room, and it runs again."""
-    del tries, seed
+    # states of a learning that cannot be written cost no result, so that one run meets all of them
+    states = tuple(event for event in arena.events if event.endswith(".state"))
+    events = [states, *((event,) for event in arena.events if event not in states)]
 
-    def is_right(event: str, ended: victims.Outcome) -> bool:
-        # a state of a learning that cannot be written costs no result
-        return ended.code == 0 if event.endswith(".state") else _says_full(ended)
+    def is_right(events: tuple[str, ...], ended: victims.Outcome) -> bool:
+        return ended.code == 0 if events == states else _says_full(ended)
 
-    return _at_events(arena, "disk full at each kind of file", victims.fill_disk, is_right)
+    return _at_events(Verdict("disk full at each kind of file"), arena, events, victims.fill_disk, is_right)
 
 
 def _at_events(
-    arena: Arena, title: str, disturb: Callable[[], None], is_right: Callable[[str, victims.Outcome], bool]
+    verdict: Verdict,
+    arena: Arena,
+    faults: list[tuple[str, ...]],
+    disturb: Callable[[], None],
+    is_right: Callable[[tuple[str, ...], victims.Outcome], bool],
 ) -> Verdict:
-    verdict = Verdict(title)
-    for event in arena.events:
-        cache = arena.cache("disturbed")
-        ended = victims.run(arena.study, cache, victims.disturbed_at(event, cache, disturb))
-        if not is_right(event, ended):
-            verdict.add(UNTRUE, f"{event}: exit {ended.code}, saying {ended.said[-300:]!r}")
-        _recover(verdict, arena, cache, event)
-    return verdict
-
-
-def _recover(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> None:
-    verdict.tries += 1
-    finished = shown_state(cache, arena.name) == "done" and not different(contents(cache), contents(arena.undisturbed))
-    present = {} if finished else judge_broken(verdict, arena, cache, fault)
-    judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
-
-
-def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
-    """The disk is full after a part of the run; then there is room, and it runs again."""
-    del seed
-    verdict = Verdict("full disk")
-    needed = sum(path.stat().st_size // PAGE * PAGE + PAGE for path in arena.undisturbed.rglob("*"))
-    for number in range(tries):
-        size = int(needed * (number + 0.5) / tries) // PAGE * PAGE + PAGE
-        with _disk(arena.cache("disk"), size) as disk:
-            if disk is None:
-                verdict.skipped = "this process may not mount a file system"
-                return verdict
-            verdict.tries += 1
-            cache, fault = disk / "cache", f"{size} of {needed} bytes"
-            full = victims.run(arena.study, cache)
-            present = judge_broken(verdict, arena, cache, fault) if full.code else {}
-            if full.code and not _says_full(full):
-                verdict.add(UNTRUE, f"{fault}: exit {full.code}, saying {full.said[-300:]!r}")
-            subprocess.run(["mount", "-o", f"remount,size={20 * needed}", str(disk)], check=True)
-            judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
-    return verdict
-
-
-def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
-    """Some results of a finished run are damaged, each in a way of its own, and the study is run again."""
-    verdict, chance = Verdict("damaged results"), random.Random(seed)
-    for number in range(tries):
-        cache = arena.cache("spoilt")
-        shutil.copytree(arena.undisturbed, cache)
-        places = manifests(cache)
-        ways = chance.sample(sorted(damage.MANIFESTS), 8)
-        for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
-            damage.MANIFESTS[way](manifest.parent, chance)
+    """Disturb runs before events in turn; each run continues what the disturbed run before it has left."""
+    cache, before = arena.cache("disturbed"), {}
+    for events in faults:
+        ended = victims.run(arena.study, cache, victims.disturbed_at(events, cache, disturb))
+        if not is_right(events, ended):
+            verdict.add(UNTRUE, f"{events}: exit {ended.code}, saying {ended.said[-300:]!r}")
         verdict.tries += 1
-        present, fault = intact_results(cache), f"{number}: {', '.join(ways)}"
-        if len(present) != len(manifests(arena.undisturbed)) - len(ways):
-            verdict.add(WRONG, f"{fault}: {len(present)} results are called whole")
-        judge_mended(verdict, arena, cache, fault, victims.run(arena.study, cache).code, present)
+        if not _is_finished(arena, cache):
+            before = judge_broken(verdict, arena, cache, str(events), before)
+            continue
+        judge_mended(verdict, arena, cache, str(events), victims.run(arena.study, cache).code, before)
+        cache, before = arena.cache("disturbed"), {}
+    judge_mended(verdict, arena, cache, "after the last", victims.run(arena.study, cache).code, before)
     return verdict
+
+
+def _is_finished(arena: Arena, cache: Path) -> bool:
+    return shown_state(cache, arena.name) == "done" and not different(contents(cache), contents(arena.undisturbed))
 
 
 def _says_full(outcome: victims.Outcome) -> bool:
     names_remedy = any(words in outcome.said for words in ("is full", "free some space", "No space left on device"))
     return outcome.code == 2 and names_remedy and "Traceback" not in outcome.said
-
-
-@contextlib.contextmanager
-def _disk(folder: Path, size: int) -> Iterator[Path | None]:
-    """A file system of its own of so many bytes; None where this process may not have one."""
-    folder.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "gprune", str(folder)], capture_output=True)
-    try:
-        yield folder if mounted.returncode == 0 else None
-    finally:
-        if mounted.returncode == 0:
-            subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -24,8 +24,6 @@ class Verdict:
     """what was tried"""
     tries: int = 0
     """how often"""
-    skipped: str = ""
-    """why it could not be tried here"""
     counts: Counter[str] = field(default_factory=Counter)
     """findings by kind"""
     sentences: list[str] = field(default_factory=list)
@@ -40,7 +38,7 @@ class Verdict:
     def row(self) -> str:
         """One line of the table."""
         result = "".join(f"{self.counts[kind]:>16}" for kind in FINDINGS)
-        return f"{self.scenario:<34}{self.tries:>6}{result}{'  skipped: ' + self.skipped if self.skipped else ''}"
+        return f"{self.scenario:<34}{self.tries:>6}{result}"
 
 
 def intact_results(cache: Path) -> dict[str, int]:
@@ -55,13 +53,14 @@ def intact_results(cache: Path) -> dict[str, int]:
     return results
 
 
-def judge_broken(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> dict[str, int]:
+def judge_broken(verdict: Verdict, arena: Arena, cache: Path, fault: str, before: dict[str, int]) -> dict[str, int]:
     """Looks at a cache right after a fault, before anything mends it.
 
     Returns:
         The results that are whole, which nothing may lose from now on.
     """
     present = intact_results(cache)
+    _judge_lost(verdict, fault, before, present)
     actual, expected = contents(cache), contents(arena.undisturbed)
     for name in present:
         if actual.get(name) != expected.get(name):
@@ -72,15 +71,18 @@ def judge_broken(verdict: Verdict, arena: Arena, cache: Path, fault: str) -> dic
     return present
 
 
+def _judge_lost(verdict: Verdict, fault: str, before: dict[str, int], current: dict[str, int]) -> None:
+    for name, inode in before.items():
+        if current.get(name) != inode:
+            verdict.add(LOST, f"{fault}: {name} was whole and was made again")
+
+
 def judge_mended(verdict: Verdict, arena: Arena, cache: Path, fault: str, code: int, before: dict[str, int]) -> None:
     """Looks at a cache after the study was run again: done, nothing lost, nothing different."""
     if code != 0:
         verdict.add(FAILED, f"{fault}: run again, it ended with {code}")
         return
-    current = intact_results(cache)
-    for name, inode in before.items():
-        if current.get(name) != inode:
-            verdict.add(LOST, f"{fault}: {name} was whole and was made again")
+    _judge_lost(verdict, fault, before, intact_results(cache))
     actual: Contents = contents(cache)
     for name in different(actual, contents(arena.undisturbed)):
         verdict.add(WRONG, f"{fault}: {name} differs from the undisturbed run's")

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,13 +97,18 @@ def run(study: Path, cache: Path, prepare: Prepare = undisturbed) -> Outcome:
     return Outcome(code, log.read_text(encoding="utf-8", errors="replace"))
 
 
-def counting(root: Path, into: Path) -> Prepare:
-    """Writes down how many operations of each kind a victim does below a folder."""
+def recording(root: Path, into: Path) -> Prepare:
+    """Write down how many operations of each kind a victim does below a folder, and the names of its events.
+
+    An event is the first file or folder of its kind that takes its final name.
+    """
 
     def prepare() -> Callable[[], None]:
-        observed: Counter[str] = Counter()
-        _watch(str(root), lambda name: observed.update([name]))
-        return lambda: into.write_text(json.dumps(observed)) and None
+        operations: Counter[str] = Counter()
+        events: dict[str, None] = {}
+        _watch(str(root), lambda name: operations.update([name]))
+        _watch_renames(root, lambda event: events.setdefault(event))
+        return lambda: into.write_text(json.dumps([operations, [*events]])) and None
 
     return prepare
 
@@ -132,22 +137,11 @@ def killed_at(operation: str, number: int, root: Path) -> Prepare:
     return prepare
 
 
-def recording(root: Path, into: Path) -> Prepare:
-    """Write down the names of the victim's events: the first file or folder of each kind that takes its final name."""
+def disturbed_at(events: Collection[str], root: Path, disturb: Callable[[], None]) -> Prepare:
+    """Disturb the victim right before each of some events of `recording`."""
 
     def prepare() -> Callable[[], None]:
-        events: dict[str, None] = {}
-        _watch_renames(root, lambda event: events.setdefault(event))
-        return lambda: into.write_text(json.dumps([*events])) and None
-
-    return prepare
-
-
-def disturbed_at(event: str, root: Path, disturb: Callable[[], None]) -> Prepare:
-    """Disturb the victim right before an event of `recording`."""
-
-    def prepare() -> Callable[[], None]:
-        _watch_renames(root, lambda actual: disturb() if actual == event else None)
+        _watch_renames(root, lambda actual: disturb() if actual in events else None)
         return lambda: None
 
     return prepare

@@ -30,12 +30,7 @@ EXPLICIT = f"{ALONE}gprune.register(); gprune.register()"
 AFTER_MODELLING = f"{ALONE}import gprune.models.export.modeling_gprune; gprune.register()"
 
 
-ENTRANCES = (
-    "gprune.models.export.modeling_gprune",
-    "gprune.models.loading",
-    "gprune.evaluation.accuracy",
-    "transformers.models.auto.modeling_auto",
-)
+ENTRANCES = ("gprune.models.export.modeling_gprune", "transformers.models.auto.modeling_auto")
 
 
 @pytest.mark.parametrize(

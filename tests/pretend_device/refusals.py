@@ -15,22 +15,8 @@ aten = torch.ops.aten
 _BETWEEN = {aten.copy_.default, aten._to_copy.default}
 # kernels of their own, which do not even take a number from the host
 _STRICT = {
-    "index_select",
-    "index_add",
-    "index_add_",
-    "index_copy",
-    "index_copy_",
-    "index_fill_",
-    "gather",
-    "scatter",
-    "scatter_",
-    "scatter_add",
-    "scatter_add_",
-    "embedding",
-    "cat",
-    "stack",
-    "searchsorted",
-    "bucketize",
+    *("index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill_", "gather", "scatter"),
+    *("scatter_", "scatter_add", "scatter_add_", "embedding", "cat", "stack", "searchsorted", "bucketize"),
     "segment_reduce",
 }
 # cuBLAS knows no whole numbers

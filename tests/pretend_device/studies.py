@@ -20,18 +20,16 @@ from gprune.pipeline.stages import Results
 from gprune.pipeline.stages.graph import Stage
 from gprune.store import Store
 from gprune.study import from_dict
-from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.methods import RECOMMENDED
 
 SAMPLED_TEXT, FRESH_TEXT = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
-ALL_METHODS = list(METHODS)
 OF_EACH_KIND = ["dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "flap_pooled", "fang", "osscar"]
 OF_EACH_KIND += ["slimllm", "recommended"]
 WHOLE = {
-    "methods": ALL_METHODS,
     "contexts": {"count": 3, "dimensions": 4, "tokens": 64},
     "baselines": {"taylor_samples": 4, "taylor_length": 8},
 }
-"""every method, at sizes that fit the texts"""
+"""what methods of every kind need, at sizes that fit the texts"""
 # what a run takes and where it ran are no results
 _UNLIKE = {"speed"}
 STEADY = {"shape", "size", "norms", "tokens", "statistics", "scores", "overlap"}

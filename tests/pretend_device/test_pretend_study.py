@@ -1,7 +1,7 @@
 """A whole tiny study on the pretend device against the same on the CPU.
 
 The long tests run every metric and every number type: with every method in float32, where all can be held
-against each other, and in halves with a method of each kind.
+against each other, and layers on two devices; in halves with a method of each kind, on one.
 """
 
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from gprune.analysis.calibration_report import measuring
 from gprune.evaluation import speed
 from gprune.models import loading
 from gprune.pipeline import stages
+from gprune.study.methods import METHODS
 
 pytestmark = pytest.mark.slow
 
@@ -132,14 +133,6 @@ def test_no_operation_mixes_two_devices(gpu):
         assert torch.equal((first.to(second.device) + second).cpu(), torch.full((2,), 2.0))
 
 
-@pytest.mark.long
-def test_layers_on_two_devices(gpu, workshop, monkeypatch):
-    map_parts(monkeypatch, **PARTS, lm_head=0)
-    changes = {"metric": "flap", "dtype": "float32", "methods": studies.OF_EACH_KIND}
-    runs = studies.run(workshop, "two-flap", devices=2, **studies.WHOLE | changes)
-    require_same(runs, "float32")
-
-
 def test_recovery_and_tasks_on_two_devices(gpu, workshop, monkeypatch):
     """A head of its own would be on the second device; speed wants one device and is left out."""
     map_parts(monkeypatch, **PARTS, lm_head=0)
@@ -160,23 +153,23 @@ def test_a_layer_in_the_memory_of_the_host(gpu, workshop, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("metric", "dtype", "methods"),
-    [
-        ("wanda_sp", "float16", studies.OF_EACH_KIND),
-        ("twflap", "bfloat16", studies.OF_EACH_KIND),
-        ("flap", "float32", studies.ALL_METHODS),
-    ],
-    ids=lambda value: value if isinstance(value, str) else len(value),
-)
-def test_metrics_and_number_types(gpu, workshop, metric, dtype, methods):
-    changes = {"metric": metric, "dtype": dtype, "substitute": workshop["texts"][2], "methods": methods}
-    # under flap the texts have no sample of the model, so that their words can be compared
-    texts = [workshop["texts"][0] if metric == "flap" else studies.FRESH_TEXT, workshop["texts"][2]]
-    evaluation = {"tasks": [workshop["questions"]], "texts": texts}
+@pytest.mark.parametrize(("metric", "dtype"), [("wanda_sp", "float16"), ("twflap", "bfloat16")])
+def test_metrics_and_number_types(gpu, workshop, metric, dtype):
+    changes = {"metric": metric, "dtype": dtype, "substitute": workshop["texts"][2], "methods": studies.OF_EACH_KIND}
+    evaluation = {"tasks": [workshop["questions"]], "texts": [studies.FRESH_TEXT, workshop["texts"][2]]}
     runs = studies.run(workshop, f"whole-{metric}-{dtype}", evaluation, **studies.WHOLE | changes)
     require_same(runs, dtype)
-    if metric == "flap":
-        require_same_diagnosis(runs)
-        assert {"checkpoint", "overlap.0", "agreement_ab_ac", "agreement_fang_ab"} <= set(runs.keys)
-        assert sum(name.startswith("accuracy.") for name in runs.keys) == len(methods)
+
+
+@pytest.mark.long
+def test_every_method_with_layers_on_two_devices(gpu, workshop, monkeypatch):
+    map_parts(monkeypatch, **PARTS, lm_head=0)
+    # the texts have no sample of the model, so that their words can be compared
+    texts = workshop["texts"]
+    evaluation = {"tasks": [workshop["questions"]], "texts": [texts[0], texts[2]]}
+    changes = {"metric": "flap", "dtype": "float32", "substitute": texts[2], "methods": list(METHODS)}
+    runs = studies.run(workshop, "whole-flap-float32", evaluation, devices=2, **studies.WHOLE | changes)
+    require_same(runs, "float32")
+    require_same_diagnosis(runs)
+    assert {"checkpoint", "overlap.0", "agreement_ab_ac", "agreement_fang_ab"} <= set(runs.keys)
+    assert sum(name.startswith("accuracy.") for name in runs.keys) == len(METHODS)

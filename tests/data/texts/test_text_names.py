@@ -36,11 +36,31 @@ def test_place_and_options_are_taken_apart():
         ("c4#documents=a:b", "is no slice"),
         ("c4#fields=a++b", "empty field"),
         ("c4#join=space", "join=space .* is unknown: join=blank-line"),
+        ("wikitext2#split=tset", "no split 'tset', only train, validation, test.*wikitext2#split=test"),
+        ("c4#split=test", "no split 'test', only train, validation"),
+        ("python-code#split=validation", "only train, test"),
+        ("wikitext2#fields=text", "known by name and has no option 'fields': it takes split, documents"),
+        ("python-code#join=blank-line", "embedded text and has no option 'join'"),
+        ("hub:a b", "names no hub dataset"),
+        ("hub:", "names no hub dataset"),
+        ("self:wikitext2", r"'self:wikitext2' names no text: .* is self:, its options follow a #"),
+        ("self:seed=0,keep=0.8", r"its options follow a #, as in self:#seed=1&temperature=0.8"),
+        ("self:#split=test", "has no option 'split': it takes seed, temperature, length, keep"),
+        ("self:#temperature=0", "temperature='0' of the text .* must be a number from 0.01 to 10"),
+        ("self:#temperature=nan", "must be a number from 0.01 to 10"),
+        ("self:#temperature=1e1", "must be a number from 0.01 to 10"),
+        ("self:#keep=.", "keep='.' .* must be a number from 0.05 to 1"),
+        ("self:#keep=1.5", "must be a number from 0.05 to 1"),
+        ("self:#length=1", "must be a whole number from 2 to"),
+        ("self:#seed=-1", "seed='-1' .* must be a whole number from 0 to"),
+        ("self:#seed=" + "9" * 5000, "must be a whole number from 0 to"),
+        ("self:#seed=1&seed=2", "'seed' twice"),
     ],
 )
-def test_mistakes_in_names(text, message):
-    with pytest.raises(SettingsError, match=message):
-        parse(text)
+def test_mistakes_in_names_and_options_are_said(text, message):
+    with pytest.raises(SettingsError, match=message) as caught:
+        resolve(text, "calibration")
+    assert len(str(caught.value)) < 500
 
 
 def test_path_with_a_hash_that_exists_is_that_path(tmp_path):
@@ -70,23 +90,6 @@ def test_default_splits_by_role():
         assert resolve(text, "calibration").split == ("test" if "#" in text else "train")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("wikitext2#split=tset", "no split 'tset', only train, validation, test.*wikitext2#split=test"),
-        ("c4#split=test", "no split 'test', only train, validation"),
-        ("python-code#split=validation", "only train, test"),
-        ("wikitext2#fields=text", "known by name and has no option 'fields': it takes split, documents"),
-        ("python-code#join=blank-line", "embedded text and has no option 'join'"),
-        ("hub:a b", "names no hub dataset"),
-        ("hub:", "names no hub dataset"),
-    ],
-)
-def test_options_that_do_not_fit(text, message):
-    with pytest.raises(SettingsError, match=message):
-        resolve(text, "calibration")
-
-
 def test_missing_text_suggests_what_was_meant(tmp_path):
     (tmp_path / "valid.txt").write_text("words")
     for text, message in {
@@ -108,29 +111,6 @@ def test_options_are_read_and_left_out_ones_have_defaults():
     every = "self:#keep=.5&length=64&temperature=0.75&seed=12"
     assert sampling_of(parse(every)) == Sampling(12, 0.75, 64, 0.5)
     assert sampling_of(parse(EXAMPLE)) == Sampling(1, 0.8, 0, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("self:wikitext2", r"'self:wikitext2' names no text: .* is self:, its options follow a #"),
-        ("self:seed=0,keep=0.8", r"its options follow a #, as in self:#seed=1&temperature=0.8"),
-        ("self:#split=test", "has no option 'split': it takes seed, temperature, length, keep"),
-        ("self:#temperature=0", "temperature='0' of the text .* must be a number from 0.01 to 10"),
-        ("self:#temperature=nan", "must be a number from 0.01 to 10"),
-        ("self:#temperature=1e1", "must be a number from 0.01 to 10"),
-        ("self:#keep=.", "keep='.' .* must be a number from 0.05 to 1"),
-        ("self:#keep=1.5", "must be a number from 0.05 to 1"),
-        ("self:#length=1", "must be a whole number from 2 to"),
-        ("self:#seed=-1", "seed='-1' .* must be a whole number from 0 to"),
-        ("self:#seed=" + "9" * 5000, "must be a whole number from 0 to"),
-        ("self:#seed=1&seed=2", "'seed' twice"),
-    ],
-)
-def test_mistakes_are_said(text, message):
-    with pytest.raises(SettingsError, match=message) as caught:
-        resolve(text, "calibration")
-    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -164,6 +164,10 @@ def test_csv_has_its_text_column_read_or_is_refused_with_its_columns(tmp_path):
     assert_refused(tmp_path / "g.csv", r"Expected 1 fields in line 3, saw 3; separate values by commas in .csv")
     (tmp_path / "h.csv").write_text('"Question, answered"\nwords\n')
     assert read(f"{tmp_path}/h.csv#fields=Question, answered") == ["words"]
+    (tmp_path / "i.csv").write_text("text\nhello, you\nbye, me\n")
+    assert_refused(tmp_path / "i.csv", "more values in a row than columns in its header: quote texts")
+    (tmp_path / "A.TSV").write_text("text\tlabel\nhello, you\tx\n")
+    assert read(tmp_path / "A.TSV") == ["hello, you"]
 
 
 def test_the_first_bytes_decide_over_the_ending(tmp_path):
@@ -365,10 +369,3 @@ def test_folder_whose_name_is_a_pattern_does_not_read_its_neighbours(tmp_path):
     assert read(tmp_path / "d1") == ["d1"]
     for name in ("d*", "d[1]"):
         assert_refused(tmp_path / name, "for a pattern: rename the folder")
-
-
-def test_rows_longer_than_their_header_are_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("text\nhello, you\nbye, me\n")
-    assert_refused(tmp_path / "a.csv", "more values in a row than columns in its header: quote texts")
-    (tmp_path / "A.TSV").write_text("text\tlabel\nhello, you\tx\n")
-    assert read(tmp_path / "A.TSV") == ["hello, you"]

@@ -129,12 +129,13 @@ def overlay(version, built_once):
 @pytest.mark.timeout(limit(600))
 @pytest.mark.parametrize("version", list(VERSIONS)[1:])
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(overlay):
-    folders = ["tests/models", "tests/pruning", "tests/evaluation"]
-    # which have no model, or none of transformers
-    unaffected = ["tests/pruning/allocation", "tests/pruning/modules", "tests/pruning/test_ranking.py"]
-    unaffected += ["tests/evaluation/test_accuracy_tasks.py", "tests/evaluation/test_lm_eval_tasks.py"]
-    chosen = ["-m", "not (slow or process or browser or long)", *(f"--ignore={path}" for path in unaffected)]
-    require_passing(100, overlay, *folders, *chosen)
+    # the families, and whatever else reads, hooks, cuts, trains or writes a model of transformers
+    files = [f"tests/models/test_{name}.py" for name in ("families", "decoder", "loading", "offloading", "tied_heads")]
+    files += [f"tests/models/export/test_{name}.py" for name in ("checkpoint", "natural_way", "ordinary")]
+    files += ["tests/pruning/test_surgery.py", "tests/pruning/sparsity/test_sparsity_gates.py"]
+    files += ["tests/pruning/recovery", "tests/pruning/calibration"]
+    files += [f"tests/evaluation/test_{name}.py" for name in ("perplexity", "accuracy")]
+    require_passing(100, overlay, *files, "-m", "not (slow or process or browser or long)")
 
 
 @pytest.mark.long
