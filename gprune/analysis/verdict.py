@@ -476,8 +476,8 @@ def budget_title(bins: Bins, base: str) -> str:
     changes = bins.gprune - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
-    unstable, stable = (format_signed(value, ".3f") for value in bin_changes(bins))
-    return f"Retention against {base}: {unstable} in the most unstable modules, {stable} in the others"
+    unstable, stable = (format_signed(100 * value, ".1f") for value in bin_changes(bins))
+    return f"Retention against {base}: {unstable} points in the most unstable modules, {stable} in the others"
 
 
 def budget_finding(bins: Bins, base: str) -> str:

@@ -127,6 +127,7 @@ def _card(
     return TextCard(
         letter=card_text.letter,
         name=getattr(study, card_text.role),
+        label=_label(study, card_text),
         described=described.get(card_text.role, ""),
         origin=origin,
         size=_size(study, card_text, entries),
@@ -136,6 +137,10 @@ def _card(
         others=tuple(_against(study, card_text, other_text, entries) for other_text in other_texts),
         undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if other_texts else float("nan"),
     )
+
+
+def _label(study: Study, text: _Measured) -> str:
+    return study.text_name(getattr(study, text.role)).partition("#")[0] or text.letter
 
 
 def _size(study: Study, text: _Measured, entries: int | None) -> Size:
@@ -169,6 +174,7 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
     return Against(
         letter=other_text.letter,
         name=getattr(study, other_text.role),
+        label=_label(study, other_text),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
         drift_beyond=resampling.drift_beyond_sampling(drift, *noises),

@@ -72,8 +72,8 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        words = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
-        title = escape(name_texts(words, run.study))
+        words = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.label}"
+        title = escape(words)
     return Panel(
         figures.plot_sampling_drift(card, share),
         "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
@@ -91,7 +91,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
     if card.others:
         lowest = min(card.others, key=lambda other: other.jaccard)
         changed = percent(lowest.changed, 1)
-        title = f"With {escape(name_texts(lowest.letter, run.study))} instead, {changed} of the neuron decisions change"
+        title = f"With {escape(lowest.label)} instead, {changed} of the neuron decisions change"
     return Panel(
         figures.plot_overlap(card),
         "The scale runs from chance overlap to the overlap with another sample of the same text.",

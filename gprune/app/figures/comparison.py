@@ -14,7 +14,6 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import decision as decisions
 from gprune.analysis import recovery as recovered_models
 from gprune.analysis import speed as speeds
-from gprune.analysis.calibration_report.figures import level
 from gprune.analysis.choices import Candidate
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
@@ -345,7 +344,7 @@ def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
     if not results:
         return None
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
-    return _style_rows(figure, results, compared, "change (%)")
+    return _style_rows(figure, results, compared, "change (%)").update_xaxes(nticks=4)
 
 
 def change_of(compared: Comparison, result: MethodResult, text: str) -> Difference | str | None:
@@ -523,8 +522,10 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
         _add_marks(figure, method, own, costs, names, front[1:-1], len(front) <= _MOST_NAMES, most)
     star = {"color": GREY, "symbol": "star", "size": _ON}
     marks.add_points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
-    level(figure, most, f"limit {most:g}×", GREY, side="right", dash="dot")
-    # as large as the names of the marks
+    figure.add_hline(y=most, line={"color": GREY, "dash": "dot", "width": 1.5})
+    # annotations of a logarithmic axis are placed by the exponent
+    position = {"x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(most), "yanchor": "bottom"}
+    figure.add_annotation(text=f"limit {most:g}×", showarrow=False, **position)
     figure.update_annotations(font={"size": 13})
     style(figure, f"{COSTS[cost]} (× dense)", "perplexity (× dense, log scale)", 400)
     return figure.update_yaxes(**log_axis([1.0, most, *(model.ratio for model in models)]))

@@ -145,7 +145,7 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
     selection.draw_table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
     note = ""
     if len(table) > _MOST_MEMBERS:
-        note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first; the CSV has all."
+        note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, sorted by importance; the CSV has all."
     st.caption(
         "Select a row to inspect it. u is the shift of local ranks between halves of a text; smaller is better." + note
     )
@@ -155,10 +155,11 @@ def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.D
     """Draw drift, repeatability and adaptation of a module, or their means over the modules of a layer."""
     numbers: dict[str, str] = {}
     if run.has(stages.drift):
-        numbers["Median drift A|B"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
+        numbers["Median rank drift"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
     if modules is not None and "u on A" in modules:
         suffix = "" if unit.module is not None else ", mean of modules"
-        numbers |= {f"u on {letter}{suffix}": f"{modules[f'u on {letter}'].mean():.3f}" for letter in "AB"}
+        for column in ("u on A", "u on B"):
+            numbers[name_texts(column, run.study) + suffix] = f"{modules[column].mean():.3f}"
     if modules is not None and "RASA" in modules and unit.module is None:
         adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
         numbers["Adapted modules"] = f"{adapted} of {len(modules)}"

@@ -54,7 +54,7 @@ PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Drift only": (0.90, 0.90, "drift", ""),
     "None": (0.90, 0.90, "none", ""),
 }
-SELECTIONS = {"drift_and_score": "drift and score (paper)", "drift": "drift only", "none": "none"}
+SELECTIONS = {"drift_and_score": "drift and score", "drift": "drift only", "none": "none"}
 RANDOM = {"random": "random modules (control)"}
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFERENCES = {"gprune": "this run", "no_rasa": "no RASA", "flap": "FLAP", "dense": "dense model"}
@@ -176,7 +176,9 @@ def _show_fields(run: Run) -> None:
             "Mean score", _SCALES, SCALE, own.score_scale,
             help="raw as in the paper, or standardised within the layer",
         )  # fmt: skip
-        address.segmented_control("Adapt by", _selections(run), SELECTION, own.selection)
+        address.segmented_control(
+            "Adapt by", _selections(run), SELECTION, own.selection, help="The paper adapts by drift and score."
+        )
 
 
 def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:

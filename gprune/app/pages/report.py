@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from gprune.analysis.formatting import format_count
-from gprune.app.report import Report, describe_figure, figure_names, make_report, page_of_figure
+from gprune.app.report import FIGURES, Report, describe_figure, figure_names, make_report, page_of_figure
 from gprune.app.ui import address, buttons, frame, tables
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import escape, escape_error
@@ -36,7 +36,7 @@ def show(run: Run) -> None:
 
 def _choose_figures(run: Run, opened: Card) -> None:
     names = figure_names()
-    called = {name: f"{page_of_figure(name)}: {describe_figure(name)}" for name in names}
+    called = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
     cards = tuple(
         address.multiselect(

@@ -24,13 +24,14 @@ def show(
     *,
     shares: Mapping[str, int] | None = None,
     forms: Mapping[str, str] | None = None,
+    words: Mapping[str, Callable[[float], str]] | None = None,
     on_row: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Any:
     """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Columns of `shares` read as
-    percent, with so many decimals, those of `forms` as numbers of a format; their cells stay numbers.
+    Columns of `shares` read as percent, with so many decimals, those of `forms` as numbers of a format, and those of
+    `words` as a function writes them; their cells stay numbers.
     `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
     `options` go to `st.dataframe`, whose answer is given back.
     """
@@ -43,9 +44,9 @@ def show(
     from gprune.analysis import table
 
     safe: Any = table.guard(frame, display=True)
-    if shares:
-        words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
-        safe = safe.style.format(words, na_rep="–")
+    formats = dict(words or {}) | {name: partial(percent, digits=n) for name, n in (shares or {}).items()}
+    if formats:
+        safe = safe.style.format(formats, na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
 
 
@@ -86,7 +87,7 @@ def draw_stamps(entries: Iterable[Stamp | None]) -> None:
     """Draw the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
-        st.caption(f":material/straighten: {escape(line)}.")
+        st.caption(f":material/straighten: {escape(line[:1].upper() + line[1:])}.")
     if len(lines) > _MOST_STAMPS:
         st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV lists them all.")
 

@@ -123,7 +123,7 @@ function shade(self, pen) {
 function axes(self, pen) {
   const { left, right, bottom, top } = self.range
   const foot = self.height - MARGIN.bottom
-  pen.font = `12px ${self.ink.font}`
+  pen.font = `13px ${self.ink.font}`
   pen.lineWidth = 1
   pen.strokeStyle = self.ink.line
   pen.fillStyle = self.ink.text
@@ -181,16 +181,22 @@ function moveLines(self) {
   const width = self.width - MARGIN.left - MARGIN.right
   Object.assign(drift.style, { left: `${x}px`, top: `${MARGIN.top}px`, height: `${foot - MARGIN.top}px` })
   Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, width: `${width}px` })
-  drift.classList.toggle("flipped", x > self.width - 190)
   score.classList.toggle("flipped", y > foot - 30)
+  // on a phone, one name above the plot covers no module; the quantiles stand in the fields below
+  const narrow = self.width < 480
   for (const [name, sign] of [["drift", "≥"], ["score", "≤"]]) {
     const element = self.lines[name]
     const words = `${self.level[name].toFixed(3)}, ${name} ${sign} ${short(self.line[name])}`
     element.hidden = !applies(self, name)
     element.querySelector(".name").textContent = `γ_${name} ${words}`
+    element.querySelector(".name").hidden = narrow && name === "score"
     element.setAttribute("aria-valuenow", String(self.level[name]))
     element.setAttribute("aria-valuetext", `quantile ${words}`)
   }
+  const label = drift.querySelector(".name")
+  const both = `drift ≥ ${short(self.line.drift)}` + (score.hidden ? "" : `, score ≤ ${short(self.line.score)}`)
+  if (narrow) label.textContent = both
+  label.style.left = `${Math.min(14, self.width - x - label.offsetWidth)}px`
 }
 
 function say(self) {
@@ -248,7 +254,7 @@ function point(self, index, event) {
   self.tip.textContent = [
     `layer ${layer[index]}, module ${number[index]}, neurons: ${size[index].toLocaleString("en-US")}`,
     `drift ${drift[index].toFixed(3)}, mean score ${short(score[index])}`,
-    `u on A ${primary[index].toFixed(3)}, u on B ${auxiliary[index].toFixed(3)}`,
+    `u ${primary[index].toFixed(3)} on the primary text, ${auxiliary[index].toFixed(3)} on the auxiliary`,
     "click to select",
   ].join("\n")
   const right = x[index] > self.width - 250
