@@ -18,7 +18,7 @@ import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
-from gprune.analysis.claims import CLAIMS, HOLDS
+from gprune.analysis.claims import BASES, CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
@@ -34,7 +34,6 @@ from gprune.analysis.paired_test import (
     interval_in_percent,
     over_texts,
 )
-from gprune.analysis.tables import BASES
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.evaluation import holdout

@@ -9,7 +9,7 @@ from app_driver import charts, show, words
 from fake_pool import FakePool
 from synthetic_run import a_study
 
-from gprune.analysis import kept_units, whatif
+from gprune.analysis import decisions, whatif
 from gprune.app.figures import rasa as figures
 from gprune.app.pages import rasa
 from gprune.app.preview import Answer
@@ -54,11 +54,11 @@ def test_the_preview_takes_the_texts_that_no_method_has_read(cache):
 def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run):
     choice = figures.adapted_choice(small_run, small_run.study.reliability)
     masks = small_run.load(stages.masks, "gprune")
-    assert kept_units.count_shared(masks, derived_cache.masks_of(small_run, choice), kept_units.NEURONS).changed == 0
+    assert decisions.count_shared(masks, derived_cache.masks_of(small_run, choice), decisions.NEURONS).changed == 0
     fewer = derived_cache.masks_of(small_run, replace(choice, retention=0.3))
     assert fewer.retention == pytest.approx(0.3, abs=0.01) and (fewer.ffn.sum() < masks.ffn.sum())
     from_b = derived_cache.masks_of(small_run, replace(choice, scoring=whatif.AUXILIARY))
-    assert kept_units.count_shared(masks, from_b, kept_units.NEURONS).changed > 0
+    assert decisions.count_shared(masks, from_b, decisions.NEURONS).changed > 0
     flap = derived_cache.masks_of(small_run, replace(choice, method="flap", retention=0.4))
     assert flap.method == "flap" and flap.retention == pytest.approx(0.4, abs=0.02)
     all_values = replace(small_run.study.reliability, drift_quantile=0.0, score_quantile=1.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis import choices, run_settings, thresholds
+from gprune.analysis import choices, thresholds
 from gprune.analysis import comparison as analysis
 from gprune.analysis import decision as decisions
 from gprune.analysis import recovery as recovered_models
@@ -190,8 +190,8 @@ def compare(
     differ only in their seed. Raises SettingsError for an unknown line.
     """
     rows = [row for row in rows if row.method in methods] if methods else rows
-    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
-    joined = together and run_settings.has_several_seeds(groups)
+    groups = analysis.seed_groups({run.name: run.study for run in chosen})
+    joined = together and analysis.has_several_seeds(groups)
     every = analysis.lines(rows, groups if joined else None)
     results = _distinct_models(every)
     options, default = baseline_options(results, chosen[0].study.metric)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis import cost as analysis
+from gprune.analysis import comparison as analysis
 from gprune.analysis import drift
-from gprune.analysis.cost import Cost
+from gprune.analysis.comparison import Cost
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.ui import chart_style, marks, story

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from gprune.analysis import kept_units, thresholds, whatif
+from gprune.analysis import decisions, thresholds, whatif
 from gprune.analysis.comparison import DENSE
+from gprune.analysis.decisions import NEURONS, Overlap
 from gprune.analysis.formatting import percent
-from gprune.analysis.kept_units import NEURONS, Overlap
 from gprune.analysis.paired_test import Measurement
 from gprune.app.preview import Answer
 from gprune.app.ui import chart_style, derived_cache, marks, story
@@ -109,17 +109,17 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
     """Neurons of every layer that a rule, at the run's or another retention, decides differently from the run."""
     run_masks, level = run.load(stages.masks, "gprune"), run.study.retention if retention is None else retention
     level = run.study.with_settings({"retention": level}).retention
-    flips = kept_units.overlaps(
+    flips = decisions.overlaps(
         run_masks, derived_cache.masks_of(run, adapted_choice(run, rule_of(run, **values), level))
     )
-    title = kept_units.flips_title(flips)
+    title = decisions.flips_title(flips)
     return Panel(
         flips_by_layer(flips[NEURONS]),
         "Neurons kept or removed differently than in this run, by layer.",
         title=title,
         alt=title,
         how="Preview: the run's thresholds are shifted to meet the budget. A full run relearns them and may differ.",
-        table=lambda: kept_units.flip_table(flips),
+        table=lambda: decisions.flip_table(flips),
     )
 
 

@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis import run_settings
 from gprune.analysis.comparison import MethodResult, Row
 from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.analysis.formatting import format_signed
@@ -91,7 +90,7 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        several = run_settings.has_several_seeds(run_settings.seed_groups({run.name: run.study for run in runs}))
+        several = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
         together = not several or address.toggle("Seeds together", "cp_seeds", True)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
@@ -119,7 +118,7 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
             f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
         ]
         known = labels(runs)
-        differences = run_settings.differences({known[run.name]: run.study for run in runs})
+        differences = analysis.differences({known[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
         words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
         sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")

@@ -29,7 +29,7 @@ from gprune.app.preview import (
     TokenAnswer,
     TokenQuestion,
 )
-from gprune.app.ui import address, asking, buttons, frame, run_status, selection, tables, work
+from gprune.app.ui import address, asking, components, frame, run_status, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
@@ -98,7 +98,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
-            buttons.action_button(
+            components.action_button(
                 label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
@@ -178,7 +178,7 @@ def _show_neuron(run: Run, card: cards.Card, unit: Selection) -> None:
     labels = module_labels(run, layer)
     _show_neuron_numbers(run, texts, layer, neuron, labels)
     if labels is not None:
-        buttons.action_button(
+        components.action_button(
             f"Inspect module {labels[neuron]}", f"ins_to_module_{layer}_{neuron}", "arrow_upward",
             selection.select, layer, int(labels[neuron]), type="tertiary",
         )  # fmt: skip
@@ -317,7 +317,9 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     is_asked = address.read_text(_ABLATED) == neuron
     if not is_asked:
         with st.container(horizontal=True, vertical_alignment="center"):
-            buttons.action_button("Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron)
+            components.action_button(
+                "Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron
+            )
             st.caption(f"The worker sets this neuron to 0 and measures the change of loss on {texts}.", width="stretch")
     if not asking.can_ask(run, is_asked):
         return
@@ -533,7 +535,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     )
     until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.button("Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        clicked = components.button("Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

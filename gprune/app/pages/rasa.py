@@ -17,7 +17,6 @@ from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import (
     address,
     asking,
-    buttons,
     card,
     components,
     derived_cache,
@@ -128,8 +127,8 @@ def _show_presets(run: Run) -> None:
     own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
-            buttons.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
-        buttons.action_button(
+            components.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
+        components.action_button(
             "Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0"
         )
 
@@ -296,7 +295,9 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
     seconds = eta.missing_seconds(results.plan("all"), results)
     with st.container(horizontal=True, vertical_alignment="center"):
-        start = buttons.button("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
+        start = components.button(
+            "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
+        )
         if start and work.start(run.root, study) is not None:
             st.rerun()
         goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"

@@ -16,7 +16,7 @@ from gprune.analysis.formatting import format_count, format_signed, percent
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow
 from gprune.analysis.verdict import BEST, SECOND
-from gprune.app.ui import address, buttons, documents, frame, run_choice, tables
+from gprune.app.ui import address, components, documents, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, published_badge
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import escape, escape_error
@@ -283,7 +283,7 @@ def _open_run(settings: list[Setting]) -> None:
             width=460,
             help="A selected row chooses its run here.",
         )
-        if buttons.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
+        if components.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 
