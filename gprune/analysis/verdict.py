@@ -507,6 +507,20 @@ class Check:
     verdict: Literal["pass", "warn", "unknown"]
 
 
+CHECK_ROWS = {
+    "Comparison": ("Retention", "Seeds", "Windows"),
+    "Texts": ("Evaluation texts", "Calibration"),
+    "Parts of GPrune": ("RASA", "Modules"),
+    "Claims and code": ("Other models", "Code"),
+}
+"""names of the checks in each row of their table"""
+
+
+def check_rows(run_checks: Sequence[Check]) -> dict[str, list[Check]]:
+    """Return the trust checks of a run in the rows of their table."""
+    return {row: [check for check in run_checks if check.name in names] for row, names in CHECK_ROWS.items()}
+
+
 def checks(
     record: Mapping[str, Any],
     study: Study,

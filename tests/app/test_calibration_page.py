@@ -88,7 +88,7 @@ def test_the_matrix_prints_its_numbers():
     figure = figures.plot_pairs(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
     (heat,) = figure.data
     assert list(heat.text[0]) == ["0.875", "0.125", "0.500"] and heat.text[1][2] == ""
-    assert heat.customdata[0][1] == "A (one) and B (two)"
+    assert heat.customdata[0][1] == "one and two"
     assert (heat.zmin, heat.zmax) == (0, 1) and figure.layout.yaxis.autorange == "reversed"
 
 

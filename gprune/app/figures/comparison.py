@@ -652,7 +652,8 @@ def choice(run: Run) -> Panel:
     made = find_choices(run)
     if not made:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
-    candidates, first = find_candidates(run, made), next(iter(made.values()))
+    candidates = choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
+    first = next(iter(made.values()))
     best = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
     recipe = next((candidate for candidate in candidates if candidate.chosen and candidate.method == RECOMMENDED), None)
     if recipe is not None:
@@ -675,11 +676,6 @@ def find_choices(run: Run) -> dict[str, Choice]:
     known = {name: stages.find_choice(run.results, name) for name in run.study.methods}
     masks = {METHODS[name].masks: name for name in reversed(known)}
     return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
-
-
-def find_candidates(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
-    """Return the candidates of some choices of a run."""
-    return choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:

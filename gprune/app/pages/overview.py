@@ -20,13 +20,6 @@ _ICONS = {
     "warn": ":orange[:material/warning:]",
     "unknown": ":grey[:material/help:]",
 }
-_CHECKS = {
-    "Comparison": ("Retention", "Seeds", "Windows"),
-    "Texts": ("Evaluation texts", "Calibration"),
-    "Parts of GPrune": ("RASA", "Modules"),
-    "Claims and code": ("Other models", "Code"),
-}
-"""rows of the table of checks"""
 _FIGURE_PIXELS = 245
 """width of a figure below which the three stand below each other"""
 
@@ -84,13 +77,8 @@ def _show_checks(run: Run) -> None:
     checks = verdict.checks(
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
     )
-    by_name = {check.name: check for check in checks}
-    rows = []
-    for heading, names in _CHECKS.items():
-        parts = [
-            f"{_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))}"
-            for check in map(by_name.get, names)
-            if check is not None
-        ]
-        rows.append(f"| **{heading}** | {' &nbsp; '.join(parts)} |")
-    st.markdown("\n".join(["| check | values |", "| --- | --- |", *rows]))
+    rows = ["| check | values |", "| --- | --- |"]
+    for heading, members in verdict.check_rows(checks).items():
+        values = (f"{_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))}" for check in members)
+        rows.append(f"| **{heading}** | {' &nbsp; '.join(values)} |")
+    st.markdown("\n".join(rows))

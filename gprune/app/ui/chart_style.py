@@ -243,15 +243,10 @@ _PAPER_LETTERS = 10
 """pixels of a letter: 7.5 points"""
 
 
-def paper_width(columns: str) -> int:
-    """Return the pixels of a figure that takes so many columns."""
-    return round(COLUMNS[columns] * _PER_MILLIMETRE)
-
-
 def fit_to_paper(figure: go.Figure, columns: str) -> go.Figure:
     """Return a copy of a figure at the width of one or two columns; the figure stays as it is."""
     copy = as_shapes(figure)
-    size = paper_width(columns)
+    size = round(COLUMNS[columns] * _PER_MILLIMETRE)
     copy.update_layout(
         template="plotly_white",
         width=size,

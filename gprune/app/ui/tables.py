@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis.formatting import percent
 from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Marks, Stamp
@@ -22,7 +21,6 @@ _LINE_PIXELS, _LETTERS = 22, 48
 def show(
     frame: pd.DataFrame,
     *,
-    shares: Mapping[str, int] | None = None,
     forms: Mapping[str, str] | None = None,
     words: Mapping[str, Callable[[float], str]] | None = None,
     on_row: Callable[[int], None] | None = None,
@@ -30,8 +28,7 @@ def show(
 ) -> Any:
     """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Columns of `shares` read as percent, with so many decimals, those of `forms` as numbers of a format, and those of
-    `words` as a function writes them; their cells stay numbers.
+    Columns of `forms` read as numbers of a format, those of `words` as a function writes them; cells stay numbers.
     `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
     `options` go to `st.dataframe`, whose answer is given back.
     """
@@ -44,9 +41,8 @@ def show(
     from gprune.analysis import table
 
     safe: Any = table.guard(frame, display=True)
-    formats = dict(words or {}) | {name: partial(percent, digits=n) for name, n in (shares or {}).items()}
-    if formats:
-        safe = safe.style.format(formats, na_rep="–")
+    if words:
+        safe = safe.style.format(dict(words), na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
 
 

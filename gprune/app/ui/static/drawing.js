@@ -182,20 +182,16 @@ function moveLines(self) {
   Object.assign(drift.style, { left: `${x}px`, top: `${MARGIN.top}px`, height: `${foot - MARGIN.top}px` })
   Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, width: `${width}px` })
   score.classList.toggle("flipped", y > foot - 30)
-  // on a phone, one name above the plot covers no module; the quantiles stand in the fields below
-  const narrow = self.width < 480
   for (const [name, sign] of [["drift", "≥"], ["score", "≤"]]) {
     const element = self.lines[name]
     const words = `${self.level[name].toFixed(3)}, ${name} ${sign} ${short(self.line[name])}`
     element.hidden = !applies(self, name)
     element.querySelector(".name").textContent = `γ_${name} ${words}`
-    element.querySelector(".name").hidden = narrow && name === "score"
     element.setAttribute("aria-valuenow", String(self.level[name]))
     element.setAttribute("aria-valuetext", `quantile ${words}`)
   }
   const label = drift.querySelector(".name")
-  const both = `drift ≥ ${short(self.line.drift)}` + (score.hidden ? "" : `, score ≤ ${short(self.line.score)}`)
-  if (narrow) label.textContent = both
+  if (innerWidth < 560 && !score.hidden) label.textContent += `, score ≤ ${short(self.line.score)}`
   label.style.left = `${Math.min(14, self.width - x - label.offsetWidth)}px`
 }
 
