@@ -115,8 +115,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert [item.label for item in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
     text = plain_words(open_page("card", cd_view="A"))
-    for verdict in calibration_report.verdicts(card):
-        assert verdict.answer in text
+    assert all(verdict.answer in text for verdict in calibration_report.verdicts(card))
     app = open_page("card", cd_view="Q")
     assert len(charts(app)) == 2 and "Is python-reference large enough?" in plain_words(app)
     assert "cd_view" in plain_words(app)

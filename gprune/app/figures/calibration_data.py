@@ -71,8 +71,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        words = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.label}"
-        title = escape(words)
+        title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {escape(nearest.label)}"
     return Panel(
         figures.plot_sampling_drift(card, share),
         "Where the dotted line is below a dashed line, sampling is a small part of that drift.",

@@ -22,12 +22,7 @@ from gprune.system.errors import GpruneError, SettingsError
 _FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Cumulative share"}
 _MOST_ROWS = 50
 """neurons in the table of those that shift most; its CSV has more"""
-_COLUMNS = {
-    "drift d": "Shift of the rank between the texts",
-    **dict.fromkeys(("rank on A", "rank on B"), "Rank on this text; 1 is the most important"),
-    **dict.fromkeys(("A resampled", "B resampled"), "Shift of the rank between halves of this text"),
-}
-"""what the numbers of the table are"""
+_FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resampled", "B resampled"), "%.3f")
 
 
 @frame.declare_page(
@@ -71,14 +66,11 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     table = read(_MOST_ROWS)
     card.set_title(f"The {len(table)} neurons that shift most")
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
-    headings = {
-        name: st.column_config.NumberColumn(name_texts(name, run.study), format="%.3f", help=description)
-        for name, description in _COLUMNS.items()
-    }
     selection.draw_table(
-        table[columns], "rd_top_rows", height=440, column_config=headings, alt="neurons with the largest drift"
-    )
-    st.caption("Ranks run from 0 to 1. Select a row to select its neuron on every page.")
+        table[columns], "rd_top_rows", height=440, forms=_FORMS_OF_COLUMNS,
+        heading=partial(name_texts, settings=run.study), alt="neurons with the largest drift",
+    )  # fmt: skip
+    st.caption("Ranks run from 0 to 1, the most important. Select a row to select its neuron on every page.")
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,

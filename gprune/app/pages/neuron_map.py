@@ -1,6 +1,7 @@
 """The Neuron map tab: neurons of a layer that are alike, and whether they are pruned together."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,11 +156,10 @@ def _show_region(run: Run, card: cards.Card) -> None:
     if len(table) > limit:
         st.caption(f"{limit:,} of {len(table):,} rows shown; the CSV has all.")
     height = min(360, tables.height(len(table)))
-    columns = {
-        name: st.column_config.NumberColumn(name_texts(name, run.study), format=form) for name, form in _FORMATS.items()
-    }
-    shown = table.head(limit)
-    selection.draw_table(shown, "nm_region_rows", height=height, column_config=columns, alt="selected neurons")
+    selection.draw_table(
+        table.head(limit), "nm_region_rows", height=height, forms=_FORMATS,
+        heading=partial(name_texts, settings=run.study), alt="selected neurons",
+    )  # fmt: skip
     card.tools(
         lambda: table,
         switch=False,

@@ -23,17 +23,19 @@ def show(
     *,
     forms: Mapping[str, str] | None = None,
     words: Mapping[str, Callable[[float], str]] | None = None,
+    heading: Callable[[str], str] = str,
     on_row: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Any:
     """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Columns of `forms` read as numbers of a format, those of `words` as a function writes them; cells stay numbers.
+    Columns of `forms` read as numbers of a format under what `heading` makes of their name, those of `words` as a
+    function writes them; cells stay numbers.
     `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
     `options` go to `st.dataframe`, whose answer is given back.
     """
     if forms:
-        numbers = {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
+        numbers = {name: st.column_config.NumberColumn(heading(name), format=form) for name, form in forms.items()}
         options["column_config"] = numbers | options.get("column_config", {})
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))

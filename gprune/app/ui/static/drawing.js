@@ -1,5 +1,4 @@
-// Where modules and lines are on the screen, how they are drawn, and what the pointer does to them; one module
-// with counting.js.
+// Places of modules and lines on the screen, how they are drawn, and the pointer; one module with counting.js.
 
 function scale(self) {
   const { drift, score } = self.modules
@@ -178,9 +177,8 @@ function moveLines(self) {
   const foot = self.height - MARGIN.bottom
   const x = self.toX(self.line.drift)
   const y = Math.min(Math.max(self.toY(self.line.score), MARGIN.top), foot)
-  const width = self.width - MARGIN.left - MARGIN.right
   Object.assign(drift.style, { left: `${x}px`, top: `${MARGIN.top}px`, height: `${foot - MARGIN.top}px` })
-  Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, width: `${width}px` })
+  Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, right: `${MARGIN.right}px` })
   score.classList.toggle("flipped", y > foot - 30)
   for (const [name, sign] of [["drift", "≥"], ["score", "≤"]]) {
     const element = self.lines[name]
