@@ -144,7 +144,7 @@ def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
     expected = [dense * np.exp(point[2].difference.nats) for point in points]
     assert table["perplexity"].tolist() == pytest.approx(expected)
     line = figures.plot_retention_curve(points, 0.5).data[0]
-    assert line.y.tolist() == pytest.approx(expected) and line.marker.opacity == (1.0, 0.4)
+    assert line.y.tolist() == pytest.approx(expected) and tuple(line.marker.opacity) == (1.0, 0.4)
     margin = points[0][2].difference.nats_margin
     assert np.log(1 + line.error_y.array[0] / line.y[0]) == pytest.approx(margin)
     # the two points' own windows have perplexities that differ by more than the methods do
