@@ -175,13 +175,15 @@ def _ask(widget: Callable[..., Any], field: str, *arguments: Any, **options: Any
 
 
 def _ask_model() -> dict[str, Any]:
+    st.markdown("**1 Model**")
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown("**1 Model**", width="stretch")
         st.caption("Fill in:", width="content")
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            components.action_button(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
+            # on a phone, the names stand in one row
+            name = study.name.removeprefix("Bundled demo, ").capitalize()
+            components.action_button(name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
